@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.cli.runs.process import is_dead
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, RESET_BLOCKED, CycleState, resumed_by
+from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, UNBLOCK, CycleState, resumed_by
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status import (
@@ -75,7 +75,7 @@ def _text(found: Status) -> Iterable[str]:
     if found.shortest is not None and not found.warnings:
         yield f"  {found.shortest.partition}: {found.shortest}"
     yield from (_cycle(c, found.at) for c in found.cycles)
-    yield from (f"  blocked {b}; run `{RESET_BLOCKED}` to continue" for b in found.blocked)
+    yield from (f"  blocked {b}; decide with `{UNBLOCK}` (or --raise N, --skip)" for b in found.blocked)
     if found.redundant:
         yield f"  {found.redundant} reports in the control topic were redundant: replicas, or abandoned attempts"
     if not found.signed:

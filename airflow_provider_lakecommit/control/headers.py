@@ -123,6 +123,7 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
     rare |= {"reject_reason": r.reject_reason} if r.reject_reason else {}
     rare |= {"unknown_at": {name: list(place) for name, place in r.unknown_at.items()}} if r.unknown_at else {}
     rare |= {"whole": str(r.whole)} if r.whole else {}
+    rare |= {"voids": str(r.voids)} if r.voids else {}
     rare |= {} if r.generation is None else {"generation": r.generation}
     if any(s.position for s in r.spans):
         rare["positions"] = [_position_to_json(s.position) for s in sorted(r.spans, key=lambda s: s.span)]
@@ -166,6 +167,7 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             reject_reason=text(v.get("reject_reason", "")),
             unknown_at={text(k): _place(at) for k, at in v.get("unknown_at", {}).items()},
             whole=UUID(v["whole"]) if v.get("whole") else None,
+            voids=UUID(v["voids"]) if v.get("voids") else None,
             generation=count(v["generation"]) if "generation" in v else None,
         )
     except DAMAGE as e:

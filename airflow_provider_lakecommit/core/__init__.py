@@ -13,12 +13,12 @@ __getattr__ = lazy_names(
         ),
         "agreement": "differing",
         "announced": "announced_in rows_of",
-        "budgets": "PendingBudget over_budget parse_budget surely_over",
+        "budgets": "PendingBudget WARNED_RATIO over_budget parse_budget",
         "debt": "DUE TableDebt",
         "commands": (
             "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN "
             "PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_KEY RESET_MIGRATE "
-            "RESET_OFFSETS RESUME STATUS VERIFY for_landing spoken"
+            "RESET_OFFSETS RESUME STATUS UNBLOCK VERIFY for_landing spoken"
         ),
         "connection_names": "CONNECTION_ID named whose",
         "decisions": "Decision MOST_TEXT kept_decisions",
@@ -47,6 +47,7 @@ __getattr__ = lazy_names(
         "planning.measure": "MEASURED WindowCost measure newest to_text",
         "planning.missing": "Missing Watermark WindowLimits find_missing worth_a_look",
         "planning.restart": "Restart StatedOffsets restart",
+        "planning.source_notes": "source_notes",
         "planning.truncation": (
             "Truncation first_offsets_of goes_on_at in_doubt known_positions lost_rows newest_positions "
             "positions_up_to reported_rows"
@@ -63,6 +64,7 @@ __getattr__ = lazy_names(
         "settle": "CLOCKS_APART chunks holes passed_by_all passed_ends valid_through",
         "shown": "partitions_text short_number",
         "state": "AcceptedSlice CycleState LandingState TableLedger granted",
+        "window_budget": "blocking done_reports over_by_window",
         "status_fields": "account_fields cycle_fields lag_fields partition_fields pending_fields",
     },
 )

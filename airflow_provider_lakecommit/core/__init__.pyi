@@ -11,10 +11,10 @@ from airflow_provider_lakecommit.core.accounting import summed as summed
 from airflow_provider_lakecommit.core.agreement import differing as differing
 from airflow_provider_lakecommit.core.announced import announced_in as announced_in
 from airflow_provider_lakecommit.core.announced import rows_of as rows_of
+from airflow_provider_lakecommit.core.budgets import WARNED_RATIO as WARNED_RATIO
 from airflow_provider_lakecommit.core.budgets import PendingBudget as PendingBudget
 from airflow_provider_lakecommit.core.budgets import over_budget as over_budget
 from airflow_provider_lakecommit.core.budgets import parse_budget as parse_budget
-from airflow_provider_lakecommit.core.budgets import surely_over as surely_over
 from airflow_provider_lakecommit.core.commands import BACKFILL as BACKFILL
 from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT as CONNECT_ADOPT
 from airflow_provider_lakecommit.core.commands import CONNECT_RESCUE as CONNECT_RESCUE
@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.core.commands import RESET_MIGRATE as RESET_MIG
 from airflow_provider_lakecommit.core.commands import RESET_OFFSETS as RESET_OFFSETS
 from airflow_provider_lakecommit.core.commands import RESUME as RESUME
 from airflow_provider_lakecommit.core.commands import STATUS as STATUS
+from airflow_provider_lakecommit.core.commands import UNBLOCK as UNBLOCK
 from airflow_provider_lakecommit.core.commands import VERIFY as VERIFY
 from airflow_provider_lakecommit.core.commands import for_landing as for_landing
 from airflow_provider_lakecommit.core.commands import spoken as spoken
@@ -157,6 +158,7 @@ from airflow_provider_lakecommit.core.planning.missing import worth_a_look as wo
 from airflow_provider_lakecommit.core.planning.restart import Restart as Restart
 from airflow_provider_lakecommit.core.planning.restart import StatedOffsets as StatedOffsets
 from airflow_provider_lakecommit.core.planning.restart import restart as restart
+from airflow_provider_lakecommit.core.planning.source_notes import source_notes as source_notes
 from airflow_provider_lakecommit.core.planning.truncation import Truncation as Truncation
 from airflow_provider_lakecommit.core.planning.truncation import first_offsets_of as first_offsets_of
 from airflow_provider_lakecommit.core.planning.truncation import goes_on_at as goes_on_at
@@ -223,3 +225,6 @@ from airflow_provider_lakecommit.core.status_fields import cycle_fields as cycle
 from airflow_provider_lakecommit.core.status_fields import lag_fields as lag_fields
 from airflow_provider_lakecommit.core.status_fields import partition_fields as partition_fields
 from airflow_provider_lakecommit.core.status_fields import pending_fields as pending_fields
+from airflow_provider_lakecommit.core.window_budget import blocking as blocking
+from airflow_provider_lakecommit.core.window_budget import done_reports as done_reports
+from airflow_provider_lakecommit.core.window_budget import over_by_window as over_by_window

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Budgets of rejected records per slice, and of unpublished work.
+"""Budgets of rejected records, and of unpublished work.
 
-Dead letters are judged per slice, before it is reported, so that the decision does not depend on what else runs. The
-ratio applies only from ``1 / max_ratio`` rejected records on, else a small slice with one bad record would stop a
-healthy landing. A ratio of 0 allows none.
+The ratio is that of a window, however it is sliced: the commit evaluates it over all reports
+(:mod:`~airflow_provider_lakecommit.core.window_budget`). A writer blocks a slice with more than ``max_records``, one
+that alone exceeds the ratio of its window, and one that exceeds its own budget, which an operator has given it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.exceptions import SpecError
+
+WARNED_RATIO = 0.01
+"""The share of rejected records from which a warning reports it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +31,22 @@ def over_budget(rejected: int, records: int, budget: Budget) -> str | None:
     """Return why ``rejected`` of ``records`` exceeds the budget, or ``None``."""
     if rejected > budget.max_records:
         return f"{rejected} rejected records of {records} are over dead_letters.max_records={budget.max_records}"
-    enough = rejected * budget.max_ratio >= 1 or budget.max_ratio == 0
-    if enough and rejected > budget.max_ratio * records:
+    if over_ratio(rejected, records, budget.max_ratio):
         return f"{rejected} rejected records of {records} are over dead_letters.max_ratio={budget.max_ratio:g}"
     return None
 
 
-def surely_over(rejected: int, most: int, budget: Budget) -> bool:
-    """Return True if a slice of at most *most* records exceeds its budget even if the rest is good."""
-    return over_budget(rejected, most, budget) is not None
+def over_ratio(rejected: int, records: int, max_ratio: float) -> bool:
+    """Return True if too large a share is rejected.
+
+    ==========================  =========================================
+    ratio                       too many rejected records
+    ==========================  =========================================
+    0                           any
+    up to 1                     ``1 / max_ratio`` and more, which is the smallest sample, and more than the ratio
+    ==========================  =========================================
+    """
+    return rejected * max_ratio >= (max_ratio > 0) and rejected > max_ratio * records
 
 
 def parse_budget(text: str) -> tuple[int, float]:

@@ -23,6 +23,7 @@ RESET_OFFSETS = f"{PROGRAM} reset offsets"
 RESET_HARD = f"{PROGRAM} reset hard"
 RESET_ASSERT = f"{PROGRAM} reset assert"
 RESET_BLOCKED = f"{PROGRAM} reset blocked"
+UNBLOCK = f"{PROGRAM} reset blocked SPEC --retry"
 RESET_MIGRATE = f"{PROGRAM} reset migrate"
 RESET_KEY = f"{PROGRAM} reset key"
 

@@ -213,6 +213,8 @@ class _Folding:
         self.acceptance.turn_down(self.whole(e, report, files), reason)
 
     def over_budget(self, e: SliceReported) -> None:
+        if e.report.voids is not None:
+            self.acceptance.void(e.report.voids)
         opened = self.cycles[e.commit_id].offset if e.commit_id in self.cycles else -1
         if self.blocks.note_rejects(e, opened):
             self.acceptance.lift_blocks()

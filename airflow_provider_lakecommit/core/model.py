@@ -46,7 +46,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How many rejected records a slice may have: at most ``max_records`` and at most ``max_ratio`` of its records."""
+    """How many rejected records are allowed: ``max_records`` of a slice, and ``max_ratio`` of a window's records."""
 
     max_records: int
     max_ratio: float
@@ -250,7 +250,8 @@ class SliceReport:
     (:mod:`~airflow_provider_lakecommit.core.rules`). ``rejects`` counts by kind and column, ``reject_reason`` is the
     most frequent one. ``unknown_at`` has topic, partition and offset of the first record with an unknown field or a
     value that its column does not take. A blocked slice may have been read in part; its counts are of that part.
-    ``whole`` is the planned slice of an attempt that ended early.
+    ``whole`` is the planned slice of an attempt that ended early. ``voids`` is the attempt whose report a blocked one
+    takes back.
     """
 
     slice_id: UUID
@@ -269,6 +270,7 @@ class SliceReport:
     reject_reason: str = ""
     unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     whole: UUID | None = None
+    voids: UUID | None = None
     generation: int | None = None
     coverage: Coverage = field(init=False, repr=False, compare=False)
 

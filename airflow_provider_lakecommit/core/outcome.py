@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from airflow_provider_lakecommit.core.commands import RESET_BLOCKED
+from airflow_provider_lakecommit.core.commands import UNBLOCK
 
 FAILED = frozenset({"failed", "upstream_failed"})
 """States of tasks whose work was not done."""
@@ -117,7 +117,7 @@ def _led(commit: Commit, text: str, unwritten: str = "") -> str:
 
 _HELPS = (
     "needs a hand: after a changed spec or table (`create` changes none that is there) it is tried again by itself, "
-    f"else `{RESET_BLOCKED}` (--retry, --raise or --skip) or LandingOperationOperator; other partitions go on"
+    f"else `{UNBLOCK}` (or --raise N, --skip) or LandingOperationOperator; other partitions go on"
 )
 
 _TWINS = " (*inactive assets* there mean that two landings have the same name: rename one of them)"

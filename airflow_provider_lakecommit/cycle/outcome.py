@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_lakecommit.core import RESET_BLOCKED, Counts, Coverage, summed
+from airflow_provider_lakecommit.core import UNBLOCK, Counts, Coverage, summed
 from airflow_provider_lakecommit.cycle.results import Closed, Opened, PublishedSnapshot
 from airflow_provider_lakecommit.spark import SliceStatus
 
@@ -171,7 +171,7 @@ class RunOutcome:
         elif last.stopped:
             text += f"; planned only partly: {last.stopped}"
         if last.blocked:
-            text += f"; {first_of(last.blocked)} blocked: `{RESET_BLOCKED}` explains how to continue"
+            text += f"; {first_of(last.blocked)} blocked: decide with `{UNBLOCK}` (or --raise N, --skip)"
         if last.waiting:
             text += f"; {first_of(last.waiting)} waiting"
         return text

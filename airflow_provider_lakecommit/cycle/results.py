@@ -16,6 +16,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.control import time_to_json
 from airflow_provider_lakecommit.core import (
     ODD_TIME,
+    WARNED_RATIO,
     Counts,
     Coverage,
     CycleState,
@@ -218,9 +219,9 @@ class Closed:
     """How a cycle ended. ``missing`` are its slices that some table lacks and that must be read again; ``waiting``
     names what slices wait for, ``causes`` why slices were not done. ``rejects`` counts rejected records by kind and
     column, ``reject_reason`` is the most frequent reason; ``ignored_fields`` counts records with a field that the table
-    lacks; ``redundant`` counts its reports on slices that another cycle had reported before. ``beside`` are the data
-    tables besides ``table``; ``stopped`` is why no window is planned until an operator acts. ``failed`` are the tables
-    that failed, with reasons; the cycle is then incomplete.
+    lacks, ``counts`` all records of its reports; ``redundant`` counts its reports on slices that another cycle had
+    reported before. ``beside`` are the data tables besides ``table``; ``stopped`` is why no window is planned until an
+    operator acts. ``failed`` are the tables that failed, with reasons; the cycle is then incomplete.
     """
 
     commit_id: UUID
@@ -236,6 +237,7 @@ class Closed:
     finished: bool = False
     note: str = ""
     ignored_fields: Mapping[str, int] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
     rejects: Mapping[str, int] = field(default_factory=dict)
     reject_reason: str = ""
     causes: tuple[str, ...] = ()
@@ -258,10 +260,15 @@ class Closed:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return warnings on values that are missing in the rows, or probably wrong."""
+        c = self.counts
         rejected = "no record gave a row, all were rejected" if self._nothing_landed else "records were rejected"
+        if c.rejected and not self._nothing_landed and c.rejected >= WARNED_RATIO * c.records:
+            share = c.rejected / c.records
+            rejected += f", {share:.1%} of the window (more than `dead_letters.max_ratio` would be blocked)"
         why = f"; most of them: {self.reject_reason}" if self.reject_reason else ""
         odd = {k.removeprefix(ODD_TIME): n for k, n in self.ignored_fields.items() if k.startswith(ODD_TIME)}
         ignored = {k: n for k, n in self.ignored_fields.items() if not k.startswith(ODD_TIME)}
+        all_filtered = {"records": c.filtered} if c.filtered and c.filtered == c.records else {}
         return tuple(
             f"{what}: {_counted(found)}{more}"
             for what, found, more in (
@@ -272,6 +279,7 @@ class Closed:
                     "",
                 ),
                 (rejected, self.rejects, why),
+                ("no record gave a row, all are tombstones (no value) or were left out by SQL", all_filtered, ""),
             )
             if found
         )

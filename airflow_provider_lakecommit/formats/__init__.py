@@ -26,7 +26,7 @@ __getattr__ = lazy_names(
         "sampled": "MAX_PLACES Node SampledValues sample_values",
         "schema_names": "COLUMN schema_names_for",
         "text_columns": "bad_texts",
-        "times": "odd_times",
+        "times": "SuspectTimes odd_times",
         "transforms.block": "Block BlockDecoder OneTable",
         "transforms.engine": "given_by",
         "transforms.router": "Router field_schema",

@@ -49,6 +49,7 @@ from airflow_provider_lakecommit.formats.sampled import sample_values as sample_
 from airflow_provider_lakecommit.formats.schema_names import COLUMN as COLUMN
 from airflow_provider_lakecommit.formats.schema_names import schema_names_for as schema_names_for
 from airflow_provider_lakecommit.formats.text_columns import bad_texts as bad_texts
+from airflow_provider_lakecommit.formats.times import SuspectTimes as SuspectTimes
 from airflow_provider_lakecommit.formats.times import odd_times as odd_times
 from airflow_provider_lakecommit.formats.transforms.block import Block as Block
 from airflow_provider_lakecommit.formats.transforms.block import BlockDecoder as BlockDecoder

@@ -24,6 +24,7 @@ _FORMS: Mapping[bytes, str] = {
     b"\xef\xbb\xbf": "it begins with a byte order mark: write it without one",
     b"\xff\xfe": "it is UTF-16: write it as UTF-8",
     b"\xfe\xff": "it is UTF-16: write it as UTF-8",
+    b"Obj\x01": "it is an Avro file: write single Avro records, and state `format: avro`",
 }
 """Descriptions of values by their first bytes, with the remedy."""
 
@@ -78,9 +79,11 @@ def known_form(value: bytes, refusal: Refusal) -> Refusal:
     found = next((told for head, told in _FORMS.items() if value.startswith(head)), None)
     if found is None and value[:1] == b"\x00" and len(value) > _FRAME:
         schema = int.from_bytes(value[1:_FRAME], "big")
+        is_json = value[_FRAME:].lstrip()[:1] in (b"{", b"[")
+        formats = "`format: json_schema`" if is_json else "`format: avro`, or `protobuf` if that schema is one,"
         found = (
-            f"it begins with a schema registry's magic byte (schema {schema}), as the serializers of Avro, "
-            "Protobuf and JSON Schema write it: write it as plain JSON"
+            f"it begins with a schema registry's magic byte (schema {schema}): state {formats} and "
+            "the registry's connection"
         )
     return refusal if found is None else Refusal(refusal.kind, refusal.column, f"{refusal.reason}; {found}")
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FORMATS, WITH_REGISTRY, FormatOptions
+from airflow_provider_lakecommit.formats.arrow_texts import plain_reason
 from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource
 
 ONE_BY_ONE = 16
@@ -55,7 +56,10 @@ class Reject:
     @classmethod
     def of(cls, index: int, refusal: Refusal) -> Reject:
         column = None if refusal.column is None else _printable(refusal.column)
-        return cls(index=index, kind=refusal.kind, column=column, reason=_printable(refusal.reason))
+        reason = plain_reason(refusal.reason)
+        if refusal.kind == "missing_required" and "." in (refusal.column or ""):
+            reason += "; send it in each record, or make this nested column optional in the table"
+        return cls(index=index, kind=refusal.kind, column=column, reason=_printable(reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

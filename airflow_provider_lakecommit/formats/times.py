@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +44,7 @@ _LATEST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_00
 _DAY_MICROS = 86_400_000_000
 _ODD = 1_000_000, 50 * _DAY_MICROS
 """Microseconds of 1970 that a present time becomes if its unit is taken for a finer one. Some write 0 for nothing."""
+_THIS_CENTURY = int(datetime(2000, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _OF_CLOCK = set("HIMSfpX%")
 _NOT_OF_DATE = set("HIMSfpXczZ")
@@ -80,20 +81,36 @@ def time_reading(kind: IcebergType, rule: str) -> Reading:
     return Reading(pa.string(), _pattern(rule, pa.timestamp("us", "UTC"), _in_utc))
 
 
-def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, int]:
-    """Return by column how many rows have a time that is probably in a coarser unit than its rule says.
+class SuspectTimes(NamedTuple):
+    """Of ``times`` in a column, how many are probably in a coarser unit than its rule says; ``better`` may fit."""
+
+    odd: int
+    times: int
+    better: str
+
+
+def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, SuspectTimes]:
+    """Return what columns with times in a finer unit than seconds have.
 
     :param rules: by column, as :func:`time_reading` takes them
     """
-    found: dict[str, int] = {}
+    found: dict[str, SuspectTimes] = {}
     for name, rule in rules.items():
         if rule in _EPOCH and rule != "epoch_seconds" and name in rows.column_names:
             ticks = rows.column(name).cast(pa.int64())
             scale = 1_000 if rows.column(name).type.unit == "ns" else 1
             odd = pc.and_(pc.greater_equal(ticks, _ODD[0] * scale), pc.less(ticks, _ODD[1] * scale))
-            if count := pc.sum(odd).as_py():
-                found[f"{name} ({rule})"] = count
+            count = pc.sum(odd, min_count=0).as_py()
+            better = _coarser(rule, pc.max(ticks.filter(odd)).as_py() // scale) if count else ""
+            found[name] = SuspectTimes(count, len(ticks) - ticks.null_count, better)
     return found
+
+
+def _coarser(rule: str, micros: int) -> str:
+    """Return the finest rule by which a time of 1970 is one of this century, or the coarsest one."""
+    coarser = [*_EPOCH][: [*_EPOCH].index(rule)]
+    factors = {name: _EPOCH[name] // _EPOCH[rule] for name in coarser}
+    return next((name for name in reversed(coarser) if micros * factors[name] >= _THIS_CENTURY), coarser[0])
 
 
 def _named(kind: IcebergType) -> list[str]:

@@ -162,14 +162,15 @@ class Upsert:
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class DeadLetters:
-    """The budget of rejected records per slice; `dead_letter_table` names their table.
+    """The budget of rejected records; `dead_letter_table` names their table.
 
-    :param max_records: most rejected records of a slice
-    :param max_ratio: largest share of rejected records of a slice, evaluated from ``1 / ratio`` rejected records on
+    :param max_records: most rejected records of a slice; a slice that has more is not read to its end
+    :param max_ratio: largest share of rejected records of a window, evaluated from ``1 / ratio`` rejected records on; a
+        warning reports the share from 1 % on
     """
 
-    max_records: int = field(default=1000, metadata={_FLAT: "dead_letter_max_records"})
-    max_ratio: float = field(default=0.01, metadata={_FLAT: "dead_letter_max_ratio"})
+    max_records: int = field(default=100_000, metadata={_FLAT: "dead_letter_max_records"})
+    max_ratio: float = field(default=0.05, metadata={_FLAT: "dead_letter_max_ratio"})
 
 
 @_refuses_unknown_keys
@@ -182,7 +183,7 @@ class Window:
     :param group_by: ``partition``: a group has the partitions of one number modulo ``groups``; ``load``: slices are
         distributed evenly, also those of one partition
     :param max_records: most source records per window; by default all available ones
-    :param max_bytes: most estimated bytes per window
+    :param max_bytes: most estimated bytes per window; refused if a record has more on average
     :param slice_records: most records per slice, the unit that is read only once; with ``target_file_size`` only a
         value other than the default counts
     :param target: how long a window should take, written like ``completion_timeout``; its records, slices and groups

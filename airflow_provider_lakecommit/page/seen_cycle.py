@@ -150,7 +150,7 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
     full = not cycle.work or (of not in cycle.work and len(cycle.work) >= MOST_WORK)
     if cycle.ended is not None or full:
         return cycle
-    if before.outcome in FINISHED:
+    if before.outcome in FINISHED and report.voids is None:
         again = before._replace(reports=before.reports + 1)
         return cycle._replace(work={**cycle.work, of: again}, redundant=cycle.redundant + 1)
     counts, cost = _sum(Counts(), (s.counts for s in report.spans)), report.cost

@@ -46,7 +46,7 @@ class Damage:
             "LC5003",
             f"{lost.partition}: offsets {position} to {end - 1} are corrupt ({said}): restore this "
             "partition from an intact replica or copy, and they are read again; if there is none, give "
-            f"them up once they are blocked: `{RESET_BLOCKED} --skip --whole --range "
+            f"them up once they are blocked: `{RESET_BLOCKED} SPEC --skip --whole --range "
             f"{lost.partition.topic}:{lost.partition.partition}={position}-{end}`",
             (lost,),
         )

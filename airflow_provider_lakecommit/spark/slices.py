@@ -36,7 +36,6 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import (
     LIVE,
-    ODD_TIME,
     OffsetRange,
     ReadPosition,
     Role,
@@ -85,7 +84,8 @@ class SliceWork:
 
     ``targets`` holds the tables of ``slice.tables``, and always all existing data tables: their schemas decide the
     rejects, even if only dead letters of a span are missing. ``known`` are earlier positions of partitions,
-    ``leader_epochs`` those of the leaders that reported the ends, ``generation`` that of the reading.
+    ``leader_epochs`` those of the leaders that reported the ends, ``generation`` that of the reading. ``window`` is the
+    number of offsets of all slices.
     """
 
     landing: Landing
@@ -96,6 +96,7 @@ class SliceWork:
     leader_epochs: Mapping[SourcePartition, int] = field(default_factory=dict)
     lane: str = LIVE
     generation: int | None = None
+    window: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +183,7 @@ class _SliceRun:
         if self._upserts and (table := work.landing.table) in self._writers:
             self._tombstones = writer(tombstone_target(work.landing, targets[table]), numbers[table])
             self._changes = LastChanges(work.landing, targets[table], self._writers[table], self._tombstones)
-        self._totals = SliceTotals(work.slice, work.landing)
+        self._totals = SliceTotals(work.slice, work.landing, work.window)
         self._clock = CostClock()
 
     def run(
@@ -221,7 +222,7 @@ class _SliceRun:
             if records - reported >= PROGRESS_RECORDS:
                 reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
-            if self._totals.hopeless() and len(self._work.slice) - records > BATCH_RECORDS:
+            if self._totals.blocked() and len(self._work.slice) - records > BATCH_RECORDS:
                 self._totals.partly = True
                 return
 
@@ -264,13 +265,12 @@ class _SliceRun:
         for name, rows in decoded.tables.items():
             # SQL may change times freely.
             rules = self._landing.timestamps if self._landing.transform_of(name) is None else {}
-            odd = odd_times(rows.table, rules)
-            add_names(totals.ignored, {f"{ODD_TIME}{column}": count for column, count in odd.items()})
+            totals.count_times(odd_times(rows.table, rules))
         totals.rejects.add(messages, decoded.rejects)
         # No field is in a tombstone, nor in an empty value.
         self._unknown.add(messages, [v or b"" for v in values] if self._upserts else cast(list[bytes], values), decoded)
         self._clock.lap(Work.DECODE)
-        if not totals.hopeless():
+        if not totals.blocked():
             self._write(chunk, messages, decoded)
             self._clock.lap(Work.WRITE)
 

@@ -186,6 +186,7 @@ class _Doing:
                     leader_epochs=self._job.plan.leader_epochs,
                     lane=self._job.plan.lane,
                     generation=self._job.plan.generation,
+                    window=sum(map(len, self._job.plan.slices)),
                 )
             )
             self._still_wanted(spans, outcome)

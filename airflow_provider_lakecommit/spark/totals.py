@@ -17,34 +17,45 @@ from dataclasses import replace
 from airflow_provider_lakecommit.core import (
     FAIL,
     NOT_ROUTED,
+    ODD_TIME,
     Counts,
     OffsetRange,
     Role,
     Slice,
     SpanReport,
+    add_names,
     over_budget,
     spans_problem,
-    surely_over,
 )
 from airflow_provider_lakecommit.exceptions import AccountingError
-from airflow_provider_lakecommit.formats import Block
+from airflow_provider_lakecommit.formats import Block, SuspectTimes
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.reject_tally import RejectTally
+
+LEAST_ODD, ODD_SHARE = 10, 0.9
+"""From so many times of 1970 on, and from this share of a column's times on, they are no real ones: a slice with them
+is blocked.
+"""
 
 
 class SliceTotals:
     """``records`` and ``counts`` are per span. ``partly``: the slice was not read to its end. ``places`` are the
     indexes of the spans in the requested slice.
+
+    :param window: number of offsets of all slices of its window
     """
 
-    def __init__(self, work: Slice, landing: Landing) -> None:
+    def __init__(self, work: Slice, landing: Landing, window: int = 0) -> None:
         self._slice = work
         self._landing = landing
-        self._budget = work.budget or landing.budget
+        self._own = None if work.budget == landing.budget else work.budget
+        self._budget = self._own or landing.budget
+        self._most = len(work) if self._own else max(window, len(work))
         self._records = [0] * len(work.spans)
         self._counts = [Counts()] * len(work.spans)
         self._rows: Counter[str] = Counter()
+        self._times: dict[str, SuspectTimes] = {}
         self._fails = landing.routing is not None and landing.routing.other == FAIL
         self.bytes = 0
         self.ignored: Counter[str] = Counter()
@@ -100,6 +111,16 @@ class SliceTotals:
                 filtered=records - _within(places, run) + _within(filtered, run),
             )
 
+    def count_times(self, found: Mapping[str, SuspectTimes]) -> None:
+        """Count times of 1970 that are probably in another unit, by column."""
+        for column, times in found.items():
+            before = self._times.get(column, SuspectTimes(0, 0, ""))
+            sums = before.odd + times.odd, before.times + times.times
+            self._times[column] = SuspectTimes(*sums, times.better or before.better)
+            if times.odd:
+                rule = self._landing.timestamps[column]
+                add_names(self.ignored, {f"{ODD_TIME}{column} ({rule}, probably {times.better})": times.odd})
+
     def settle(self, table: str, superseded: Mapping[int, int], deleted: Mapping[int, int]) -> None:
         """Count records, by number of the span, that became no rows of a table after all."""
         for n, place in enumerate(self.places):
@@ -108,27 +129,39 @@ class SliceTotals:
         self._rows[table] -= sum(superseded.values()) + sum(deleted.values())
 
     def blocked(self) -> str | None:
-        """Return why the slice cannot be published, as far as known; the ratio is evaluated at the end."""
+        """Return why the slice cannot be published, even if all that is not read is good."""
         rejected = self.rejected
-        if rejected and self._landing.dead_letter_table is None and self._slice.budget is None:
+        if rejected and self._landing.dead_letter_table is None and self._own is None:
             return f"{rejected} rejected records and no dead_letter_table"
-        if self._fails and self._slice.budget is None and (unnamed := self.rejects.of_kind(NOT_ROUTED)):
+        if self._fails and self._own is None and (unnamed := self.rejects.of_kind(NOT_ROUTED)):
             return f"{unnamed} records for which `route` names no table, and `other` is {FAIL}"
         if rejected > self._budget.max_records:
             return over_budget(rejected, self.records, self._budget)
-        return None
-
-    def hopeless(self) -> bool:
-        """Return True if the slice will be blocked in any case."""
-        return bool(self.blocked()) or surely_over(self.rejected, len(self._slice), self._budget)
+        return over_budget(rejected, self._most, self._budget)
 
     def told(self, why: str) -> str:
         """Return the message of a blocked slice, the cause first."""
+        if why == self._wrong_unit():
+            return why
         no_further = ", the rest was not read" if self.partly else ""
         return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {self.rejects.first}"
 
     def blocked_at_the_end(self) -> str | None:
-        return self.blocked() or over_budget(self.rejected, self.records, self._budget)
+        """Return also what is known only now. The commit evaluates the rest of the window too."""
+        if self._own is not None:
+            return self.blocked() or over_budget(self.rejected, self.records, self._own)
+        return self.blocked() or self._wrong_unit()
+
+    def _wrong_unit(self) -> str | None:
+        """Return that a rule of `timestamps` is wrong for nearly all records, or ``None``."""
+        for column, (odd, times, better) in self._times.items():
+            if odd >= LEAST_ODD and odd >= ODD_SHARE * times:
+                rule = self._landing.timestamps[column]
+                return (
+                    f"column {column} is read by {rule}, and its times are in January or February 1970: state "
+                    f"`timestamps: {{{column}: {better}}}`: slice {self._slice}: {odd} of {times} times"
+                )
+        return None
 
     def reports(self) -> list[SpanReport]:
         """Return each span's accounting. Rejects within a user's budget that no table takes are skipped by that

@@ -61,7 +61,7 @@ class Unreadable(LastError):
             return SourceError(
                 "LC5053",
                 f"{reading.span}: offsets {reading.position} to {last} are no longer in the topic, which now begins at "
-                f"{low} (retention); give them up with `{RESET_BLOCKED} --skip --whole --range "
+                f"{low} (retention); give them up with `{RESET_BLOCKED} SPEC --skip --whole --range "
                 f"{reading.span.partition.topic}:{reading.span.partition.partition}={reading.position}-{last + 1}` "
                 f"once they are blocked, or restart with `{RESET_OFFSETS} SPEC --from earliest`",
                 (Span(reading.span.partition, OffsetRange(reading.position, last + 1)),),

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
 
-from airflow_provider_lakecommit.core import RESET_BLOCKED
+from airflow_provider_lakecommit.core import UNBLOCK
 from airflow_provider_lakecommit.stall.observe import observe
 from airflow_provider_lakecommit.stall.state import (
     HANDOVER,
@@ -273,7 +273,7 @@ def _blocked(state: State) -> Diagnosis | None:
     return Diagnosis(
         verdict=Verdict.BLOCKED,
         reason=f"{need} action: " + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
-        clears=f"`{RESET_BLOCKED} --raise` or `--skip`",
+        clears=f"`{UNBLOCK}` (or --raise N, --skip)",
         evidence={"blocked": ranges[:NAMED]},
     )
 

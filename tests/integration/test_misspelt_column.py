@@ -28,7 +28,7 @@ COSTS = {
         {"name": "cost", "type": "decimal(12, 2)", "required": True},
     ]
 }
-CAUSE = "required column cost is missing or null; the record has 'costs', which the table lacks (500 of 500 rejected"
+CAUSE = "required column cost is missing or null; the record has 'costs', which the table lacks (1500 of 1500 rejected"
 
 
 def renamed(world: World, old: str, new: str) -> None:

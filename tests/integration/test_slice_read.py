@@ -201,7 +201,7 @@ def test_offsets_removed_by_retention_are_an_error(
     admin.delete_records([TopicPartition(topic, 0, 6)])[TopicPartition(topic, 0, 6)].result(30)
 
     with pytest.raises(
-        SourceError, match=r"offsets 4 to 5 are no longer in the topic, which now begins at 6 .*reset blocked --skip"
+        SourceError, match=r"offsets 4 to 5 are no longer in the topic, which now begins at 6 .*blocked SPEC --skip"
     ):
         read(bootstrap, span(topic, 4, 9))
     assert offsets(read(bootstrap, span(topic, 6, 9))) == [6, 7, 8]

@@ -370,11 +370,12 @@ def test_a_slice_told_to_stop_is_not_judged_by_the_rejects_of_its_beginning(
 ) -> None:
     produce(topic, [*("no json" for _ in range(150)), *(order(i) for i in range(20_000))], 0)
 
+    of_an_operator = Budget(max_records=1000, max_ratio=0.01)
     with pytest.raises(SliceStopped, match="the next attempt reads it again"):
-        lake.run(span(topic, 0, 20_150), should_stop=first_chunk)
+        lake.run(span(topic, 0, 20_150), budget=of_an_operator, should_stop=first_chunk)
 
     assert lake.files() == []
-    assert lake.run(span(topic, 0, 20_150)).blocked is None, "the slice as a whole is sound"
+    assert lake.run(span(topic, 0, 20_150), budget=of_an_operator).blocked is None, "the slice as a whole is sound"
 
 
 def test_a_source_that_fails_in_mid_slice_leaves_no_file(

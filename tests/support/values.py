@@ -183,6 +183,7 @@ def reports(draw: st.DrawFn) -> SliceReport:
         failed=draw(st.none() | TEXT),
         cost=draw(st.none() | COSTS),
         rules=draw(st.sampled_from(["", "rules"])),
+        voids=draw(st.none() | UUIDS),
         generation=draw(GENERATIONS),
     )
 

@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.core.planning.slicing import cut, window_of
 from airflow_provider_lakecommit.core.planning.truncation import known_positions
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.core.state import LandingState
+from airflow_provider_lakecommit.exceptions import SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ def decide_plan(landing_state: LandingState, missing: Missing, given: PlanInputs
     """Return the plan, and lines that explain it. It reports diverged partitions unless another reason comes first.
 
     :param missing: of the same state and source, without live claims
+    :raises SpecError: a window cannot have even one record
     """
     plan, lines = _decided(landing_state, missing, given)
     if given.diverged and not plan.deferred and plan.refused is not RefusalState.SUSPENDED:
@@ -87,6 +89,12 @@ def _decided(landing_state: LandingState, missing: Missing, given: PlanInputs) -
     if isinstance(admitted, Refuse):
         nothing = empty_plan(given.landing, given.lane, given.spec_version, given.asked_at, admitted)
         return replace(nothing, ends=_ends(given), left=len(missing)), ()
+    if given.limits.max_bytes and record_bytes > given.limits.max_bytes:
+        raise SpecError(
+            "LC1336",
+            f"landing {given.landing}: window.max_bytes is {given.limits.max_bytes:,}, less than one record "
+            f"({record_bytes:,} bytes on average), so that each window would have one record: state more",
+        )
     limits = replace(
         given.limits, record_bytes=record_bytes, max_records=_most_records(given.limits, admitted, len(missing))
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_lakecommit.core.commands import BACKFILL, RESET_BLOCKED, RESET_OFFSETS
+from airflow_provider_lakecommit.core.commands import BACKFILL, RESET_OFFSETS, UNBLOCK
 from airflow_provider_lakecommit.core.model import LedgerSection, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.state import LandingState
@@ -132,7 +132,7 @@ def find_missing(
                 raise SourceError("LC1302", _shorter(table, p, begin, mark))
             if blocked[p]:
                 end = min(end, blocked[p].ranges[0].start)
-                notes[p] = f"blocked at {end}: `{RESET_BLOCKED}` says how to go on"
+                notes[p] = f"blocked at {end}: decide with `{UNBLOCK}` (or --raise N, --skip)"
             elif mark.stable < mark.high:
                 notes[p] = (
                     f"an open transaction holds the last stable offset at {mark.stable}, "
@@ -142,7 +142,7 @@ def find_missing(
             removed = wanted & RangeSet.of((0, mark.start))
             if behind := Coverage({p: removed & landed[p]}):
                 left_behind[table] = left_behind.get(table, Coverage()) | behind
-            gone += [f"{p} {r} of {table}" for r in removed - landed[p]]
+            gone += [(p, r, table) for r in removed - landed[p]]
             missing[p] = wanted - (removed & landed[p])
         per_table[table] = Coverage(missing)
     if gone:
@@ -150,13 +150,16 @@ def find_missing(
     return Missing(ranges=_by_tables(per_table), notes=notes, gone=left_behind)
 
 
-def _removed_error(gone: Iterable[str], landing_state: LandingState) -> SourceError:
+def _removed_error(
+    gone: Iterable[tuple[SourcePartition, OffsetRange, str]], landing_state: LandingState
+) -> SourceError:
     # A lane that replaces publishes nothing of what it has before it has all.
     again = any(ledger.section.replaces for ledger in landing_state.ledgers.values())
     rest = "the same command then replays the remaining records" if again else "finished slices are still published"
     return SourceError(
         "LC1303",
-        f"offsets that are not landed were removed from the source by its retention: {', '.join(gone)}; "
+        f"{len(Coverage.of((p, r) for p, r, _ in gone)):,} offsets that are not landed were removed from the source by "
+        f"its retention: {', '.join(f'{p} {r} of {table}' for p, r, table in gone)}; "
         f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; {rest}",
     )
 

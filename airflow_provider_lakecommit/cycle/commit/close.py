@@ -27,12 +27,13 @@ from airflow_provider_lakecommit.control import Outgoing
 from airflow_provider_lakecommit.core import (
     LIVE,
     AcceptedSlice,
+    Counts,
     CycleState,
     Directives,
     LandingState,
     Slice,
     SliceReport,
-    SliceReported,
+    done_reports,
     granted,
     passed_ends,
     summed,
@@ -199,6 +200,7 @@ def _closed(
     forgotten = () if state else (_forgotten(ticket),)
     missing = forgotten if early or forgotten else tuple(map(str, lacking))
     blocked = tuple(map(str, landing_state.blocked))
+    done = done_reports(landing_state, folded.entries, ticket.commit_id)
     something = commits.published or waiting or missing or blocked or failed
     return Closed(
         commit_id=ticket.commit_id,
@@ -214,9 +216,10 @@ def _closed(
         reason=None if state is None or something else _why_idle(state),
         stopped="" if state is None else state.plan.stopped,
         note=f"the cycle ended early ({state.ended_early}); the next run continues" if state and early else "",
-        ignored_fields=summed(r.ignored_fields for r in _done(folded, ticket.commit_id)),
-        rejects=summed(r.rejects for r in _done(folded, ticket.commit_id)),
-        reject_reason=_reject_reason(_done(folded, ticket.commit_id)),
+        ignored_fields=summed(r.ignored_fields for r in done),
+        counts=sum((s.counts for r in done for s in r.spans), Counts()),
+        rejects=summed(r.rejects for r in done),
+        reject_reason=_reject_reason(done),
         redundant=len(state.redundant) if state else 0,
         causes=causes_of(folded.entries, ticket.commit_id, _undone(state)),
         failed={name: session.without_secrets(why) for name, why in (failed or {}).items()},
@@ -259,15 +262,6 @@ def _forgotten(ticket: CycleTicket) -> str:
 def _undone(state: CycleState | None) -> list[Slice]:
     whole = granted(state.plan, state.claim) if state else ()
     return [rest for s in whole if state and (rest := state.left_of(s)) is not None]
-
-
-def _done(folded: FoldedLog, commit_id: UUID) -> Iterable[SliceReport]:
-    """Return one report per done slice of this cycle."""
-    reports = (e.report for e in folded.entries if isinstance(e, SliceReported) and e.commit_id == commit_id)
-    again = cycle.redundant if (cycle := folded.state.cycles.get(commit_id)) else ()
-    return {
-        r.slice_id: r for r in reports if r.blocked is None and r.failed is None and r.attempt not in again
-    }.values()
 
 
 def _send_evidence(

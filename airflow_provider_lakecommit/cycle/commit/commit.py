@@ -28,6 +28,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.committer import Committer, ExitError
 from airflow_provider_lakecommit.core import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
+from airflow_provider_lakecommit.cycle.commit.window_budget import block_over_ratio
 from airflow_provider_lakecommit.cycle.plan.resume import look_up
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepare_table
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
@@ -165,6 +166,8 @@ class TableCommits:
                 if self.folded is None:
                     folded = self.session.read_state(known)
                     self.state = own_cycle(self.session, self.ticket, folded)
+                    if not self.complete:
+                        folded = block_over_ratio(self.session, self.ticket, folded)
                     self.folded = folded
                 elif {t.table for t in known} - {t.table for t in self.folded.ledgers}:
                     self.folded = self.session.read_state([self.ledgers.get(t.table, t) for t in known])

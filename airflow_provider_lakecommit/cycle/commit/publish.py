@@ -49,6 +49,7 @@ from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.carry import carry, is_behind, position_after
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem, staged_slice
+from airflow_provider_lakecommit.cycle.commit.window_budget import within_ratio
 from airflow_provider_lakecommit.cycle.plan.published import published_before, snapshot_of
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.plan.truncation import truncated
@@ -186,7 +187,8 @@ class TablePublisher:
         self._refusals.refuse(accepted, None, f"slice {accepted.report.slice_id} ({accepted.coverage}): {problem}")
 
     def _next_chunk(self, folded: FoldedLog) -> tuple[AcceptedSlice, ...]:
-        accepted = self._refusals.of(folded.state.accepted[self.table.name])
+        accepted = within_ratio(self.session, self.ticket, folded, folded.state.accepted[self.table.name])
+        accepted = self._refusals.of(accepted)
         settlement = settle(accepted, self.table.ledger.section, self.table.ledger.others)
         if not settlement.ready:
             return ()

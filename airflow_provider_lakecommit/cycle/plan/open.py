@@ -25,7 +25,9 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.committer import debt_of
 from airflow_provider_lakecommit.core import (
+    LIVE,
     RESET_OFFSETS,
+    Coverage,
     Cycle,
     Directives,
     LandingState,
@@ -44,6 +46,7 @@ from airflow_provider_lakecommit.core import (
     own_budget,
     rules_of,
     schemas_of,
+    source_notes,
     spec_waits,
     worth_a_look,
 )
@@ -53,7 +56,7 @@ from airflow_provider_lakecommit.core.retry import outdated
 from airflow_provider_lakecommit.cycle.plan.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.plan.evolving import ColumnStep
 from airflow_provider_lakecommit.cycle.plan.fates import check_agreement, check_fates, given_up
-from airflow_provider_lakecommit.cycle.plan.headroom import ask, plan_lines, plan_threshold
+from airflow_provider_lakecommit.cycle.plan.headroom import PLAN_SECONDS, ask, plan_lines, plan_threshold
 from airflow_provider_lakecommit.cycle.plan.limits import window_limits
 from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, look_back, seen, ticket_of
 from airflow_provider_lakecommit.cycle.plan.source_look import as_new_as_tables
@@ -306,9 +309,23 @@ def _decide(
     plan, of_columns = columns.judged(prepared, folded, plan, missing)
     if plan.refused:
         session.log(f"{'WARNING: not all is planned' if plan.slices else 'no window is planned'}: {plan.reason}")
-    if plan.slices:
-        explain = (*sizes_told, *explain, *(() if limits.by_load else lopsided(plan.slices, limits)))
+    notes = _source_notes(session, landing_state, source) if session.lane == LIVE else ()
+    if not plan.slices and not plan.refused and notes:
+        plan = replace(plan, reason="; ".join([str(plan.reason), *notes]))
+    elif plan.slices:
+        for note in notes:
+            session.log(f"WARNING: {note}")
+        explain = (*notes, *sizes_told, *explain, *(() if limits.by_load else lopsided(plan.slices, limits)))
     return plan, (*explain, *of_columns)
+
+
+def _source_notes(session: LandingSession, landing_state: LandingState, source: SourceState) -> tuple[str, ...]:
+    landed = Coverage.union(t.all_covered for t in landing_state.ledgers.values())
+    if {p.topic for p in source.partitions} <= {p.topic for p in landed.parts}:
+        return ()
+    compacted = [topic for topic, kept in session.source.retentions(PLAN_SECONDS).items() if kept.compacted]
+    earliest = session.landing.window.start == "earliest"
+    return tuple(source_notes(source.partitions, landed, compacted, earliest=earliest))
 
 
 def _debts(session: LandingSession, prepared: Prepared) -> dict[str, TableDebt]:

@@ -146,7 +146,8 @@ def causes_of(entries: Iterable[Entry], commit_id: UUID, undone: Sequence[Slice]
         if not isinstance(e, SliceReported) or e.commit_id != commit_id:
             continue
         why = e.report.blocked or e.report.failed
-        if why is not None and any(s.coverage.overlaps(e.report.coverage) for s in undone):
+        # What the commit took back counts as done otherwise.
+        if why and (e.report.voids or any(s.coverage.overlaps(e.report.coverage) for s in undone)):
             told.setdefault(why.partition(": slice ")[0], why)
     return tuple(told.values())
 

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import RESET_BLOCKED
+from airflow_provider_lakecommit.core import UNBLOCK
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.operators.tasks.deadline import KILL_GRACE, before_deadline
 
@@ -34,7 +34,7 @@ ASKING = 32
 """Jobs per request to end: requests of one set at the same time are one transaction."""
 MEND = (
     "fix the spec, the table (`create` does not change an existing one) or the records; after a changed spec or table "
-    f"the range is retried, otherwise use `{RESET_BLOCKED}` (--retry, --raise or --skip) or LandingOperationOperator"
+    f"the range is retried, otherwise use `{UNBLOCK}` (or --raise N, --skip) or LandingOperationOperator"
 )
 """Remedy for a range that is not published because of its records."""
 

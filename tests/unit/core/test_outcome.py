@@ -49,7 +49,7 @@ CASES = {
     "a range is blocked": (
         ended(Commit(published=("t snapshot 1",), blocked=("orders-0[3, 4): 9 rejected",))),
         "failed",
-        "`lakecommit reset blocked`",
+        "`lakecommit reset blocked SPEC --retry`",
     ),
     "records do not fit, and the landing is to stop before them": (
         ended(Commit(published=("t snapshot 1",), stopped="incompatible records: c is int"), groups={}),

@@ -193,6 +193,23 @@ def test_records_that_were_all_rejected_are_told_as_that_with_the_reason() -> No
     assert replace(closed, published=()).warnings == replace(closed, published=(some,)).warnings
 
 
+@pytest.mark.parametrize(
+    ("rejected", "share"), [(99, ""), (100, ", 1.0% of the window"), (420, ", 4.2% of the window")]
+)
+def test_from_one_percent_on_the_share_of_rejected_records_is_told(rejected: int, share: str) -> None:
+    counts = Counts(landed=10_000 - rejected, rejected=rejected, gaps=5_000)
+    (told,) = Closed(commit_id=CYCLE, counts=counts, rejects={"not_json": rejected}).warnings
+    assert told.startswith(f"records were rejected{share}")
+    assert ("of the window" in told) is bool(share)
+
+
+def test_a_window_of_nothing_but_tombstones_has_a_warning() -> None:
+    (told,) = Closed(commit_id=CYCLE, counts=Counts(filtered=50, gaps=7)).warnings
+    assert told == "no record gave a row, all are tombstones (no value) or were left out by SQL: records 50"
+    assert Closed(commit_id=CYCLE, counts=Counts(filtered=50, landed=1)).warnings == ()
+    assert Closed(commit_id=CYCLE, counts=Counts(gaps=50)).warnings == ()
+
+
 def test_times_that_are_hardly_meant_so_are_a_warning_of_their_own() -> None:
     closed = Closed(commit_id=CYCLE, ignored_fields={"x": 3, f"{ODD_TIME}at (epoch_millis)": 200})
     assert closed.warnings == (

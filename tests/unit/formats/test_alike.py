@@ -87,8 +87,13 @@ def test_a_thousand_that_fail_alike_cost_a_few_passes(bad: Any, told: str, monke
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (b"\x00\x00\x00\x00\x2a\x02a", "schema registry's magic byte (schema 42)"),
-        (b'\x00\x00\x00\x00\x07{"id": 1}', "schema registry's magic byte (schema 7)"),
+        (
+            b"\x00\x00\x00\x00\x2a\x02a",
+            "magic byte (schema 42): state `format: avro`, or `protobuf` if that schema is one",
+        ),
+        (b"\x00\x00\x00\x00\x2a\x00\x08\x01", "magic byte (schema 42): state `format: avro`, or `protobuf`"),
+        (b'\x00\x00\x00\x00\x07{"id": 1}', "magic byte (schema 7): state `format: json_schema`"),
+        (b"Obj\x01\x04\x14avro.codec", "it is an Avro file: write single Avro records, and state `format: avro`"),
         (gzip.compress(b'{"id": 1}', mtime=0), "it is gzip: leave compression to Kafka"),
         ('{"id": 1}'.encode("utf-16"), "it is UTF-16: write it as UTF-8"),
         (b'\xef\xbb\xbf{"id": 1}', "byte order mark"),

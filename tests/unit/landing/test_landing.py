@@ -102,7 +102,7 @@ class TestLanding:
         assert of.tables == ("shop.orders",)
         assert of.control_topic_name == DEFAULT_CONTROL_TOPIC
         assert of.group_id == "lakecommit-orders"
-        assert of.budget == Budget(max_records=1000, max_ratio=0.01)
+        assert of.budget == Budget(max_records=100_000, max_ratio=0.05)
 
     def test_the_data_table_comes_before_the_dead_letters(self) -> None:
         assert landing(dead_letter_table="shop.dead").tables == ("shop.orders", "shop.dead")

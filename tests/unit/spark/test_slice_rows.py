@@ -215,6 +215,19 @@ def test_a_slice_is_read_no_further_once_it_is_surely_over_its_budget(
     assert outcome.files == {}
 
 
+@pytest.mark.parametrize(("window", "read"), [(100, 3), (300, 7), (1000, 10)])
+def test_a_slice_is_read_on_as_long_as_its_window_can_be_within_the_ratio(
+    work: SliceWork, monkeypatch: pytest.MonkeyPatch, window: int, read: int
+) -> None:
+    asked = Chunks(of=10)
+    monkeypatch.setattr(Reader, "chunks", asked)
+    monkeypatch.setattr(slices, "BATCH_RECORDS", 10)
+
+    outcome = land(replace(spoilt(work, 100, dead_letter_max_ratio=0.2), window=window))
+
+    assert (asked.read, outcome.blocked is None) == (read, window == 1000)
+
+
 def test_what_is_left_of_a_small_slice_is_read_and_counted(work: SliceWork, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Chunks(of=3)
     monkeypatch.setattr(Reader, "chunks", asked)

@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartitio
 from airflow_provider_lakecommit.core.planning.admission import Terms, catalog_away
 from airflow_provider_lakecommit.core.planning.decide import PlanInputs, abandoned, decide_plan, empty_plan, free_slot
 from airflow_provider_lakecommit.core.planning.missing import Watermark, WindowLimits, find_missing
+from airflow_provider_lakecommit.exceptions import SpecError
 from tests.support.story import NOON, ORDERS, P0, P1, P2, TIMEOUT, VOID_EPOCH, Story, coverage, ledger, target
 
 A, B, C = [(P0, 0, 10)], [(P0, 10, 20)], [(P0, 20, 30)]
@@ -76,6 +77,17 @@ def test_the_tightest_limit_of_landing_wire_and_admission_counts(
     assert (sum(len(s) for s in plan.slices), plan.left) == (taken, left)
     assert plan.reason is None
     assert not plan.deferred
+
+
+@pytest.mark.parametrize(("most", "size", "refused"), [(99, 100, True), (100, 100, False), (99, 0, False)])
+def test_a_window_that_holds_no_record_is_refused(most: int, size: int, refused: bool) -> None:
+    inputs = given(limits=WindowLimits(slice_records=10, max_bytes=most, record_bytes=size))
+    if not refused:
+        assert decide(Story(), inputs)[0].slices
+        return
+    with pytest.raises(SpecError, match=r"window.max_bytes is 99, less than one record \(100 bytes") as raised:
+        decide(Story(), inputs)
+    assert raised.value.code == "LC1336"
 
 
 def test_what_is_cut_off_is_the_newest_and_is_explained() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_lakecommit.core.commands import UNBLOCK
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import LIVE, Budget, Slice
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
@@ -94,7 +95,7 @@ class TestFindMissing:
         story.reports("a", blocked, blocked="too many")
         found = missing_of(story, ledger(), now=marks(p0=10, p1=3))
         assert found.ranges == {(ORDERS,): coverage([(P0, 0, 4), (P1, 0, 3)])}
-        assert found.notes == {P0: "blocked at 4: `lakecommit reset blocked` says how to go on"}
+        assert found.notes == {P0: f"blocked at 4: decide with `{UNBLOCK}` (or --raise N, --skip)"}
 
     def test_an_open_transaction_is_named_and_not_read(self) -> None:
         found = missing_of(Story(), ledger(), now={P0: Watermark(start=0, stable=4, high=9)})

@@ -39,7 +39,7 @@ def test_with_nothing_to_publish_the_reason_is_that_of_the_plan(landing: FakeLan
     landing.source.ends = {P0: 0, P1: 0}
     opened = landing.open()
     closed = landing.close(opened=opened)
-    assert (closed.reason, closed.valid_through) == ("nothing new", opened.plan.asked_at)
+    assert (closed.reason, closed.valid_through) == (opened.plan.reason, opened.plan.asked_at)
 
 
 def test_a_catalog_that_is_away_is_evidence_and_no_complete(landing: FakeLanding) -> None:

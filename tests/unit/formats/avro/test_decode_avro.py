@@ -102,7 +102,7 @@ class TestPromotion:
     @pytest.mark.parametrize(
         ("kind", "target", "good", "bad", "why"),
         [
-            ("long", "int", 1, 2**31, "not in range"),
+            ("long", "int", 1, 2**31, "is out of range"),
             ("long", "double", 2**53, 2**53 + 1, "does not hold exactly"),
             ("int", "float", 2**24, 2**24 + 1, "does not hold exactly"),
             ("long", "decimal(3, 0)", 999, 1000, ""),
