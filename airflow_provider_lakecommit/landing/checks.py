@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.core import FORMATS, SCHEMA_SOURCES, WITH_REGISTRY
 from airflow_provider_lakecommit.landing.mistakes import mistaken
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.names import meant, unquoted
 from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
 from airflow_provider_lakecommit.landing.sections import SECTIONS, hint, label, section_of, to_flat
 from airflow_provider_lakecommit.landing.table import wrong_with_table
@@ -177,9 +177,9 @@ CHECKS: Mapping[str, Check] = {
     "topics": _topics,
     "table": _matches(TABLE_NAME, "a table name (namespace.table)"),
     "format": lambda v: _one_of(*FORMATS)(v),
-    "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
-    "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
-    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message",
+    "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1344]",
+    "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1344]",
+    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message [LC1101]",
     "csv": csv_section,
     "timestamps": _timestamps,
     "encodings": _encodings,
@@ -230,8 +230,15 @@ CHECKS: Mapping[str, Check] = {
     "registry_conn_id": _optional(_text),
     "iceberg_conn_id": _text,
     "control_topic": _optional(_matches(_TOPIC, "a topic name")),
-    "control_events": lambda v: None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes",
+    "control_events": lambda v: (
+        None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes [LC1343]"
+    ),
 }
+_NAMED = {
+    *("name", "topics", "table", "message", "csv", "timestamps", "encodings", "dead_letter_table", "key", "headers"),
+    *("upsert_key", "branch", "kafka_config_id", "registry_conn_id", "iceberg_conn_id", "control_topic"),
+}
+"""Options that are names, or contain some."""
 
 
 def _by_registry(create: Any) -> bool:
@@ -252,9 +259,16 @@ def _wrong_with_evolve(values: Mapping[str, Any], tables: tuple[str, ...]) -> It
         )
 
 
+def _as_read(key: str, value: Any) -> str:
+    found = unquoted(value) if key in _NAMED else ""
+    return found and f"{found} [LC1342]"
+
+
 def wrong_values(values: Mapping[str, Any]) -> list[str]:
     """Return the mistakes of fields with wrong values."""
-    wrong = [f"{label(key)}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
+    wrong = [
+        f"{label(key)}: {_as_read(key, value) or text}" for key, value in values.items() if (text := CHECKS[key](value))
+    ]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must differ from `table` [LC1122]")
     wrong += [*wrong_with_unwrap(values), *wrong_with_upsert(values)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suggestions for unknown names in messages.
+"""Suggestions for unknown and unquoted names in messages.
 
 Contract: pure. Returns known names, nearest first, never more than requested.
 """
@@ -7,7 +7,9 @@ Contract: pure. Returns known names, nearest first, never more than requested.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date
+from typing import Any
 
 MOST_COMPARED = 500
 """Most names to compare, of about the same length: comparing takes time, and a topic may hold any number of names."""
@@ -25,6 +27,31 @@ def meant(name: str, known: Collection[str]) -> str:
     """Return the end of a message that suggests a known name; empty if none is similar."""
     found = difflib.get_close_matches(name, _alike(name, known), n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def unquoted(value: Any) -> str:
+    """Return what YAML has read in place of a name without quotes, also within a list or as a key; empty for texts."""
+    for each in _plain(value):
+        match each:
+            case bool():
+                words = "yes, on and true" if each else "no, off and false"
+                return f"YAML reads {words} without quotes as the boolean {each}: put the name in quotes"
+            case int() | float() | date():
+                kind = "date" if isinstance(each, date) else "number"
+                return f"YAML reads this name without quotes as the {kind} {each}: put it in quotes"
+    return ""
+
+
+def _plain(value: Any) -> Iterator[Any]:
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                yield key
+                yield from _plain(inner) if isinstance(inner, list | tuple) else ()
+        case list() | tuple():
+            yield from value
+        case _:
+            yield value
 
 
 def _alike(name: str, known: Collection[str]) -> list[str]:

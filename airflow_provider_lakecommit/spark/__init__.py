@@ -14,6 +14,7 @@ __getattr__ = lazy_names(
         "job": "Secrets SliceResult SliceStatus WindowJob",
         "launch.base": "EarlierWorkError Engine",
         "launch.connect": "ConnectEngine",
+        "launch.java": "JAVA_REMEDY java_here",
         "launch.local": "LocalSpark SparkSection engine_of",
         "launch.package": "PACKAGE package_zip",
         "launch.process": "CLI ProcessName",

@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.landing import SPARK_KEYS, wrong_with_spark
 from airflow_provider_lakecommit.redaction import secrets_in
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import AHEAD, Engine
+from airflow_provider_lakecommit.spark.launch.java import JAVA_REMEDY, java_here
 from airflow_provider_lakecommit.spark.launch.package import package_digest, package_zip
 from airflow_provider_lakecommit.spark.launch.process import CLI
 from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder
@@ -249,10 +250,13 @@ class LocalSpark:
                 session.sparkContext.addPyFile(str(self._package()))
         except Exception as e:
             _forget_java()
+            fits, java = java_here()
+            if not fits:
+                raise SparkJobError("LC5081", f"Spark does not start: {java}. {JAVA_REMEDY.capitalize()}") from None
             raise SparkJobError(
                 "LC5026",
-                f"Spark does not start (master {self._section.master}): {_first_line(e)}; it needs Java 17 or 21: set "
-                f"JAVA_HOME, and check the section `spark` of the spec",
+                f"Spark does not start (master {self._section.master}, {java}): {_first_line(e)}; check the section "
+                "`spark` of the spec",
             ) from e
         return session
 
