@@ -189,3 +189,33 @@ def _object(row: dict[str, str | None]) -> str:
 
 def _json(text: str | None) -> str:
     return text if text is not None and _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def comment(text: str) -> str:
+    """Return a text as a comment of YAML."""
+    return f"# {json.dumps(text, ensure_ascii=False)[1:-1]}".replace('\\"', '"')
+
+
+def scalar(text: str) -> str:
+    """Return a text of YAML, in quotes if it needs them."""
+    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and text.lower() not in (
+        "true",
+        "false",
+        "null",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "y",
+        "n",
+    )
+    return text if plain else json.dumps(text)
+
+
+def flow(value: Any) -> str:
+    """Return a value as one line of YAML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return scalar(value) if isinstance(value, str) else json.dumps(value)
