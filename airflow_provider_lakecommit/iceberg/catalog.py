@@ -49,6 +49,7 @@ from airflow_provider_lakecommit.iceberg.guarded_catalog import guard
 from airflow_provider_lakecommit.iceberg.rest_answers import brief, denies, is_no_answer
 from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
 from airflow_provider_lakecommit.iceberg.settings_refusal import (
+    OF_FOLDERS,
     missing_folder,
     mistake_in,
     wrong_database,
@@ -177,6 +178,15 @@ class Tables:
         except Exception as e:
             raise self._away(f"reading table {identifier}", e) from None
 
+    def check_warehouse(self) -> str:
+        """Return the folder for new tables; empty where only the catalog knows it.
+
+        :raises SpecError: no table can be made in it
+        """
+        if wrong := wrong_warehouse(self._properties):
+            raise SpecError("LC3307", f"{self.called}: {wrong}")
+        return self._properties.get("warehouse", "") if self._properties.get("type") in OF_FOLDERS else ""
+
     def elsewhere(self, identifier: str) -> str:
         """Return under which other name the catalog's database has a missing table, and what to set; empty if none."""
         return found_under(self._properties, identifier)
@@ -198,8 +208,7 @@ class Tables:
         table = self.find(identifier)
         if table is not None:
             return table
-        if wrong := wrong_warehouse(self._properties):
-            raise SpecError("LC3307", f"{self.called}: {wrong}")
+        self.check_warehouse()
         self._create_namespace(identifier)
         options: dict[str, Any] = {"partition_spec": spec, "sort_order": order}
         options["properties"] = {**CREATED_TABLE_PROPERTIES, **(properties or {})}

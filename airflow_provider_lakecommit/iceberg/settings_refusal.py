@@ -19,7 +19,7 @@ from pyiceberg.exceptions import NotInstalledError
 from airflow_provider_lakecommit.landing import meant
 
 POSTGRES = "postgresql+psycopg2"
-_OF_FOLDERS = ("hive", "in-memory", "sql")
+OF_FOLDERS = ("hive", "in-memory", "sql")
 """Types of catalogs that take a warehouse for a folder."""
 _SQLITE = b"SQLite format 3\0"
 """The first bytes of a database."""
@@ -103,11 +103,7 @@ def wrong_warehouse(properties: Mapping[str, str]) -> str:
     """
     stated = properties.get("warehouse", "")
     path = Path(stated.removeprefix("file://"))
-    if (
-        properties.get("type") not in _OF_FOLDERS
-        or not stated
-        or (":/" in stated and not stated.startswith("file:///"))
-    ):
+    if properties.get("type") not in OF_FOLDERS or not stated or (":/" in stated and not stated.startswith("file:///")):
         return ""
     if not path.is_absolute():
         return (

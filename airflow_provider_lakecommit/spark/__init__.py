@@ -7,6 +7,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "cycle_reports": "CycleReports",
+        "decoded": "DECODED decoded_of",
         "decoders": (
             "block_decoder check_rules check_schema filled_beside_rows filled_elsewhere given_columns tables_of_values"
         ),

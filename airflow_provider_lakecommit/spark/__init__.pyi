@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.spark.cycle_reports import CycleReports as CycleReports
+from airflow_provider_lakecommit.spark.decoded import DECODED as DECODED
+from airflow_provider_lakecommit.spark.decoded import decoded_of as decoded_of
 from airflow_provider_lakecommit.spark.decoders import block_decoder as block_decoder
 from airflow_provider_lakecommit.spark.decoders import check_rules as check_rules
 from airflow_provider_lakecommit.spark.decoders import check_schema as check_schema

@@ -58,6 +58,7 @@ from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part
 from airflow_provider_lakecommit.spark.column_types import with_types
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
+from airflow_provider_lakecommit.spark.decoded import note_decoded
 from airflow_provider_lakecommit.spark.decoders import block_decoder
 from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.framed import with_schemas
@@ -218,6 +219,7 @@ class _SliceRun:
                     raise
                 raise self._spoilt(chunk, e) from e
             records = self._totals.records
+            note_decoded(self._work.slice, records)
             if records - reported >= PROGRESS_RECORDS:
                 reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")

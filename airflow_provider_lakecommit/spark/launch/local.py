@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import SPARK_KEYS, wrong_with_spark
 from airflow_provider_lakecommit.redaction import secrets_in
+from airflow_provider_lakecommit.spark.decoded import DECODED
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import AHEAD, Engine
 from airflow_provider_lakecommit.spark.launch.java import JAVA_REMEDY, java_here
@@ -229,6 +230,8 @@ class LocalSpark:
         if self._section.is_local:
             # Otherwise Spark looks for an address of this host and warns about the result.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            (folder / "decoded").mkdir(exist_ok=True)
+            os.environ[DECODED] = str(folder / "decoded")
         os.environ["PYSPARK_PYTHON"] = self._workers_python()
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         settings: dict[str, Any] = {
