@@ -191,6 +191,10 @@ def _json(text: str | None) -> str:
     return text if text is not None and _PLAIN.fullmatch(text) else json.dumps(text)
 
 
+_PLAIN_TEXT = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-9_.-]*", re.IGNORECASE)
+"""A text that YAML reads as it is."""
+
+
 def comment(text: str) -> str:
     """Return a text as a comment of YAML."""
     return f"# {json.dumps(text, ensure_ascii=False)[1:-1]}".replace('\\"', '"')
@@ -198,18 +202,7 @@ def comment(text: str) -> str:
 
 def scalar(text: str) -> str:
     """Return a text of YAML, in quotes if it needs them."""
-    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and text.lower() not in (
-        "true",
-        "false",
-        "null",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "y",
-        "n",
-    )
-    return text if plain else json.dumps(text)
+    return text if _PLAIN_TEXT.fullmatch(text) else json.dumps(text)
 
 
 def flow(value: Any) -> str:

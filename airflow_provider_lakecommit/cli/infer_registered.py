@@ -14,7 +14,7 @@ from confluent_kafka import Message
 
 from airflow_provider_lakecommit.cli.infer_parts import row_columns
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, infer_schema, output_of, rejected, unread
-from airflow_provider_lakecommit.cli.infer_upsert import Fields, with_keys
+from airflow_provider_lakecommit.cli.infer_upsert import Fields
 from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.core import WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
@@ -44,8 +44,8 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
     if found.kind not in formats:
         raise SpecError("LC8017", f"subject {subject} has type {found.kind}, which no format reads")
     keys = list[bytes | None]()
-    value_of = with_keys(keys, framed_value if registry else Message.value)
-    taken = sample(asked.kafka, asked.topics, asked.records, value_of=value_of)
+    value_of = framed_value if registry else Message.value
+    taken = sample(asked.kafka, asked.topics, asked.records, value_of=value_of, keys=keys)
     if found.kind == JSON:
         unframed = [(place, _unframed(value)) for place, value in taken]
         return infer_schema(asked, output, taken=unframed, keys=keys, format=formats[JSON])

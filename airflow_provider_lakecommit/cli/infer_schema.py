@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Message
-
 from airflow_provider_lakecommit.cli.infer_parts import (
     SqlColumns,
     comment,
@@ -32,7 +30,7 @@ from airflow_provider_lakecommit.cli.infer_parts import (
     told_by_envelope,
     told_of_wrapping,
 )
-from airflow_provider_lakecommit.cli.infer_upsert import Fields, is_compacted, proposed, with_keys
+from airflow_provider_lakecommit.cli.infer_upsert import Fields, is_compacted, proposed
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import NOT_ROUTED, FormatOptions, Route
 from airflow_provider_lakecommit.formats import (
@@ -101,7 +99,7 @@ def infer_schema(
     :param format: of a landing whose values are JSON behind a prefix, which is removed
     """
     if taken is None:
-        taken = sample(asked.kafka, asked.topics, asked.records, value_of=with_keys(keys := [], Message.value))
+        taken = sample(asked.kafka, asked.topics, asked.records, keys=(keys := []))
     records = [(key, value) for key, (_, value) in zip(keys, taken, strict=False)]
     options = FormatOptions() if format or not asked.landing else asked.landing.format_options
     # By the content of the records: it does not include the names of their schemas.

@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `upsert` that `lakecommit infer-schema` proposes, as comments, where record keys identify rows: the topic
-is compacted, a sampled key has several values, or the values are change envelopes.
-
-Contract: pure, but for :func:`is_compacted`. The proposed lines, uncommented, are a valid part of the printed spec. A
-key that cannot identify rows gives a comment alone.
+"""The section `upsert` that `lakecommit infer-schema` proposes where record keys identify rows: the topic is compacted,
+a sampled key has several values, or the values are change envelopes. Uncommented, it is a valid part of the spec.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-
-from confluent_kafka import Message
 
 from airflow_provider_lakecommit.cli.infer_parts import comment, flow
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
@@ -25,20 +19,8 @@ from airflow_provider_lakecommit.landing import PAYLOAD, Landing, Upsert, wrong_
 SECONDS = 5.0
 RECORD_KEY = "record_key"
 """The proposed column of a key that equals no field of the value."""
-
 Fields = Mapping[str, Any]
 """The columns that a key fills, with their types."""
-ValueOf = Callable[[Message], bytes | None]
-
-
-def with_keys(keys: list[bytes | None], value_of: ValueOf) -> ValueOf:
-    """Return *value_of*, which then also collects the keys of its records."""
-
-    def take(message: Message) -> bytes | None:
-        keys.append(message.key())
-        return value_of(message)
-
-    return take
 
 
 def is_compacted(kafka: Mapping[str, Any], topics: Sequence[str]) -> bool:
@@ -58,7 +40,6 @@ def proposed(
 ) -> tuple[list[str], list[str]]:
     """Return the lines about record keys, and those of the columns that the table lacks for them.
 
-    :param records: sampled keys with their values
     :param registered: the format of the keys and their fields, by their registered schema
     """
     keyed = [(key, value) for key, value in records if key]
@@ -68,9 +49,8 @@ def proposed(
         return [comment("record keys are in no column: `columns.key` fills columns from them")], []
     typed = {c.name: c.type for c in columns if c.type is not None}
     section, fields = _filled_from(keyed, typed, registered)
-    sections: dict[str, Any] = {"upsert": {"key": [*fields]}}
-    if landing.transform.unwrap is None:
-        sections["columns"] = {"key": section}
+    filled = {"columns": {"key": section}} if landing.transform.unwrap is None else {}
+    sections = {"upsert": {"key": [*fields]}, **filled}
     if wrong := next(_wrong(landing, sections, fields, typed), None):
         return [comment(f"{why}, but `upsert` cannot use them: {wrong}")], []
     told = f"{why}: uncomment this to keep one row per key, the newest, instead of one row per record"
@@ -113,12 +93,9 @@ def _filled_from(
 
 
 def _same(key: bytes, value: bytes | None, name: str) -> bool:
-    """Return True if the field of a value is its record's key, or the value has no fields."""
-    try:
-        found = json.loads(value or b"")
-    except ValueError:
-        return True
-    return not isinstance(found, Mapping) or str(found.get(name)) == key.decode()
+    """Return True if the record has its key in this field, or is a tombstone."""
+    found = sample_values([("", value)]).root.fields.get(name)
+    return not value or (found is not None and key.decode() in (*found.texts, str(found.numbers.high)))
 
 
 def _wrong(landing: Landing, sections: Mapping[str, Any], fields: Fields, typed: Fields) -> Iterator[str]:

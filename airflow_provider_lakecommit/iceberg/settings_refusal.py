@@ -69,32 +69,30 @@ def missing_folder(properties: Mapping[str, str]) -> str:
 
 def wrong_database(properties: Mapping[str, str]) -> str:
     """Explain a file path at which there can be no catalog; empty for a missing folder, and for other databases."""
-    path = _database(properties)
-    if path is None:
+    if (path := _database(properties)) is None:
         return ""
-    if os.path.isdir(path):
-        return f"`uri` names the folder {path}: name a file in it, as in sqlite:///{path / 'catalog.db'}"
-    if os.path.isfile(path.parent):
-        return f"`uri` names the database {path}, but {path.parent} is a file and not a folder: fix the path"
-    if os.path.isfile(path) and not _is_sqlite(path):
-        return f"`uri` names {path}, which is not a SQLite database: name another file; a missing one is created"
     place = path if os.path.exists(path) else path.parent
-    if os.path.exists(place) and not os.access(place, os.W_OK):
-        return f"`uri` names the database {path}, but this user cannot write {place}: grant it, or fix the path"
-    return ""
+    if os.path.isdir(path):
+        why = f"is a folder: name a file in it, as in sqlite:///{path / 'catalog.db'}"
+    elif os.path.isfile(path.parent):
+        why = f"is below {path.parent}, a file and not a folder: fix the path"
+    elif os.path.exists(place) and not os.access(place, os.W_OK):
+        why = f"cannot be used, because this user cannot write {place}: grant it, or fix the path"
+    elif os.path.isfile(path) and not _is_sqlite(path):
+        why = "is not a SQLite database: name another file; a missing one is created"
+    else:
+        return ""
+    return f"`uri` names {path}, which {why}"
+
+
+def _is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) in (b"", _SQLITE)
 
 
 def _database(properties: Mapping[str, str]) -> Path | None:
     scheme, _, path = properties.get("uri", "").partition(":///")
     return Path(path) if scheme.startswith("sqlite") and path else None
-
-
-def _is_sqlite(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE)) in (b"", _SQLITE)
-    except OSError:
-        return True
 
 
 def wrong_warehouse(properties: Mapping[str, str]) -> str:
@@ -113,7 +111,7 @@ def wrong_warehouse(properties: Mapping[str, str]) -> str:
     first = next(each for each in (path, *path.parents) if os.path.exists(each))
     if not os.path.isdir(first):
         return f"`warehouse` {stated!r}: {first} is a file and not a folder: name a folder"
-    return "" if os.access(first, os.W_OK) else f"`warehouse` {stated!r}: this user cannot write in {first}: grant it"
+    return "" if os.access(first, os.W_OK) else f"`warehouse` {stated!r}: this user cannot write {first}: grant it"
 
 
 def _not_installed(properties: Mapping[str, str], error: Exception) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from pydantic import TypeAdapter
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
@@ -33,11 +34,10 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapType, NestedField, StructType
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.iceberg.type_text import primitive_of
-from airflow_provider_lakecommit.landing import TypeText, mistaken, parse_type, wrong_with_table
+from airflow_provider_lakecommit.landing import TypeText, mistaken, parse_type, sizes_of, wrong_with_table
 
 _PLAIN: Mapping[str, tuple[Transform[Any, Any], str]] = {
     "identity": (IdentityTransform(), ""),
@@ -46,6 +46,7 @@ _PLAIN: Mapping[str, tuple[Transform[Any, Any], str]] = {
     "day": (DayTransform(), "_day"),
     "hour": (HourTransform(), "_hour"),
 }
+_SIMPLE: TypeAdapter[IcebergType] = TypeAdapter(IcebergType)
 _FORMAT_VERSION = 2
 _SORTED = re.compile(r"(.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE)
 
@@ -130,10 +131,15 @@ class _Builder:
         if parsed.kind == "map":
             key, value = (part for _, part in parsed.parts)
             return self._map(self._parsed(key), self._parsed(value), required=False)
-        return primitive_of(parsed.primitive)
+        return _primitive(parsed.primitive)
 
     def _map(self, key: IcebergType, value: IcebergType, *, required: bool) -> MapType:
         return MapType(next(self._ids), key, next(self._ids), value, value_required=required)
+
+
+def _primitive(word: str) -> IcebergType:
+    sized = DecimalType if word.startswith("decimal") else FixedType if word.startswith("fixed") else None
+    return _SIMPLE.validate_python(word) if sized is None else sized(*sizes_of(word))
 
 
 def _partition_spec(given: Any, schema: Schema) -> PartitionSpec:

@@ -7,7 +7,7 @@ Contract: pure. Returns known names, nearest first, never more than requested.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Any
 
@@ -30,28 +30,16 @@ def meant(name: str, known: Collection[str]) -> str:
 
 
 def unquoted(value: Any) -> str:
-    """Return what YAML has read in place of a name without quotes, also within a list or as a key; empty for texts."""
-    for each in _plain(value):
-        match each:
-            case bool():
-                words = "yes, on and true" if each else "no, off and false"
-                return f"YAML reads {words} without quotes as the boolean {each}: put the name in quotes"
-            case int() | float() | date():
-                kind = "date" if isinstance(each, date) else "number"
-                return f"YAML reads this name without quotes as the {kind} {each}: put it in quotes"
+    """Return what YAML has read in place of a name without quotes, also in a list or as a key; empty for texts."""
+    inner = [*value, *value.get("columns", ())] if isinstance(value, Mapping) else value
+    for each in inner if isinstance(inner, list | tuple) else [value]:
+        if isinstance(each, bool):
+            words = "yes, on and true" if each else "no, off and false"
+            return f"YAML reads {words} without quotes as the boolean {each}: put the name in quotes"
+        if isinstance(each, int | float | date):
+            kind = "date" if isinstance(each, date) else "number"
+            return f"YAML reads this name without quotes as the {kind} {each}: put it in quotes"
     return ""
-
-
-def _plain(value: Any) -> Iterator[Any]:
-    match value:
-        case Mapping():
-            for key, inner in value.items():
-                yield key
-                yield from _plain(inner) if isinstance(inner, list | tuple) else ()
-        case list() | tuple():
-            yield from value
-        case _:
-            yield value
 
 
 def _alike(name: str, known: Collection[str]) -> list[str]:

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.spark.cycle_reports import CycleReports as CycleReports
-from airflow_provider_lakecommit.spark.decoded import DECODED as DECODED
-from airflow_provider_lakecommit.spark.decoded import decoded_of as decoded_of
 from airflow_provider_lakecommit.spark.decoders import block_decoder as block_decoder
 from airflow_provider_lakecommit.spark.decoders import check_rules as check_rules
 from airflow_provider_lakecommit.spark.decoders import check_schema as check_schema
@@ -14,6 +12,7 @@ from airflow_provider_lakecommit.spark.job import Secrets as Secrets
 from airflow_provider_lakecommit.spark.job import SliceResult as SliceResult
 from airflow_provider_lakecommit.spark.job import SliceStatus as SliceStatus
 from airflow_provider_lakecommit.spark.job import WindowJob as WindowJob
+from airflow_provider_lakecommit.spark.job import decoded_of as decoded_of
 from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError as EarlierWorkError
 from airflow_provider_lakecommit.spark.launch.base import Engine as Engine
 from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine as ConnectEngine

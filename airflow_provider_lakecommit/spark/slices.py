@@ -58,10 +58,10 @@ from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part
 from airflow_provider_lakecommit.spark.column_types import with_types
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
-from airflow_provider_lakecommit.spark.decoded import note_decoded
 from airflow_provider_lakecommit.spark.decoders import block_decoder
 from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.framed import with_schemas
+from airflow_provider_lakecommit.spark.job import note_decoded
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of, position_behind

@@ -2,8 +2,8 @@
 """The progress of a window while its Spark jobs run: reported slices and records, rate and remaining time.
 
 Contract: read from the control topic, to which each task reports its finished slice at once, so it is the same on every
-engine, also with a remote driver or adopted work; records of unfinished slices count where tasks are on this machine
-(:mod:`~airflow_provider_lakecommit.spark.decoded`). For display only: no part of a run waits for it.
+engine, also with a remote driver or adopted work; decoded records of unfinished
+slices count where tasks are on this machine. For display only: no part of a run waits for it.
 
 Failure story: an unreadable log is reported with the last known progress, and read again at the next interval; the run
 itself reports the cause.

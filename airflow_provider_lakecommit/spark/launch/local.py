@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import SPARK_KEYS, wrong_with_spark
 from airflow_provider_lakecommit.redaction import secrets_in
-from airflow_provider_lakecommit.spark.decoded import DECODED
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.job import DECODED, Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import AHEAD, Engine
 from airflow_provider_lakecommit.spark.launch.java import JAVA_REMEDY, java_here
 from airflow_provider_lakecommit.spark.launch.package import package_digest, package_zip

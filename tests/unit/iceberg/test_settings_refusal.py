@@ -126,7 +126,7 @@ def test_a_place_that_this_user_cannot_write_is_named(tmp_path: Path, monkeypatc
     # The tests may run as root, to whom everything is allowed.
     monkeypatch.setattr(settings_refusal.os, "access", lambda path, _: Path(path) != tmp_path)
     assert f"cannot write {tmp_path}" in wrong_database({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"})
-    assert f"cannot write in {tmp_path}" in wrong_warehouse({"type": "sql", "warehouse": f"file://{tmp_path}/a/b"})
+    assert f"cannot write {tmp_path}" in wrong_warehouse({"type": "sql", "warehouse": f"file://{tmp_path}/a/b"})
 
 
 def test_a_warehouse_in_a_file_is_a_mistake(tmp_path: Path) -> None:

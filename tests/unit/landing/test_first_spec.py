@@ -75,7 +75,8 @@ create:
 """,
     )
     head, *lines = found.message.splitlines()
-    assert found.code == "LC1001" and "7 mistakes" in head
+    assert found.code == "LC1001"
+    assert "7 mistakes" in head
     assert [line[-7:-1] for line in lines] == ["LC1102", *["LC1167"] * 5, "LC1341"]
     for line, near in zip(lines[1:], ("timestamptz", "string", "string", "string", "long", "quotes"), strict=True):
         assert near in line
@@ -104,7 +105,8 @@ def test_a_name_without_quotes_is_told_as_yaml_read_it(tmp_path: Path, changed: 
     values = {"name": "orders", "topics": "orders", "table": "shop.orders", **changed}
     found = told(tmp_path, "".join(f"{key}: {value}\n" for key, value in values.items()))
     assert found.code == "LC1342"
-    assert read in found.message and "quotes" in found.message
+    assert read in found.message
+    assert "quotes" in found.message
 
 
 @pytest.mark.parametrize("key", ["no", "1.10"])
