@@ -254,7 +254,7 @@ class LocalSpark:
             _forget_java()
             fits, java = java_here()
             if not fits:
-                raise SparkJobError("LC5081", f"Spark does not start: {java}. {JAVA_REMEDY.capitalize()}") from None
+                raise SparkJobError("LC5081", f"Spark does not start: {java}; {JAVA_REMEDY}") from None
             raise SparkJobError(
                 "LC5026",
                 f"Spark does not start (master {self._section.master}, {java}): {_first_line(e)}; check the section "
