@@ -90,7 +90,12 @@ class Inferred:
 
 
 def infer_schema(
-    asked: Question, output: Output, *, taken: Sample | None = None, keys: Sequence[bytes | None] = (), format: str = ""
+    asked: Question,
+    output: Output,
+    *,
+    taken: Sample | None = None,
+    keys: list[bytes | None] | None = None,
+    format: str = "",
 ) -> int:
     """Sample, infer, check, print.
 
@@ -99,8 +104,9 @@ def infer_schema(
     :param format: of a landing whose values are JSON behind a prefix, which is removed
     """
     if taken is None:
-        taken = sample(asked.kafka, asked.topics, asked.records, keys=(keys := []))
-    records = [(key, value) for key, (_, value) in zip(keys, taken, strict=False)]
+        keys = list[bytes | None]()
+        taken = sample(asked.kafka, asked.topics, asked.records, keys=keys)
+    records = [(key, value) for key, (_, value) in zip(keys or (), taken, strict=False)]
     options = FormatOptions() if format or not asked.landing else asked.landing.format_options
     # By the content of the records: it does not include the names of their schemas.
     if (

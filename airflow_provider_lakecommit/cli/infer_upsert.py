@@ -49,8 +49,8 @@ def proposed(
         return [comment("record keys are in no column: `columns.key` fills columns from them")], []
     typed = {c.name: c.type for c in columns if c.type is not None}
     section, fields = _filled_from(keyed, typed, registered)
-    filled = {"columns": {"key": section}} if landing.transform.unwrap is None else {}
-    sections = {"upsert": {"key": [*fields]}, **filled}
+    filled: dict[str, Any] = {"columns": {"key": section}} if landing.transform.unwrap is None else {}
+    sections: dict[str, Any] = {"upsert": {"key": [*fields]}, **filled}
     if wrong := next(_wrong(landing, sections, fields, typed), None):
         return [comment(f"{why}, but `upsert` cannot use them: {wrong}")], []
     told = f"{why}: uncomment this to keep one row per key, the newest, instead of one row per record"

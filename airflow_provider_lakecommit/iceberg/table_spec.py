@@ -138,8 +138,9 @@ class _Builder:
 
 
 def _primitive(word: str) -> IcebergType:
-    sized = DecimalType if word.startswith("decimal") else FixedType if word.startswith("fixed") else None
-    return _SIMPLE.validate_python(word) if sized is None else sized(*sizes_of(word))
+    if word.startswith("decimal"):
+        return DecimalType(*sizes_of(word))
+    return FixedType(*sizes_of(word)) if word.startswith("fixed") else _SIMPLE.validate_python(word)
 
 
 def _partition_spec(given: Any, schema: Schema) -> PartitionSpec:

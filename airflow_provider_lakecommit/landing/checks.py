@@ -97,9 +97,18 @@ def _topics(v: Any) -> str | None:
     if not isinstance(names, tuple) or not names or len(set(names)) != len(names):
         return f"{v!r} is not a topic name or a list of different topic names [LC1104]"
     return next(
-        (f"{n!r} is not a topic name [LC1105]" for n in names if not isinstance(n, str) or not _TOPIC.fullmatch(n)),
+        (
+            f"{n!r} is not a topic name{_pattern(n)} [LC1105]"
+            for n in names
+            if not isinstance(n, str) or not _TOPIC.fullmatch(n)
+        ),
         None,
     )
+
+
+def _pattern(name: Any) -> str:
+    pattern = isinstance(name, str) and re.search(r"[*+?^$|\[(]", name)
+    return ": for a pattern, declare a landing set with `topics_pattern`" if pattern else ""
 
 
 def _timestamps(v: Any) -> str | None:

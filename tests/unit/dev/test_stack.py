@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.paths import CHECKOUT
 from dev.stack import PORT_VARIABLES, Stack, WarehouseError, check_warehouse, main
 
 
@@ -79,6 +81,16 @@ def test_on_a_cluster_jobs_are_submitted_to_its_master(tmp_path: Path) -> None:
     assert connection == {"conn_type": "spark", "host": stack.cluster.url}
     assert stack.cluster.url in stack.where_spark_is
     assert stack.running == []
+
+
+def test_the_targets_of_make_write_utf_8_behind_a_c_locale() -> None:
+    recipe = f"print-mode:\n\t@{sys.executable} -c 'import sys; print(\"…\", sys.flags.utf8_mode)'\n"
+    makefile = f"include {CHECKOUT / 'Makefile'}\n{recipe}"
+    hostile = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        ["make", "-s", "-f", "-", "print-mode"], input=makefile.encode(), capture_output=True, check=False, env=hostile
+    )
+    assert done.stdout.decode() == "… 1\n", done.stderr
 
 
 def test_a_warehouse_that_cannot_be_written_is_found_before_anything_is_started(tmp_path: Path) -> None:
