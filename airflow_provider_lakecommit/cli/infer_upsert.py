@@ -56,7 +56,11 @@ def proposed(
     told = f"{why}: uncomment this to keep one row per key, the newest, instead of one row per record"
     return (
         [comment(told), *(f"# {name}: {flow(values)}" for name, values in sections.items())],
-        [f"# - {flow({'name': name, 'type': kind})}" for name, kind in fields.items() if name not in typed],
+        [
+            f"# - {flow({'name': name, 'type': kind})}  # for `upsert`"
+            for name, kind in fields.items()
+            if name not in typed
+        ],
     )
 
 

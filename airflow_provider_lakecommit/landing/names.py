@@ -30,9 +30,10 @@ def meant(name: str, known: Collection[str]) -> str:
 
 
 def unquoted(value: Any) -> str:
-    """Return what YAML has read in place of a name without quotes, also in a list or as a key; empty for texts."""
-    inner = [*value, *value.get("columns", ())] if isinstance(value, Mapping) else value
-    for each in inner if isinstance(inner, list | tuple) else [value]:
+    """Return what YAML has read in place of a name without quotes, also in a tuple or as a key; empty for texts."""
+    columns = value.get("columns") if isinstance(value, Mapping) else None
+    inner = (*value, *(columns if isinstance(columns, list | tuple) else ())) if isinstance(value, Mapping) else value
+    for each in inner if isinstance(inner, tuple) else (value,):
         if isinstance(each, bool):
             words = "yes, on and true" if each else "no, off and false"
             return f"YAML reads {words} without quotes as the boolean {each}: put the name in quotes"

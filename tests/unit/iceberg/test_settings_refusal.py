@@ -110,7 +110,7 @@ def test_a_database_path_at_which_there_can_be_none_is_a_mistake(tmp_path: Path)
     for path, told in (
         ("notes.txt", "which is not a SQLite database"),
         ("folder", "name a file in it"),
-        ("notes.txt/catalog.db", "is a file and not a folder"),
+        ("notes.txt/catalog.db", "a file and not a folder"),
     ):
         properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/{path}", "warehouse": f"file://{tmp_path}/w"}
         assert told in wrong_database(properties)

@@ -122,4 +122,3 @@ def test_texts_were_read_as_they_are(value: Any) -> None:
 def test_a_single_mistake_is_told_by_its_own_code(tmp_path: Path) -> None:
     assert told(tmp_path, f"{SPEC}connections: {{control_events: 1.10}}\n").code == "LC1343"
     assert told(tmp_path, f"{SPEC}create: {{schema: [{{name: _pos, type: long}}]}}\n").code == "LC1345"
-    assert told(tmp_path, f"{SPEC}format: {{name: avro, schema: 7}}\n").code == "LC1344"
