@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.cli.infer_upsert import Fields, is_compacted, p
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import NOT_ROUTED, FormatOptions, Route
 from airflow_provider_lakecommit.formats import (
+    LARGE,
     MAX_PLACES,
     Decoder,
     InferredColumn,
@@ -46,7 +47,6 @@ from airflow_provider_lakecommit.formats import (
     schema_of,
 )
 from airflow_provider_lakecommit.formats.infer import infer
-from airflow_provider_lakecommit.formats.sampled import LARGE
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import PREFIX, Format, Landing, Transform, columns_of_unwrap, registry_settings
 from airflow_provider_lakecommit.redaction import secrets_in

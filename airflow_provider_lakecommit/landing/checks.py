@@ -186,9 +186,9 @@ CHECKS: Mapping[str, Check] = {
     "topics": _topics,
     "table": _matches(TABLE_NAME, "a table name (namespace.table)"),
     "format": lambda v: _one_of(*FORMATS)(v),
-    "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1214]",
-    "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1214]",
-    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message [LC1101]",
+    "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1344]",
+    "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1344]",
+    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message [LC1346]",
     "csv": csv_section,
     "timestamps": _timestamps,
     "encodings": _encodings,
@@ -268,15 +268,12 @@ def _wrong_with_evolve(values: Mapping[str, Any], tables: tuple[str, ...]) -> It
         )
 
 
-def _as_read(key: str, value: Any) -> str:
-    found = unquoted(value) if key in _NAMED else ""
-    return found and f"{found} [LC1342]"
-
-
 def wrong_values(values: Mapping[str, Any]) -> list[str]:
     """Return the mistakes of fields with wrong values."""
     wrong = [
-        f"{label(key)}: {_as_read(key, value) or text}" for key, value in values.items() if (text := CHECKS[key](value))
+        f"{label(key)}: {(key in _NAMED and unquoted(value)) or text}"
+        for key, value in values.items()
+        if (text := CHECKS[key](value))
     ]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must differ from `table` [LC1122]")

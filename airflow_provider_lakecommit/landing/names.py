@@ -34,12 +34,11 @@ def unquoted(value: Any) -> str:
     columns = value.get("columns") if isinstance(value, Mapping) else None
     inner = (*value, *(columns if isinstance(columns, list | tuple) else ())) if isinstance(value, Mapping) else value
     for each in inner if isinstance(inner, tuple) else (value,):
-        if isinstance(each, bool):
-            words = "yes, on and true" if each else "no, off and false"
-            return f"YAML reads {words} without quotes as the boolean {each}: put the name in quotes"
         if isinstance(each, int | float | date):
-            kind = "date" if isinstance(each, date) else "number"
-            return f"YAML reads this name without quotes as the {kind} {each}: put it in quotes"
+            of_words = "yes, on and true" if each else "no, off and false"
+            what = of_words if isinstance(each, bool) else "this name"
+            kind = "boolean" if isinstance(each, bool) else "date" if isinstance(each, date) else "number"
+            return f"YAML reads {what} without quotes as the {kind} {each}: put the name in quotes [LC1342]"
     return ""
 
 

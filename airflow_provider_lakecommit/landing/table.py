@@ -84,9 +84,8 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
     for n, column in enumerate(given):
         name = column.get("name") if isinstance(column, Mapping) else None
         if not isinstance(name, str) or not name:
-            why = unquoted(name)
-            told = f": {why} [LC1342]" if why else f" needs a `name`: {column!r} [LC1161]"
-            yield f"entry {n + 1} of {path or 'the columns'}{told}"
+            entry = f"entry {n + 1} of {path or 'the columns'}"
+            yield f"{entry}: {why}" if (why := unquoted(name)) else f"{entry} needs a `name`: {column!r} [LC1161]"
             continue
         where = f"{path}{name}"
         if name in seen:

@@ -111,7 +111,7 @@ def test_a_name_without_quotes_is_told_as_yaml_read_it(tmp_path: Path, changed: 
 @pytest.mark.parametrize("key", ["no", "1.10"])
 def test_a_key_without_quotes_is_told_as_yaml_read_it(tmp_path: Path, key: str) -> None:
     found = told(tmp_path, f"{SPEC}{key}: x\n")
-    assert (found.code, "quotes" in found.message) == ("LC1013", True)
+    assert (found.code, "quotes" in found.message) == ("LC1342", True)
 
 
 @pytest.mark.parametrize("value", ["no", ["a", "b"], {"a": "b"}, None, (), [{}]])
