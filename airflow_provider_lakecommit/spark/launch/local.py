@@ -255,10 +255,12 @@ class LocalSpark:
             fits, java = java_here()
             if not fits:
                 raise SparkJobError("LC5081", f"Spark does not start: {java}; {JAVA_REMEDY}") from None
+            ended = "its Java process ended at once, with the message above"
+            why = ended if "JAVA_GATEWAY_EXITED" in str(e) else _first_line(e)
             raise SparkJobError(
                 "LC5026",
-                f"Spark does not start (master {self._section.master}, {java}): {_first_line(e)}; check the section "
-                "`spark` of the spec",
+                f"Spark does not start (master {self._section.master}, {java}): {why}; check `conf` of the section "
+                "`spark`, such as spark.driver.memory: 2g",
             ) from e
         return session
 

@@ -516,7 +516,7 @@ class TestYaml:
             pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
             pytest.param("- a", "expected a mapping of keys to values, as in `name: orders`; found list", id="a list"),
             pytest.param("", "as in `name: orders`; the file is empty", id="empty"),
-            pytest.param("1: a", "expected a mapping of keys to values", id="a key that is no text"),
+            pytest.param("1: a", "as the number 1: put the name in quotes", id="a key that is no text"),
             pytest.param("name: a", "section 'kafka' lacks 'bootstrap.servers'", id="no broker"),
             pytest.param(
                 "kafka: {bootstrap_servers: b}",
