@@ -277,6 +277,9 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     ]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must differ from `table` [LC1122]")
+    topics = values.get("topics")
+    if (control := values.get("control_topic")) and control in ((topics,) if isinstance(topics, str) else topics or ()):
+        wrong.append(f"connections.control_topic: {control!r} is a source topic too: name another one [LC1347]")
     wrong += [*wrong_with_unwrap(values), *wrong_with_upsert(values)]
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("window.speculation: remove it: `window.replicas` already repeats all slices [LC1123]")

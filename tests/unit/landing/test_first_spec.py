@@ -121,4 +121,5 @@ def test_texts_were_read_as_they_are(value: Any) -> None:
 
 def test_a_single_mistake_is_told_by_its_own_code(tmp_path: Path) -> None:
     assert told(tmp_path, f"{SPEC}connections: {{control_events: 1.10}}\n").code == "LC1343"
+    assert told(tmp_path, f"{SPEC}connections: {{control_topic: orders}}\n").code == "LC1347"
     assert told(tmp_path, f"{SPEC}create: {{schema: [{{name: _pos, type: long}}]}}\n").code == "LC1345"
