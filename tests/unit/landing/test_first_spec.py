@@ -119,6 +119,11 @@ def test_texts_were_read_as_they_are(value: Any) -> None:
     assert unquoted(value) == ""
 
 
+def test_options_without_their_names_are_told() -> None:
+    with pytest.raises(SpecError, match="LC1348"):
+        Landing("orders", "orders", "shop.orders")  # type: ignore[misc]
+
+
 def test_a_single_mistake_is_told_by_its_own_code(tmp_path: Path) -> None:
     assert told(tmp_path, f"{SPEC}connections: {{control_events: 1.10}}\n").code == "LC1343"
     assert told(tmp_path, f"{SPEC}connections: {{control_topic: orders}}\n").code == "LC1347"
