@@ -321,8 +321,8 @@ def all_wrong_at_once(landing: type[T]) -> type[T]:
     @wraps(make)
     def checked(self: T, /, *unnamed: Any, **values: Any) -> None:
         if unnamed:
-            told = "options are given by name, as in name='orders', topics='orders', table='shop.orders' [LC1348]"
-            raise mistaken(landing.__name__, [told])
+            how = "options are given by name, as in name='orders', topics='orders', table='shop.orders' [LC1348]"
+            raise mistaken(landing.__name__, [how])
         wrong = unknown_keys(values, known, lambda key: hint(key, known))
         wrong += [f"missing key {key!r} [LC1220]" for key in required if key not in values]
         sections = {key: section_of(key, value) for key, value in values.items() if key in SECTIONS}

@@ -199,8 +199,8 @@ def _field(schema: Schema, name: str) -> NestedField:
     if found is None:
         raise TableError(
             "LC5031",
-            f"the table has no column {name!r}, which `columns.key` or `columns.headers` fills: add it to the table, or "
-            "to `create.schema` of a missing one",
+            f"the table has no column {name!r}, which `columns.key` or `columns.headers` fills: add it to the table, "
+            "or to `create.schema` of a missing one",
         )
     return found
 
