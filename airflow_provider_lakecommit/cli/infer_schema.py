@@ -284,9 +284,7 @@ def to_yaml(
 
 def _table(columns: Sequence[InferredColumn], added: Sequence[str]) -> Iterable[str]:
     if any(c.type is not None for c in columns):
-        yield comment(
-            f"required: {LARGE:,} or more sampled values, none of them missing or null; the others may be null"
-        )
+        yield comment(f"required: never missing or null in {LARGE} or more sampled values; other columns may be null")
         yield "create:"
         yield "  schema:"
     yield from _columns(columns, "    ")
