@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup preflight demo up down class-archive lint format types docs ui screenshots test test-unit test-all bench jars jar-checksums constraints audit licences dist clean
 
+# Names, logs and specs are UTF-8 for every Python that a target starts, whatever the locale of the terminal is.
+export PYTHONUTF8 := 1
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed

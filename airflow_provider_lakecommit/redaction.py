@@ -195,6 +195,7 @@ def yaml_trouble(error: Exception) -> str:
     if "'\\t'" in (getattr(error, "problem", None) or ""):
         return f"line {mark.line + 1}, column {mark.column + 1}: a tab; YAML is indented by spaces"
     problem = re.sub(r"(['\"]).{2,}\1", "…", getattr(error, "problem", None) or "it cannot be parsed")
+    problem = problem.replace("found unexpected end of stream", "the file ends within quotes or brackets")
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 

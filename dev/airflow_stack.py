@@ -30,6 +30,9 @@ READY_SECONDS = 600.0
 LOOK_SECONDS = 0.2
 ERROR_LENGTH = 500
 USER = "admin"
+DAGS_FOLDER = CHECKOUT / "dags"
+REFRESH_SECONDS = 30
+"""How often Airflow looks for new files there."""
 PARTS = ("api-server", "scheduler", "dag-processor")
 WITH_TRIGGERER = (*PARTS, "triggerer")
 LOG_SERVERS = ("scheduler", "triggerer")
@@ -184,7 +187,7 @@ def _settings(home: Path, kept: Mapping[str, str | int], url: str) -> dict[str, 
     scratch.mkdir(exist_ok=True)
     return {
         "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS_FOLDER),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__PARALLELISM": "4",
@@ -207,7 +210,7 @@ def _settings(home: Path, kept: Mapping[str, str | int], url: str) -> dict[str, 
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(kept["trigger_log_port"]),
         # By default a run waits a second between any two of its stages.
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
-        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": str(REFRESH_SECONDS),
         # What a killed Spark leaves behind goes with the directory.
         "TMPDIR": str(scratch),
         "SPARK_LOCAL_DIRS": str(scratch),

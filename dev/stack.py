@@ -24,8 +24,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from airflow_provider_lakecommit.iceberg import GuardedFileIO, Tables
+from airflow_provider_lakecommit.spark import try_storage
 from dev import example_data, page
-from dev.airflow_stack import PARTS, USER, WITH_TRIGGERER, Airflow
+from dev.airflow_stack import DAGS_FOLDER, PARTS, REFRESH_SECONDS, USER, WITH_TRIGGERER, Airflow
 from dev.demo import flights as demo_flights
 from dev.interruptible import leave, run
 from dev.paths import CHECKOUT, run_dir
@@ -49,6 +51,10 @@ Say = Callable[[str], None]
 
 class PortError(RuntimeError):
     """A port that was asked for cannot be had."""
+
+
+class WarehouseError(RuntimeError):
+    """The folder of the tables cannot be used."""
 
 
 class Stack:
@@ -255,14 +261,27 @@ def _check_ports() -> None:
             raise PortError(f"{variable}={port}: somebody listens there already: give another port, or none")
 
 
+def check_warehouse(catalog: dict[str, str]) -> None:
+    """Write, read and delete a small file where the tables will be.
+
+    :raises WarehouseError: it cannot be done
+    """
+    tables = Tables(catalog)
+    place = f"{tables.check_warehouse()}/.lakecommit-probe-{os.getpid()}"
+    if trouble := try_storage(GuardedFileIO(tables.io_properties()), place):
+        raise WarehouseError(f"the warehouse cannot be used: {trouble}: let this user write there, then try again")
+
+
 def up() -> int:
     """Start the stack, fill the topic of the flights, and say where everything is.
 
     :raises PortError: a port that was asked for cannot be had
+    :raises WarehouseError: no table could be written
     """
     stack = local_stack()
     if not stack.running:
         _check_ports()
+    check_warehouse(stack.catalog)
     went_well = threading.Event()
 
     def work() -> int:
@@ -322,6 +341,7 @@ def _show(stack: Stack) -> None:
     _say(f"          trigger the Dag {DAG}: it lands the topic {demo_flights.TOPIC} in {stack.namespace}.flights")
     _say("          the other example Dags have topics and tables too, but for those that guard a Kafka Connect sink")
     _say(f"          the page Lake commits: {airflow.url}/plugin/lakecommits")
+    _say(f"Your Dags {DAGS_FOLDER}   put them there: Airflow finds a new file within {REFRESH_SECONDS} s")
     _say(f"Kafka     {stack.broker.bootstrap}")
     _say(f"Spark     {stack.where_spark_is}")
     _say(f"Catalog   {f'as in {CATALOG_VARIABLE}' if stack.has_foreign_catalog else stack.catalog['uri']}")

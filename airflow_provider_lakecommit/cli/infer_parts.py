@@ -189,3 +189,26 @@ def _object(row: dict[str, str | None]) -> str:
 
 def _json(text: str | None) -> str:
     return text if text is not None and _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+_PLAIN_TEXT = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-9_.-]*", re.IGNORECASE)
+"""A text that YAML reads as it is."""
+
+
+def comment(text: str) -> str:
+    """Return a text as a comment of YAML."""
+    return f"# {json.dumps(text, ensure_ascii=False)[1:-1]}".replace('\\"', '"')
+
+
+def scalar(text: str) -> str:
+    """Return a text of YAML, in quotes if it needs them."""
+    return text if _PLAIN_TEXT.fullmatch(text) else json.dumps(text)
+
+
+def flow(value: Any) -> str:
+    """Return a value as one line of YAML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return scalar(value) if isinstance(value, str) else json.dumps(value)

@@ -7,13 +7,17 @@ id, columns are inferred from the sample.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from confluent_kafka import Message
 
 from airflow_provider_lakecommit.cli.infer_parts import row_columns
 from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, infer_schema, output_of, rejected, unread
+from airflow_provider_lakecommit.cli.infer_upsert import Fields
 from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.core import WITH_REGISTRY, FormatOptions
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.formats import (
     JSON,
     RegisteredSchema,
@@ -39,11 +43,12 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
     formats = {kind: name for name, kind in WITH_REGISTRY.items()}
     if found.kind not in formats:
         raise SpecError("LC8017", f"subject {subject} has type {found.kind}, which no format reads")
+    keys = list[bytes | None]()
     value_of = framed_value if registry else Message.value
-    taken = sample(asked.kafka, asked.topics, asked.records, value_of=value_of)
+    taken = sample(asked.kafka, asked.topics, asked.records, value_of=value_of, keys=keys)
     if found.kind == JSON:
         unframed = [(place, _unframed(value)) for place, value in taken]
-        return infer_schema(asked, output, taken=unframed, format=formats[JSON])
+        return infer_schema(asked, output, taken=unframed, keys=keys, format=formats[JSON])
     landing = asked.landing
     message = landing.decoding.message if landing else ""
     columns = row_columns(landing, registered_columns(found, subject, message))
@@ -63,8 +68,20 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
         ),
         format=formats[found.kind],
         source=f"from subject {subject}, {told(found.key)}" if registry else "from the stated schema",
+        records=[(key, value) for key, (_, value) in zip(keys, taken, strict=True)],
+        registered=_key_fields(registry, asked.topics[0], formats) if any(keys) and registry else None,
     )
     return output_of(inferred, output)
+
+
+def _key_fields(registry: SchemaRegistry, topic: str, formats: Mapping[str, str]) -> tuple[str, Fields] | None:
+    """Return the format of the topic's keys and their fields; ``None`` if they are no registered records."""
+    subject = f"{topic}-key"
+    with suppress(LakecommitError):
+        found = newest(registry, subject)
+        columns = registered_columns(found, subject)
+        return formats[found.kind], {c.name: c.type for c in columns if c.type is not None}
+    return None
 
 
 def _schema(asked: Question, subject: str | None) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:

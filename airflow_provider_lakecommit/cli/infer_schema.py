@@ -12,24 +12,29 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit.cli.infer_parts import (
     SqlColumns,
+    comment,
     csv_as_json,
+    flow,
     given_by_sql,
     parts_of,
     raw_columns,
     row_values,
+    scalar,
     told_by_envelope,
     told_of_wrapping,
 )
+from airflow_provider_lakecommit.cli.infer_upsert import Fields, is_compacted, proposed
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import NOT_ROUTED, FormatOptions, Route
 from airflow_provider_lakecommit.formats import (
+    LARGE,
     MAX_PLACES,
     Decoder,
     InferredColumn,
@@ -70,7 +75,7 @@ class Question:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inferred:
     """The result. ``wrong`` are the rejects of the sample, ``source`` another source of the columns, ``beside`` has the
-    columns of further tables of a route.
+    columns of further tables of a route, ``records`` keys and values, ``registered`` the fields of keys in a registry.
     """
 
     asked: Question
@@ -80,15 +85,28 @@ class Inferred:
     format: str = "json"
     source: str = ""
     beside: Mapping[str, Sequence[InferredColumn]] = field(default_factory=dict)
+    records: Sequence[tuple[bytes | None, bytes | None]] = ()
+    registered: tuple[str, Fields] | None = None
 
 
-def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None, format: str = "") -> int:
+def infer_schema(
+    asked: Question,
+    output: Output,
+    *,
+    taken: Sample | None = None,
+    keys: list[bytes | None] | None = None,
+    format: str = "",
+) -> int:
     """Sample, infer, check, print.
 
     :param taken: the sample, if the caller has it
+    :param keys: the keys of its records
     :param format: of a landing whose values are JSON behind a prefix, which is removed
     """
-    taken = sample(asked.kafka, asked.topics, asked.records) if taken is None else taken
+    if taken is None:
+        keys = list[bytes | None]()
+        taken = sample(asked.kafka, asked.topics, asked.records, keys=keys)
+    records = [(key, value) for key, (_, value) in zip(keys or (), taken, strict=False)]
     options = FormatOptions() if format or not asked.landing else asked.landing.format_options
     # By the content of the records: it does not include the names of their schemas.
     if (
@@ -96,7 +114,8 @@ def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None
         and asked.landing
         and (asked.landing.transform.unwrap or _by_field(asked.landing.routing))
     ):
-        return output_of(_of_landing(asked, asked.landing, taken, format or options.format), output)
+        found_by = _of_landing(asked, asked.landing, taken, format or options.format)
+        return output_of(replace(found_by, records=records), output)
     if options.format == "raw":
         found, columns = unread(taken), raw_columns(taken)
     else:
@@ -104,7 +123,7 @@ def infer_schema(asked: Question, output: Output, *, taken: Sample | None = None
         columns = infer(found, examples=asked.examples)
     wrong = rejected(taken, columns, options, examples=asked.examples)
     inferred = Inferred(asked=asked, found=found, columns=columns, wrong=wrong, format=format or options.format)
-    return output_of(inferred, output)
+    return output_of(replace(inferred, records=records), output)
 
 
 def _by_field(route: Route | None) -> bool:
@@ -156,12 +175,26 @@ def output_of(inferred: Inferred, output: Output) -> int:
             "catalog": asked.catalog or _catalog_here(),
             "spark": {"master": "local[2]"},
         }
-        output.lines([*to_yaml(inferred, given), *sections_yaml(sections, own=bool(asked.catalog))])
+        output.lines([*to_yaml(inferred, given, _upsert(inferred)), *sections_yaml(sections, own=bool(asked.catalog))])
     if not any(c.type is not None for c in columns):
         why = "".join(f"; {reason}: {n} ({', '.join(places)})" for reason, (n, places) in found.refused.items())
         output.log(f"{', '.join(asked.topics)}: no column could be found in {found.values} records{why}")
         return Exit.REFUSED
     return Exit.DONE
+
+
+def _upsert(inferred: Inferred) -> tuple[list[str], list[str]]:
+    asked = inferred.asked
+    if not any(key for key, _ in inferred.records):
+        return [], []
+    new = partial(Landing, name="new", topics=asked.topics, table="lake.new", format=inferred.format)
+    return proposed(
+        asked.landing or new(),
+        inferred.columns,
+        inferred.records,
+        compacted=is_compacted(asked.kafka, asked.topics),
+        registered=inferred.registered,
+    )
 
 
 def _created(columns: Sequence[InferredColumn], given: SqlColumns | None) -> dict[str, Any]:
@@ -209,8 +242,13 @@ def rejected(
     return [(reason, n, places[reason]) for reason, n in counts.most_common()]
 
 
-def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str]:
-    """Yield the landing as YAML, with uncertainties as comments above each column."""
+def to_yaml(
+    inferred: Inferred, given: SqlColumns | None = None, upsert: tuple[Sequence[str], Sequence[str]] = ((), ())
+) -> Iterable[str]:
+    """Yield the landing as YAML, with uncertainties as comments above each column.
+
+    :param upsert: the lines of a proposed `upsert`, and those of the columns that it adds
+    """
     topics, landing = inferred.asked.topics, inferred.asked.landing
     found, columns = inferred.found, inferred.columns
     name = (
@@ -220,83 +258,86 @@ def to_yaml(inferred: Inferred, given: SqlColumns | None = None) -> Iterable[str
     )
     table = landing.table if landing else f"lake.{re.sub(r'[^A-Za-z0-9_]', '_', topics[0])}"
     source = f"{inferred.source}, tried on" if inferred.source else "from"
-    yield _comment(f"{source} {found.values} records of {', '.join(topics)}; check it before use")
+    yield comment(f"{source} {found.values} records of {', '.join(topics)}; check it before use")
     if found.tombstones:
-        yield _comment(f"{found.tombstones} records without a value (they give no row)")
-    yield from map(_comment, told_of_wrapping(landing, found, {c.name for c in columns}))
+        yield comment(f"{found.tombstones} records without a value (they give no row)")
+    yield from map(comment, told_of_wrapping(landing, found, {c.name for c in columns}))
     for reason, n, places in inferred.wrong:
-        yield _comment(f"{n} records are REJECTED by this schema: {reason} ({', '.join(places)})")
-    yield f"name: {_scalar(name)}"
-    yield f"topics: {json.dumps(list(topics))}" if len(topics) > 1 else f"topics: {_scalar(topics[0])}"
-    yield f"table: {_scalar(table)}"
+        yield comment(f"{n} records are REJECTED by this schema: {reason} ({', '.join(places)})")
+    yield f"name: {scalar(name)}"
+    yield f"topics: {json.dumps(list(topics))}" if len(topics) > 1 else f"topics: {scalar(topics[0])}"
+    yield f"table: {scalar(table)}"
     yield from _format(inferred)
-    yield _comment("rejected records go there, with offset and reason; without it one bad record blocks its range")
+    yield comment("rejected records go there, with offset and reason; without it one bad record blocks its range")
     dead = (landing.dead_letter_table if landing else None) or f"{table}_dead"
-    yield f"dead_letter_table: {_scalar(dead)}"
+    yield f"dead_letter_table: {scalar(dead)}"
+    yield from upsert[0]
     typed = [c for c in (*columns, *(c for of in inferred.beside.values() for c in of)) if c.type is not None]
     if rules := {c.name: c.rule for c in typed if c.rule is not None}:
-        yield _comment("format of times in the records, for columns that are times:")
-        yield f"# timestamps: {_flow(rules)}"
+        yield comment("format of times in the records, for columns that are times:")
+        yield f"# timestamps: {flow(rules)}"
     yield from _transform(columns, given, landing.transform if landing else Transform())
-    yield from _table(columns if given is None else given.columns)
+    yield from _table(columns if given is None else given.columns, upsert[1])
     if landing and landing.routing:
         yield from _route(landing.routing, inferred.beside)
 
 
-def _table(columns: Sequence[InferredColumn]) -> Iterable[str]:
+def _table(columns: Sequence[InferredColumn], added: Sequence[str]) -> Iterable[str]:
     if any(c.type is not None for c in columns):
+        yield comment(f"required: never missing or null in {LARGE} or more sampled values; other columns may be null")
         yield "create:"
         yield "  schema:"
     yield from _columns(columns, "    ")
+    yield from (f"    {line}" for line in added)
 
 
 def _transform(columns: Sequence[InferredColumn], given: SqlColumns | None, stated: Transform) -> Iterable[str]:
     if given is not None or stated.unwrap:
         yield "transform:"
     if stated.unwrap:
-        yield f"  unwrap: {_flow(stated.unwrap)}"
+        yield f"  unwrap: {flow(stated.unwrap)}"
     if given is not None:
         yield "  record_schema:"
         yield from _columns(columns, "    ")
         yield "  sql: |"
         yield from (f"    {line}".rstrip() for line in given.sql.strip().splitlines())
         if stated.functions:
-            yield f"  functions: {_flow(dict(stated.functions))}"
-        yield from (_comment(why) for why in given.wrong)
+            yield f"  functions: {flow(dict(stated.functions))}"
+        yield from (comment(why) for why in given.wrong)
 
 
 def _columns(columns: Iterable[InferredColumn], indent: str) -> Iterable[str]:
     for column in columns:
-        yield from (f"{indent}{_comment(note)}" for note in column.notes)
+        yield from (f"{indent}{comment(note)}" for note in column.notes)
         if column.type is not None:
-            yield f"{indent}- {_flow(column.to_dict())}"
+            yield f"{indent}- {flow(column.to_dict())}"
         if column.other is not None:
-            yield f"{indent}# - {_flow(column.other)}"
+            yield f"{indent}# - {flow(column.other)}"
 
 
 def _route(route: Route, beside: Mapping[str, Sequence[InferredColumn]]) -> Iterable[str]:
     yield "route:"
-    yield f"  by: {route.by}" if route.by_schema else f"  field: {_scalar(route.field)}"
-    yield f"  tables: {{{', '.join(f'{_scalar(text)}: {_scalar(table)}' for text, table in route.tables.items())}}}"
-    yield f"  other: {_scalar(route.other)}"
-    yield f"  missing: {_scalar(route.missing)}"
+    yield f"  by: {route.by}" if route.by_schema else f"  field: {scalar(route.field)}"
+    yield f"  tables: {{{', '.join(f'{scalar(text)}: {scalar(table)}' for text, table in route.tables.items())}}}"
+    yield f"  other: {scalar(route.other)}"
+    yield f"  missing: {scalar(route.missing)}"
     if any(c.type is not None for of in beside.values() for c in of):
         yield "  create:"
     for table, columns in beside.items():
         if any(c.type is not None for c in columns):
-            yield f"    {_scalar(table)}:"
+            yield f"    {scalar(table)}:"
             yield "      schema:"
             yield from _columns(columns, "        ")
         else:
-            yield _comment(f"no record for {table} was sampled: declare its columns")
+            yield comment(f"no record for {table} was sampled: declare its columns")
 
 
 def _format(inferred: Inferred) -> Iterable[str]:
     landing = inferred.asked.landing
     of = Format(name=inferred.format) if landing is None else landing.decoding
     schemas = (f"  {k}: {json.dumps(v)}" for k, v in (("schema", of.schema), ("reader_schema", of.reader_schema)) if v)
-    message = [f"  message: {_scalar(of.message)}"] if of.message else []
-    csv = [f"  csv: {_flow(dict(of.csv))}"] if of.csv else []
+    message = [f"  message: {scalar(of.message)}"] if of.message else []
+    csv = [f"  csv: {flow(dict(of.csv))}"] if of.csv else []
     if stated := [*schemas, *message, *csv]:
         yield from ("format:", f"  name: {inferred.format}", *stated)
     elif inferred.format != "json":
@@ -310,12 +351,12 @@ def sections_yaml(sections: Mapping[str, Mapping[str, Any]], *, own: bool) -> It
     """
     for name, settings in sections.items():
         if name == "catalog" and not own:
-            yield _comment("for trying, on this machine: replace it with the properties of your catalog")
+            yield comment("for trying, on this machine: replace it with the properties of your catalog")
         plain = {key: value for key, value in settings.items() if isinstance(value, str | int | float | Mapping)}
         shown = {key: _without_secret(key, value) for key, value in plain.items()}
         if hidden := [value[2:-1] for key, value in shown.items() if value != settings[key]]:
-            yield _comment(f"set {', '.join(hidden)} in the environment")
-        yield f"{name}: {_flow(shown)}"
+            yield comment(f"set {', '.join(hidden)} in the environment")
+        yield f"{name}: {flow(shown)}"
 
 
 def _without_secret(key: str, value: Any) -> Any:
@@ -327,30 +368,3 @@ def _without_secret(key: str, value: Any) -> Any:
 def _catalog_here() -> dict[str, str]:
     here = Path.cwd()
     return {"type": "sql", "uri": f"sqlite:///{here / 'lake.db'}", "warehouse": (here / "lake").as_uri()}
-
-
-def _comment(text: str) -> str:
-    return f"# {json.dumps(text, ensure_ascii=False)[1:-1]}".replace('\\"', '"')
-
-
-def _scalar(text: str) -> str:
-    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and text.lower() not in (
-        "true",
-        "false",
-        "null",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "y",
-        "n",
-    )
-    return text if plain else json.dumps(text)
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {_flow(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    return _scalar(value) if isinstance(value, str) else json.dumps(value)

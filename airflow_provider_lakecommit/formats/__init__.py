@@ -23,7 +23,7 @@ __getattr__ = lazy_names(
         "registry.client": "SchemaRegistry needed registry_of",
         "registry.framing": "KEY_HEADER framed with_header",
         "registry.schemas": "JSON RegisteredSchema SchemaSource UnknownSchemaError told",
-        "sampled": "MAX_PLACES Node SampledValues sample_values",
+        "sampled": "LARGE MAX_PLACES Node SampledValues sample_values",
         "schema_names": "COLUMN schema_names_for",
         "text_columns": "bad_texts",
         "times": "SuspectTimes odd_times",

@@ -42,6 +42,7 @@ from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchem
 from airflow_provider_lakecommit.formats.registry.schemas import SchemaSource as SchemaSource
 from airflow_provider_lakecommit.formats.registry.schemas import UnknownSchemaError as UnknownSchemaError
 from airflow_provider_lakecommit.formats.registry.schemas import told as told
+from airflow_provider_lakecommit.formats.sampled import LARGE as LARGE
 from airflow_provider_lakecommit.formats.sampled import MAX_PLACES as MAX_PLACES
 from airflow_provider_lakecommit.formats.sampled import Node as Node
 from airflow_provider_lakecommit.formats.sampled import SampledValues as SampledValues

@@ -2,16 +2,17 @@
 """From sampled values to the columns of a `create` section, with notes on everything uncertain.
 
 A type is never narrower than the sample: whole numbers are ``long``, fractions ``double`` (with the exact decimal in a
-note), and a text becomes a date, time, timestamp or uuid only if *every* sampled text is one for the landing's decoder.
-A column is required only if it was never missing or null. Undecidable columns are left out with a note. Numbers that
-may be times stay ``long``, with the rule in a note. Where records contradict each other the most frequent kind wins;
-decoding the sample then finds the rejects.
+note), and a text becomes a date, time, timestamp or uuid only if (nearly) all sampled texts are some for the landing's
+decoder. A column is required only if it was never missing or null in a large sample. Undecidable columns are left out
+with a note. Numbers that may be times stay ``long``, with the rule in a note. Where records contradict each other the
+most frequent kind wins; decoding the sample then finds the rejects.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,10 @@ ROOM = 18
 """Least digits of an offered decimal: Parquet keeps them in eight bytes anyway."""
 MAP_KEYS = 20
 """Keys from which an object with varying keys counts as a map."""
+MOST_OTHERS, LEAST_LENGTH, FIRST = 50, 8, 3
+"""One text in so many may be of another type than the column; texts of a type are at least so long; so many texts are
+tried first."""
+_ANY = "`string` takes any other text too"
 _TEXT_TYPES = ("uuid", "date", "timestamptz", "timestamp", "time")
 _EPOCHS = (("epoch_seconds", 1), ("epoch_millis", 10**3), ("epoch_micros", 10**6), ("epoch_nanos", 10**9))
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
@@ -146,7 +151,7 @@ def _kind(node: Node, path: str, notes: _Notes) -> str | None:
         places = [place for name in names for place in node.places.get(name, ())]
         notes.log(
             path,
-            f"{counts[most]} values are of kind {most}; {counts[kind]} of kind {kind} are rejected "
+            f"{counts[most]} values are of kind {most}; {counts[kind]} of kind {kind} are dead letters "
             f"({', '.join(places)})",
         )
     return most
@@ -193,15 +198,15 @@ def _list(node: Node, path: str, notes: _Notes) -> Any:
 def _text(node: Node, path: str, notes: _Notes) -> str:
     texts = list(dict.fromkeys(node.texts))
     for kind in _TEXT_TYPES:
-        if all(len(text) >= 8 for text in texts) and _all_are(texts, kind):
-            notes.log(
-                path, f"all {len(node.texts)} sampled texts are of type {kind}; `string` takes any other text too", node
-            )
+        if (others := _others(node.texts, kind)) * MOST_OTHERS <= len(node.texts):
+            are = f"{len(node.texts) - others} of {len(node.texts)}" if others else f"all {len(node.texts)}"
+            rest = f"the other {others} are dead letters; `string` takes any text" if others else _ANY
+            notes.log(path, f"{are} sampled texts are of type {kind}; {rest}", node)
             return kind
     if texts and all(map(_DECIMAL.fullmatch, texts)):
         parts = [text.lstrip("+-").partition(".") for text in texts]
         exact = _decimal(max(len(whole) for whole, _, _ in parts), max(len(rest) for _, _, rest in parts))
-        if exact is not None and _all_are(texts, exact):
+        if exact is not None and not _others(texts, exact, 0):
             notes.log(path, f"all {len(node.texts)} sampled texts are numbers: {exact} {_HOLDS}", node)
             notes.instead[path] = (exact, None)
     return "string"
@@ -213,12 +218,17 @@ def _decimal(whole: int, scale: int) -> str | None:
     return f"decimal({max(digits, ROOM)}, {scale})" if digits <= MAX_DIGITS else None
 
 
-def _all_are(texts: Sequence[str], kind: str) -> bool:
+def _others(texts: Sequence[str], kind: str, least: int = LEAST_LENGTH) -> int:
+    """Return how many texts are not of a type; all of them if the first ones are not."""
+    counts = Counter(text for text in texts if len(text) >= least)
     schema, _, _ = create_from_spec({"schema": [{"name": "c", "type": kind}]})
-    decoder = JsonDecoder(schema)
-    values = [json.dumps({"c": text}).encode() for text in texts]
-    # Most columns are not dates: one value is enough.
-    return not decoder.decode(values[:1]).rejects and not decoder.decode(values).rejects
+    decoder, some = JsonDecoder(schema), [*counts]
+    values = [json.dumps({"c": text}).encode() for text in some]
+    # Most columns are not dates: a few values are enough.
+    if len(decoder.decode(values[:FIRST]).rejects) == len(values[:FIRST]):
+        return len(texts)
+    wrong = sum(counts[some[reject.index]] for reject in decoder.decode(values).rejects)
+    return wrong + len(texts) - counts.total()
 
 
 def _number(node: Node, path: str, notes: _Notes) -> str:

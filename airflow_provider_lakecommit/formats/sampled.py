@@ -17,6 +17,8 @@ from typing import Any
 MAX_PLACES = 3
 MAX_DEPTH = 60
 DIGITS = 17
+LARGE = 500
+"""Least number of values of which none is missing for a required column."""
 _KINDS: tuple[tuple[type, str], ...] = ((bool, "bool"), (int, "int"), (Decimal, "fraction"), (str, "text"))
 
 
@@ -102,7 +104,7 @@ class Node:
 
     @property
     def always(self) -> bool:
-        return self.parents == self.seen and not self.nulls
+        return LARGE <= self.seen == self.parents and not self.nulls
 
     @classmethod
     def union(cls, nodes: Iterable[Node]) -> Node:

@@ -48,8 +48,14 @@ from airflow_provider_lakecommit.iceberg.guarded_catalog import connect as conne
 from airflow_provider_lakecommit.iceberg.guarded_catalog import guard
 from airflow_provider_lakecommit.iceberg.rest_answers import brief, denies, is_no_answer
 from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
-from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder, mistake_in, wrong_warehouse
-from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name
+from airflow_provider_lakecommit.iceberg.settings_refusal import (
+    OF_FOLDERS,
+    missing_folder,
+    mistake_in,
+    wrong_database,
+    wrong_warehouse,
+)
+from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name, found_under
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, storage_of
 from airflow_provider_lakecommit.redaction import redacted
 
@@ -134,8 +140,12 @@ class Tables:
         if table is None:
             raise TableError(
                 "LC3304",
-                f"there is no table {identifier} in {self.called}: create it, or run the landing: it creates the "
-                "tables that have a `create` section, and its dead-letter table",
+                f"there is no table {identifier} in {self.called}: "
+                + (
+                    self.elsewhere(identifier)
+                    or "create it, or run the landing: it creates the tables that have a `create` section, and its "
+                    "dead-letter table"
+                ),
             )
         return table
 
@@ -168,6 +178,19 @@ class Tables:
         except Exception as e:
             raise self._away(f"reading table {identifier}", e) from None
 
+    def check_warehouse(self) -> str:
+        """Return the folder for new tables; empty where only the catalog knows it.
+
+        :raises SpecError: no table can be made in it
+        """
+        if wrong := wrong_warehouse(self._properties):
+            raise SpecError("LC3307", f"{self.called}: {wrong}")
+        return self._properties.get("warehouse", "") if self._properties.get("type") in OF_FOLDERS else ""
+
+    def elsewhere(self, identifier: str) -> str:
+        """Return under which other name the catalog's database has a missing table, and what to set; empty if none."""
+        return found_under(self._properties, identifier)
+
     def create(
         self,
         identifier: str,
@@ -185,8 +208,7 @@ class Tables:
         table = self.find(identifier)
         if table is not None:
             return table
-        if wrong := wrong_warehouse(self._properties):
-            raise SpecError("LC3307", f"{self.called}: {wrong}")
+        self.check_warehouse()
         self._create_namespace(identifier)
         options: dict[str, Any] = {"partition_spec": spec, "sort_order": order}
         options["properties"] = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
@@ -251,6 +273,8 @@ class Tables:
         except pydantic.ValidationError as e:
             raise self._away("connecting", e) from None
         except Exception as e:
+            if told := wrong_database(self._properties):
+                raise SpecError("LC3381", f"{self.called}: {told}") from None
             if (mistake := mistake_in(self._properties, e)) is None:
                 raise self._away("connecting", e) from None
             given = ", ".join(sorted(self._properties)) or "none"

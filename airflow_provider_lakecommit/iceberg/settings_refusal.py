@@ -9,6 +9,7 @@ Failure story: an unknown error keeps its own text.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from pyiceberg.exceptions import NotInstalledError
 from airflow_provider_lakecommit.landing import meant
 
 POSTGRES = "postgresql+psycopg2"
-_OF_FOLDERS = ("hive", "in-memory", "sql")
+OF_FOLDERS = ("hive", "in-memory", "sql")
 """Types of catalogs that take a warehouse for a folder."""
+_SQLITE = b"SQLite format 3\0"
+"""The first bytes of a database."""
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
 """By the catalog's type: what brings its client; for PostgreSQL it is `postgres`."""
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
@@ -55,25 +58,60 @@ def missing_folder(properties: Mapping[str, str]) -> str:
     """Explain an unreachable catalog whose database would be in a missing folder: a wrong path, or a disk that is not
     mounted. Empty otherwise.
     """
-    scheme, _, path = properties.get("uri", "").partition(":///")
-    folder = Path(path).parent
-    if not scheme.startswith("sqlite") or not path or folder.exists():
+    path = _database(properties)
+    if path is None or os.path.exists(path.parent):
         return ""
-    here = "" if Path(path).is_absolute() else f" below {Path.cwd()} (an absolute path has four slashes before it)"
-    return f"`uri` names the database {path}, but folder {folder}{here} does not exist: restore it, or fix the path"
+    here = "" if path.is_absolute() else f" below {Path.cwd()} (an absolute path has four slashes before it)"
+    return (
+        f"`uri` names the database {path}, but folder {path.parent}{here} does not exist: restore it, or fix the path"
+    )
+
+
+def wrong_database(properties: Mapping[str, str]) -> str:
+    """Explain a file path at which there can be no catalog; empty for a missing folder, and for other databases."""
+    if (path := _database(properties)) is None:
+        return ""
+    place = path if os.path.exists(path) else path.parent
+    if os.path.isdir(path):
+        why = f"is a folder: name a file in it, as in sqlite:///{path / 'catalog.db'}"
+    elif os.path.isfile(path.parent):
+        why = f"is below {path.parent}, a file and not a folder: fix the path"
+    elif os.path.exists(place) and not os.access(place, os.W_OK):
+        why = f"cannot be used, because this user cannot write {place}: grant it, or fix the path"
+    elif os.path.isfile(path) and not _is_sqlite(path):
+        why = "is not a SQLite database: name another file; a missing one is created"
+    else:
+        return ""
+    return f"`uri` names {path}, which {why}"
+
+
+def _is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) in (b"", _SQLITE)
+
+
+def _database(properties: Mapping[str, str]) -> Path | None:
+    scheme, _, path = properties.get("uri", "").partition(":///")
+    return Path(path) if scheme.startswith("sqlite") and path else None
 
 
 def wrong_warehouse(properties: Mapping[str, str]) -> str:
-    """Explain a warehouse that depends on the working directory of a process; empty if it is absolute, and for catalogs
-    in which a warehouse is a name.
+    """Explain a warehouse that depends on the working directory of a process, or is no folder that can be written;
+    empty for one in an object store, and for catalogs in which a warehouse is a name.
     """
     stated = properties.get("warehouse", "")
-    if properties.get("type") not in _OF_FOLDERS or not stated or ":/" in stated or Path(stated).is_absolute():
+    path = Path(stated.removeprefix("file://"))
+    if properties.get("type") not in OF_FOLDERS or not stated or (":/" in stated and not stated.startswith("file:///")):
         return ""
-    return (
-        f"`warehouse` {stated!r} is relative to the working directory of each process: set the absolute path, as "
-        f"file://{Path(stated).absolute()} or s3://bucket/folder"
-    )
+    if not path.is_absolute():
+        return (
+            f"`warehouse` {stated!r} is relative to the working directory of each process: set the absolute path, as "
+            f"file://{path.absolute()} or s3://bucket/folder"
+        )
+    first = next(each for each in (path, *path.parents) if os.path.exists(each))
+    if not os.path.isdir(first):
+        return f"`warehouse` {stated!r}: {first} is a file and not a folder: name a folder"
+    return "" if os.access(first, os.W_OK) else f"`warehouse` {stated!r}: this user cannot write {first}: grant it"
 
 
 def _not_installed(properties: Mapping[str, str], error: Exception) -> str:

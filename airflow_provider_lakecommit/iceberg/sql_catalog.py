@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the name under which a SQL catalog keeps its tables.
+"""Find the name under which a SQL catalog keeps its tables, or one of them.
 
 Contract: pyiceberg's SQL catalog stores every table under the catalog's *name*, so one database may hold several
 catalogs; under another name it looks empty. A configured name wins. Otherwise, if all tables of the database are under
@@ -14,12 +14,16 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyiceberg.catalog import Catalog
+
 from airflow_provider_lakecommit.iceberg.deadline import within
 
 ANSWER_SECONDS = 30.0
 """How long the database may take. Whoever connects to it next waits anew."""
 
 _QUERY = "SELECT catalog_name FROM iceberg_tables UNION SELECT catalog_name FROM iceberg_namespace_properties"
+
+_OF_TABLE = "SELECT catalog_name FROM iceberg_tables WHERE table_namespace = :namespace AND table_name = :name"
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +34,25 @@ def catalog_name(properties: Mapping[str, str], default: str) -> str:
         return stated
     if properties.get("type") != "sql" or not _is_there(properties.get("uri", "")):
         return default
-    names = _names(properties["uri"])
+    names = _names(properties["uri"], _QUERY)
     if len(names) == 1 and default not in names:
         _log.info("The SQL catalog has its tables under the name %r: using it (set `name` to choose another)", names[0])
         return names[0]
     return default
+
+
+def found_under(properties: Mapping[str, str], identifier: str) -> str:
+    """Return where the database of a SQL catalog has a table that is missing under the used name; empty if nowhere."""
+    if properties.get("type") != "sql" or not _is_there(properties.get("uri", "")):
+        return ""
+    namespace, name = ".".join(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
+    names = _names(properties["uri"], _OF_TABLE, namespace=namespace, name=name)
+    called = " or ".join(f"`name: {each}`" for each in names)
+    return (
+        f"the same database has it under another catalog name: set {called} among the catalog's properties"
+        if names
+        else ""
+    )
 
 
 def _is_there(uri: str) -> bool:
@@ -43,21 +61,21 @@ def _is_there(uri: str) -> bool:
     return bool(uri) and (not kind.startswith("sqlite") or Path(path).exists())
 
 
-def _names(uri: str) -> list[str]:
+def _names(uri: str, query: str, **values: str) -> list[str]:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        return within(ANSWER_SECONDS, lambda: _asked(uri))
+        return within(ANSWER_SECONDS, lambda: _asked(uri, query, values))
     except (SQLAlchemyError, ImportError, TimeoutError):
         return []
 
 
-def _asked(uri: str) -> list[str]:
+def _asked(uri: str, query: str, values: Mapping[str, str]) -> list[str]:
     from sqlalchemy import create_engine, text
 
     engine = create_engine(uri)
     try:
         with engine.connect() as connection:
-            return sorted(str(row[0]) for row in connection.execute(text(_QUERY)))
+            return sorted(str(row[0]) for row in connection.execute(text(query), values))
     finally:
         engine.dispose()

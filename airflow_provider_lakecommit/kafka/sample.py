@@ -90,16 +90,24 @@ def sample(
     *,
     seconds: float = MAX_SECONDS,
     value_of: ValueOf = Message.value,
+    keys: list[bytes | None] | None = None,
 ) -> list[tuple[str, bytes | None]]:
     """Up to about ``records`` values with their places (``orders[3]@17``).
 
     :param value_of: takes the value that is meant from a record
+    :param keys: gets the key of each record
     :raises SourceError: a topic does not exist or may not be read
     :raises SourceUnavailableError: the brokers do not answer
     """
     with SourceTopics(kafka, tuple(topics)) as source:
         marks = {p: m for p, m in source.watermarks().partitions.items() if m.start < m.stable}
-    return _taken(kafka, marks, records, seconds, MAX_BYTES, value_of)
+
+    def value(message: Message) -> bytes | None:
+        if keys is not None:
+            keys.append(message.key())
+        return value_of(message)
+
+    return _taken(kafka, marks, records, seconds, MAX_BYTES, value)
 
 
 def sample_of(

@@ -54,6 +54,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "checks": "CHECKS ENCODINGS",
+        "mistakes": "mistaken",
         "names": "meant nearest",
         "registry": (
             "LOGIN PREFIX UNKNOWN_WAIT addresses_in registry_settings shown_address unknown_wait "
@@ -62,10 +63,10 @@ __getattr__ = lazy_names(
         "sections": "merged",
         "spark_section": "SPARK_KEYS wrong_with_spark",
         "spec_file": "yaml_values",
-        "table": "CREATE_KEYS RESERVED",
+        "table": "RESERVED wrong_with_table",
         "table_names": "TOPIC fields_of filled_template",
         "times": "EXAMPLES duration_of seconds_of span_of",
-        "type_text": "PRIMITIVES TypeText parse_type sizes_of",
+        "type_text": "TypeText parse_type sizes_of",
         "unwrap": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
         "upsert": "HARD IGNORE IS_DELETED SOFT require_appends require_traces wrong_columns",
         "value_sections": "columns_of_key",

@@ -12,6 +12,7 @@ from airflow_provider_lakecommit.landing.landing_set import LandingSet as Landin
 from airflow_provider_lakecommit.landing.landing_set import LandingSetSpec as LandingSetSpec
 from airflow_provider_lakecommit.landing.landing_set import declares_set as declares_set
 from airflow_provider_lakecommit.landing.landing_set import load_set as load_set
+from airflow_provider_lakecommit.landing.mistakes import mistaken as mistaken
 from airflow_provider_lakecommit.landing.names import meant as meant
 from airflow_provider_lakecommit.landing.names import nearest as nearest
 from airflow_provider_lakecommit.landing.registry import LOGIN as LOGIN
@@ -37,8 +38,8 @@ from airflow_provider_lakecommit.landing.sections import merged as merged
 from airflow_provider_lakecommit.landing.spark_section import SPARK_KEYS as SPARK_KEYS
 from airflow_provider_lakecommit.landing.spark_section import wrong_with_spark as wrong_with_spark
 from airflow_provider_lakecommit.landing.spec_file import yaml_values as yaml_values
-from airflow_provider_lakecommit.landing.table import CREATE_KEYS as CREATE_KEYS
 from airflow_provider_lakecommit.landing.table import RESERVED as RESERVED
+from airflow_provider_lakecommit.landing.table import wrong_with_table as wrong_with_table
 from airflow_provider_lakecommit.landing.table_names import TOPIC as TOPIC
 from airflow_provider_lakecommit.landing.table_names import fields_of as fields_of
 from airflow_provider_lakecommit.landing.table_names import filled_template as filled_template
@@ -46,7 +47,6 @@ from airflow_provider_lakecommit.landing.times import EXAMPLES as EXAMPLES
 from airflow_provider_lakecommit.landing.times import duration_of as duration_of
 from airflow_provider_lakecommit.landing.times import seconds_of as seconds_of
 from airflow_provider_lakecommit.landing.times import span_of as span_of
-from airflow_provider_lakecommit.landing.type_text import PRIMITIVES as PRIMITIVES
 from airflow_provider_lakecommit.landing.type_text import TypeText as TypeText
 from airflow_provider_lakecommit.landing.type_text import parse_type as parse_type
 from airflow_provider_lakecommit.landing.type_text import sizes_of as sizes_of

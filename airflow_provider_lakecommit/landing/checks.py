@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.core import FORMATS, SCHEMA_SOURCES, WITH_REGISTRY
 from airflow_provider_lakecommit.landing.mistakes import mistaken
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.names import meant, unquoted
 from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
 from airflow_provider_lakecommit.landing.sections import SECTIONS, hint, label, section_of, to_flat
 from airflow_provider_lakecommit.landing.table import wrong_with_table
@@ -97,9 +97,18 @@ def _topics(v: Any) -> str | None:
     if not isinstance(names, tuple) or not names or len(set(names)) != len(names):
         return f"{v!r} is not a topic name or a list of different topic names [LC1104]"
     return next(
-        (f"{n!r} is not a topic name [LC1105]" for n in names if not isinstance(n, str) or not _TOPIC.fullmatch(n)),
+        (
+            f"{n!r} is not a topic name{_pattern(n)} [LC1105]"
+            for n in names
+            if not isinstance(n, str) or not _TOPIC.fullmatch(n)
+        ),
         None,
     )
+
+
+def _pattern(name: Any) -> str:
+    pattern = isinstance(name, str) and re.search(r"[*+?^$|\[(]", name)
+    return ": for a pattern, declare a landing set with `topics_pattern`" if pattern else ""
 
 
 def _timestamps(v: Any) -> str | None:
@@ -177,9 +186,9 @@ CHECKS: Mapping[str, Check] = {
     "topics": _topics,
     "table": _matches(TABLE_NAME, "a table name (namespace.table)"),
     "format": lambda v: _one_of(*FORMATS)(v),
-    "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
-    "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record",
-    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message",
+    "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1344]",
+    "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1344]",
+    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message [LC1346]",
     "csv": csv_section,
     "timestamps": _timestamps,
     "encodings": _encodings,
@@ -230,8 +239,15 @@ CHECKS: Mapping[str, Check] = {
     "registry_conn_id": _optional(_text),
     "iceberg_conn_id": _text,
     "control_topic": _optional(_matches(_TOPIC, "a topic name")),
-    "control_events": lambda v: None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes",
+    "control_events": lambda v: (
+        None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes [LC1343]"
+    ),
 }
+_NAMED = {
+    *("name", "topics", "table", "message", "csv", "timestamps", "encodings", "dead_letter_table", "key", "headers"),
+    *("upsert_key", "branch", "kafka_config_id", "registry_conn_id", "iceberg_conn_id", "control_topic"),
+}
+"""Options that are names, or contain some."""
 
 
 def _by_registry(create: Any) -> bool:
@@ -254,9 +270,16 @@ def _wrong_with_evolve(values: Mapping[str, Any], tables: tuple[str, ...]) -> It
 
 def wrong_values(values: Mapping[str, Any]) -> list[str]:
     """Return the mistakes of fields with wrong values."""
-    wrong = [f"{label(key)}: {text}" for key, value in values.items() if (text := CHECKS[key](value))]
+    wrong = [
+        f"{label(key)}: {(key in _NAMED and unquoted(value)) or text}"
+        for key, value in values.items()
+        if (text := CHECKS[key](value))
+    ]
     if values.get("table") is not None and values.get("dead_letter_table") == values["table"]:
         wrong.append("dead_letter_table: must differ from `table` [LC1122]")
+    topics = values.get("topics")
+    if (control := values.get("control_topic")) and control in ((topics,) if isinstance(topics, str) else topics or ()):
+        wrong.append(f"connections.control_topic: {control!r} is a source topic too: name another one [LC1347]")
     wrong += [*wrong_with_unwrap(values), *wrong_with_upsert(values)]
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("window.speculation: remove it: `window.replicas` already repeats all slices [LC1123]")
@@ -296,7 +319,10 @@ def all_wrong_at_once(landing: type[T]) -> type[T]:
     make: Callable[..., None] = landing.__init__
 
     @wraps(make)
-    def checked(self: T, /, **values: Any) -> None:
+    def checked(self: T, /, *unnamed: Any, **values: Any) -> None:
+        if unnamed:
+            how = "options are given by name, as in name='orders', topics='orders', table='shop.orders' [LC1348]"
+            raise mistaken(landing.__name__, [how])
         wrong = unknown_keys(values, known, lambda key: hint(key, known))
         wrong += [f"missing key {key!r} [LC1220]" for key in required if key not in values]
         sections = {key: section_of(key, value) for key, value in values.items() if key in SECTIONS}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suggestions for unknown names in messages.
+"""Suggestions for unknown and unquoted names in messages.
 
 Contract: pure. Returns known names, nearest first, never more than requested.
 """
@@ -7,7 +7,9 @@ Contract: pure. Returns known names, nearest first, never more than requested.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from datetime import date
+from typing import Any
 
 MOST_COMPARED = 500
 """Most names to compare, of about the same length: comparing takes time, and a topic may hold any number of names."""
@@ -25,6 +27,19 @@ def meant(name: str, known: Collection[str]) -> str:
     """Return the end of a message that suggests a known name; empty if none is similar."""
     found = difflib.get_close_matches(name, _alike(name, known), n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def unquoted(value: Any) -> str:
+    """Return what YAML has read in place of a name without quotes, also in a tuple or as a key; empty for texts."""
+    columns = value.get("columns") if isinstance(value, Mapping) else None
+    inner = (*value, *(columns if isinstance(columns, list | tuple) else ())) if isinstance(value, Mapping) else value
+    for each in inner if isinstance(inner, tuple) else (value,):
+        if isinstance(each, int | float | date):
+            of_words = "yes, on and true" if each else "no, off and false"
+            what = of_words if isinstance(each, bool) else "this name"
+            kind = "boolean" if isinstance(each, bool) else "date" if isinstance(each, date) else "number"
+            return f"YAML reads {what} without quotes as the {kind} {each}: put the name in quotes [LC1342]"
+    return ""
 
 
 def _alike(name: str, known: Collection[str]) -> list[str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing.mistakes import mistaken
+from airflow_provider_lakecommit.landing.names import unquoted
 from airflow_provider_lakecommit.landing.sections import SECTIONS
 from airflow_provider_lakecommit.landing.variables import Variables
 from airflow_provider_lakecommit.redaction import yaml_trouble
@@ -32,6 +34,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as e:
         raise SpecError("LC1012", f"spec {path} is not YAML: {yaml_trouble(e)}") from None
     if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
+        if isinstance(values, dict) and (why := unquoted(values)):
+            raise mistaken(f"spec {path}", [why])
         found = "the file is empty" if values is None else f"found {type(values).__name__}"
         raise SpecError("LC1013", f"spec {path}: expected a mapping of keys to values, as in `name: orders`; {found}")
     return values

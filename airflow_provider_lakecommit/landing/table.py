@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.names import meant, unquoted
 from airflow_provider_lakecommit.landing.type_text import PRIMITIVES, TypeText, parse_type
 
 CREATE_KEYS = ("schema", "subject", "partition_by", "sort_order", "properties")
@@ -58,7 +58,7 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
         return wrong
     wrong += [f"create.schema: {text}" for text in _wrong_columns(create.get("schema"), "", columns)]
     wrong += [
-        f"create.schema: column {name} is a name that Iceberg reserves and Spark cannot read: rename it"
+        f"create.schema: column {name} is a name that Iceberg reserves and Spark cannot read: rename it [LC1345]"
         for name in sorted(RESERVED & columns.keys())
     ]
     for key in ("partition_by", "sort_order"):
@@ -84,18 +84,29 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
     for n, column in enumerate(given):
         name = column.get("name") if isinstance(column, Mapping) else None
         if not isinstance(name, str) or not name:
-            yield f"entry {n + 1} of {path or 'the columns'} needs a `name`: {column!r} [LC1161]"
+            entry = f"entry {n + 1} of {path or 'the columns'}"
+            yield f"{entry}: {why}" if (why := unquoted(name)) else f"{entry} needs a `name`: {column!r} [LC1161]"
             continue
         where = f"{path}{name}"
         if name in seen:
             yield f"column {where} is given twice [LC1162]"
         seen.add(name)
+        if _is_split(column):
+            columns[where] = ""
+            yield f"column {where}: YAML has split its type {column['type']!r} at the comma: put it in quotes [LC1341]"
+            continue
         yield from (f"column {where}: {text}" for text in _wrong_keys(column))
         if "type" in column or not set(column) - set(COLUMN_KEYS):
             yield from _wrong_type(column.get("type"), where, columns)
         else:
             # An unknown key is a misspelled one: do not also report that its meaning is missing.
             columns[where] = ""
+
+
+def _is_split(column: Mapping[str, Any]) -> bool:
+    """Return True for the type `decimal(10, 2)` without quotes between braces."""
+    kind = column.get("type")
+    return isinstance(kind, str) and "(" in kind and ")" not in kind and any(str(k).endswith(")") for k in column)
 
 
 def _wrong_keys(column: Mapping[str, Any]) -> Iterator[str]:

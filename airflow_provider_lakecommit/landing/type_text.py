@@ -9,6 +9,7 @@ may have been meant.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from airflow_provider_lakecommit.landing.names import meant
@@ -28,21 +29,28 @@ _REFUSED = {
     "unknown": "it holds no values; leave the column out until its type is known",
 }
 _ELSEWHERE = {
-    "bigint": "long",
-    "bool": "boolean",
-    "datetime": "timestamp",
-    "integer": "int",
-    "int64": "long",
-    "int32": "int",
-    "number": "decimal(precision, scale)",
-    "numeric": "decimal(precision, scale)",
-    "str": "string",
-    "text": "string",
-    "varchar": "string",
-    "array": "list<type>",
-    "bytes": "binary",
+    word: here
+    for here, words in {
+        "boolean": "bool",
+        "int": "integer int2 int4 int16 int32 smallint tinyint mediumint short serial",
+        "long": "bigint int64 int8 bigserial int_unsigned",
+        "float": "real float4 float32",
+        "double": "float8 float64 double_precision",
+        "decimal": "number numeric dec money decimal",
+        "string": "str text varchar char character nvarchar nchar varchar2 character_varying clob json jsonb enum",
+        "binary": "bytes bytea blob varbinary",
+        "uuid": "guid uniqueidentifier",
+        "time": "time_without_time_zone",
+        "timestamp": "datetime datetime2 timestamp_ntz timestamp_without_time_zone",
+        "timestamptz": "timestamp_with_time_zone timestamp_with_local_time_zone timestamp_tz timestamp_ltz",
+        "list": "array",
+        "struct": "record row",
+    }.items()
+    for word in words.split()
 }
-"""Type names of other systems."""
+"""Type names of other systems, with ``_`` between words, to those of Iceberg."""
+_WORDS = re.compile(r"[A-Za-z_]\w*+(?:\s*\([^)]*\))?+(?:\s+[A-Za-z]\w*)*+(?:\s*\([^)]*\))?+(?!\s*:)")
+"""A type with all its words and sizes, as in `timestamp(3) with time zone`; not the name of a field."""
 _MAX_PRECISION = 38
 _TOKEN = re.compile(r"\s*(decimal\s*\(\s*\d+\s*,\s*\d+\s*\)|fixed\s*[(\[]\s*\d+\s*[)\]]|[<>,:]|[^\s<>,:]+)")
 
@@ -59,8 +67,25 @@ class TypeText:
 def parse_type(text: str) -> TypeText:
     """Parse a whole type text.
 
-    :raises ValueError: saying what is wrong
+    :raises ValueError: saying what is wrong, and which type was probably meant
     """
+    with suppress(ValueError):
+        return _parsed(text)
+    here = _WORDS.sub(_in_iceberg, text)
+    _parsed(here)
+    raise ValueError(f"use {here!r}")
+
+
+def _in_iceberg(found: re.Match[str]) -> str:
+    sizes = sizes_of("".join(re.findall(r"\(.*?\)", found[0])))
+    plain = "_".join(re.sub(r"\(.*?\)", " ", found[0]).lower().split())
+    here = _ELSEWHERE.get(plain, plain)
+    if here == "decimal" and sizes:
+        return f"decimal({sizes[0]}, {(*sizes, 0)[1]})"
+    return here if here in (*SIMPLE, "list", "map", "struct") else found[0]
+
+
+def _parsed(text: str) -> TypeText:
     tokens = _TOKEN.findall(text)
     parser = _Parser(tokens)
     try:
@@ -130,9 +155,9 @@ def _primitive(word: str) -> str:
     if re.fullmatch(r"fixed\s*[(\[].*", word) and numbers and numbers[0] > 0:
         return word
     plain = word.split("(")[0].lower()
-    if (other := _ELSEWHERE.get(plain)) is not None:
-        raise ValueError(f"{PRIMITIVES} (did you mean {other!r}?)")
-    raise ValueError(_REFUSED.get(plain, f"{PRIMITIVES}{meant(plain, SIMPLE)}"))
+    if _ELSEWHERE.get(plain) == "decimal":
+        raise ValueError("state its digits, as in decimal(18, 2)")
+    raise ValueError(_REFUSED.get(plain, f"{word!r} is unknown; {PRIMITIVES}{meant(plain, SIMPLE)}"))
 
 
 def sizes_of(word: str) -> list[int]:

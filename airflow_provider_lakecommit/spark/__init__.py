@@ -11,9 +11,10 @@ __getattr__ = lazy_names(
             "block_decoder check_rules check_schema filled_beside_rows filled_elsewhere given_columns tables_of_values"
         ),
         "framed": "with_schemas",
-        "job": "Secrets SliceResult SliceStatus WindowJob",
+        "job": "Secrets SliceResult SliceStatus WindowJob decoded_of",
         "launch.base": "EarlierWorkError Engine",
         "launch.connect": "ConnectEngine",
+        "launch.java": "JAVA_REMEDY java_here",
         "launch.local": "LocalSpark SparkSection engine_of",
         "launch.package": "PACKAGE package_zip",
         "launch.process": "CLI ProcessName",

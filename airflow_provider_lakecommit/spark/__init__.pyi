@@ -12,9 +12,12 @@ from airflow_provider_lakecommit.spark.job import Secrets as Secrets
 from airflow_provider_lakecommit.spark.job import SliceResult as SliceResult
 from airflow_provider_lakecommit.spark.job import SliceStatus as SliceStatus
 from airflow_provider_lakecommit.spark.job import WindowJob as WindowJob
+from airflow_provider_lakecommit.spark.job import decoded_of as decoded_of
 from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError as EarlierWorkError
 from airflow_provider_lakecommit.spark.launch.base import Engine as Engine
 from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine as ConnectEngine
+from airflow_provider_lakecommit.spark.launch.java import JAVA_REMEDY as JAVA_REMEDY
+from airflow_provider_lakecommit.spark.launch.java import java_here as java_here
 from airflow_provider_lakecommit.spark.launch.local import LocalSpark as LocalSpark
 from airflow_provider_lakecommit.spark.launch.local import SparkSection as SparkSection
 from airflow_provider_lakecommit.spark.launch.local import engine_of as engine_of

@@ -12,28 +12,43 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 from airflow_provider_lakecommit.control import plan_from_json, plan_to_json
-from airflow_provider_lakecommit.core import Plan, transactional_id
+from airflow_provider_lakecommit.core import Plan, Slice, transactional_id
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.iceberg import TableStorage, clock
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 
-if TYPE_CHECKING:
-    pass
-
 _OF_PLANS = ("target_window", "target_file_size", "group_by", "replicas", "speculation")
 """Options of a landing that no task reads: an executor of the previous release does not know them."""
 
 
+DECODED = "LAKECOMMIT_DECODED"
+"""Environment variable of tasks on the driver's machine: the folder of a file per slice with its decoded records, for
+display. Spark reports nothing of a Python task before its end, and the control topic has no record of parts of slices.
+"""
 NO_JOB = UUID(int=0)
 """The id of a job that has not begun."""
+
+
+def note_decoded(work: Slice, records: int) -> None:
+    """Note how many records of a slice, or of a part of one, are decoded."""
+    if folder := os.environ.get(DECODED):
+        with suppress(OSError):
+            Path(folder, str(work.slice_id)).write_text(str(records))
+
+
+def decoded_of(slices: Iterable[Slice]) -> int:
+    """Return how many records of these slices are decoded, as far as this machine knows."""
+    found = [Path(folder, str(s.slice_id)) for s in slices if (folder := os.environ.get(DECODED))]
+    return sum(int(path.read_text() or 0) for path in found if path.exists())
 
 
 class SliceStatus(StrEnum):

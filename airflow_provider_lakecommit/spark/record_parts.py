@@ -197,7 +197,11 @@ def _renamed(rules: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, 
 def _field(schema: Schema, name: str) -> NestedField:
     found = next((f for f in schema.fields if f.name == name), None)
     if found is None:
-        raise TableError("LC5031", f"the table has no column {name!r}, which `columns.key` or `columns.headers` fills")
+        raise TableError(
+            "LC5031",
+            f"the table has no column {name!r}, which `columns.key` or `columns.headers` fills: add it to the table, "
+            "or to `create.schema` of a missing one",
+        )
     return found
 
 

@@ -60,6 +60,7 @@ from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.decoders import block_decoder
 from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.framed import with_schemas
+from airflow_provider_lakecommit.spark.job import note_decoded
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of, position_behind
@@ -219,6 +220,7 @@ class _SliceRun:
                     raise
                 raise self._spoilt(chunk, e) from e
             records = self._totals.records
+            note_decoded(self._work.slice, records)
             if records - reported >= PROGRESS_RECORDS:
                 reported = records
                 progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")

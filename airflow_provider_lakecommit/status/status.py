@@ -120,7 +120,11 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
     source = session.source.watermarks(missing_ok=True)
     folded = _look(session, ledgers)
     known = {t.table for t in ledgers}
-    forgotten = {name for name, _ in states if folded and name not in known and remembered(session, name)}
+    forgotten = {
+        name: "" if state else session.tables.elsewhere(name)
+        for name, state in states
+        if folded and name not in known and remembered(session, name)
+    }
     landing_state = folded.state if folded else fold((), (), session.landing.window.completion_timeout)
     if every is None and folded is not None:
         threshold = plan_threshold(session, folded)
@@ -137,7 +141,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         at=at,
         tables=tuple(
             replace(
-                _table(name, state, by_name.get(name), landing_state, source.partitions, forgotten=name in forgotten),
+                _table(name, state, by_name.get(name), landing_state, source.partitions, forgotten.get(name)),
                 debt=_debt(session, name),
             )
             for name, state in states
@@ -206,11 +210,10 @@ def _table(
     ledger: TableLedger | None,
     landing_state: LandingState,
     partitions: Iterable[SourcePartition],
-    *,
-    forgotten: bool,
+    forgotten: str | None,
 ) -> TableStatus:
     if state is None or ledger is None:
-        condition, reason = _without_ledger(state, forgotten=forgotten)
+        condition, reason = _without_ledger(state, forgotten)
         return TableStatus(
             table=name,
             condition=condition,
@@ -236,12 +239,15 @@ def _table(
     )
 
 
-def _without_ledger(state: LedgerState | None, *, forgotten: bool) -> tuple[str, str]:
-    """Return the condition of a table without a ledger of this landing, and why: if it had one, no plan continues."""
+def _without_ledger(state: LedgerState | None, forgotten: str | None) -> tuple[str, str]:
+    """Return the condition of a table without a ledger of this landing, and why: if it had one, no plan continues.
+
+    :param forgotten: set if it had one, to where the catalog's database has the table
+    """
     if state is not None and state.condition not in (Condition.PRESENT, Condition.ABSENT):
         return str(state.condition), state.reason
-    if forgotten:
-        why = (
+    if forgotten is not None:
+        why = forgotten or (
             "it was dropped, recreated, or rolled back to before this landing" if state else "it was dropped or renamed"
         )
         return str(Condition.LOST), f"{why}; run `{LAND}` to see how to continue"

@@ -26,11 +26,12 @@ from confluent_kafka.admin import (
 
 from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.control.control_topic_settings import TOPIC_SETTINGS
-from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status.doctor.examine import examine
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
+from airflow_provider_lakecommit.status.status import read_status
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import create_topic
@@ -289,3 +290,28 @@ def test_the_command_runs_a_task_and_ends_with_1_when_anything_fails(
     assert answer.code == 1
     assert "FAIL  topic nobody-made-this" in answer.out
     assert "  -> correct `topics`" in answer.out
+
+
+def test_the_warehouse_is_tried_before_there_is_a_table(
+    make_world: Make, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    world = make_world(partitions=1)
+    seen = {f.check: (f.level, f.seen) for f in findings(spec_of(world))}
+    assert seen["warehouse"] == (Level.OK, "a file was written, read and deleted from here")
+    assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    assert "LC3307" in bad(spec_of(world, catalog={**world.catalog, "warehouse": f"file://{file}"}))["warehouse"]
+    assert "writing" in bad(spec_of(world, catalog={**world.catalog, "warehouse": "file:///proc/lake"}))["warehouse"]
+
+
+def test_a_table_under_another_name_of_the_catalog_is_found(world: World) -> None:
+    elsewhere = replace(world, catalog={**world.catalog, "name": "elsewhere"})
+    assert "LC6051" in str(bad(spec_of(elsewhere)))
+    name = Tables(world.catalog).name
+    with elsewhere.session() as session:
+        (table,) = read_status(session, MINUTE).tables
+        assert table.condition == "lost"
+        assert f"`name: {name}`" in table.reason
+    with pytest.raises(LedgerError, match=rf"`name: {name}`.*\[LC6051\]"):
+        elsewhere.open("another")

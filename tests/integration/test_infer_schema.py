@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import sample as sampling
 from airflow_provider_lakecommit.kafka.sample import sample, shares, sizes, starts
-from airflow_provider_lakecommit.landing import load_spec
+from airflow_provider_lakecommit.landing import Landing, load_spec
 from dev.servers.server import free_port
 from tests.support.cli import run
 from tests.support.declared import landing_of, nested
@@ -100,7 +101,7 @@ def test_what_is_printed_lands_the_records(
     assert [c["name"] for c in printed["create"]["schema"]] == ["id", "at", "who", "sum"]
     assert printed["kafka"] == {"bootstrap.servers": bootstrap}
     assert printed["dead_letter_table"].endswith("_dead")
-    assert '    # - {name: sum, type: "decimal(18, 2)", required: true}' in answer.out.splitlines()
+    assert '    # - {name: sum, type: "decimal(18, 2)"}' in answer.out.splitlines()
     runnable = tmp_path / "printed.yaml"
     runnable.write_text(answer.out)
     assert load_spec(runnable).catalog["type"] == "sql"
@@ -116,6 +117,25 @@ def test_what_is_printed_lands_the_records(
     assert answer.value["sampled"] == 40
     assert answer.value["create"]["schema"][1]["type"] == "timestamptz"
     assert yaml.safe_load(run("infer-schema", str(spec)).out)["name"] == "mine"
+
+
+def test_a_proposed_upsert_of_a_compacted_topic_keeps_one_row_per_key(
+    tmp_path: Path, bootstrap: str, make_topic: Callable[..., str], control_topic: str, produce: Produce
+) -> None:
+    topic = make_topic(1, cleanup_policy="compact")
+    changes = [(json.dumps({"id": n % 10}), {"n": n} if n < 35 else None) for n in range(40)]
+    produce(topic, changes)
+    answer = run("infer-schema", topic, "--bootstrap", bootstrap)
+    assert answer.code == 0, answer.err
+    assert "the topic is compacted" in answer.out
+    proposed = re.sub(r"^( *)# (upsert:|columns:|- )", r"\1\2", answer.out, flags=re.MULTILINE)
+    fields = {k: v for k, v in yaml.safe_load(proposed).items() if k not in ("kafka", "catalog", "spark")}
+    assert fields["create"]["schema"][-1] == {"name": "id", "type": "long"}
+    landing = Landing(**fields, connections={"control_topic": control_topic})
+    world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path))
+    world.settle()
+    assert sorted((row["id"], row["n"]) for row in world.rows()) == [(n % 10, n) for n in range(30, 35)]
+    assert "# upsert" not in run("infer-schema", topic, "--bootstrap", bootstrap, "--json").out
 
 
 @pytest.mark.heavy

@@ -143,7 +143,7 @@ def test_the_doctor_asks_the_registry(
     key: dict[str, Any] = {"format": "avro", "columns": ["k"]}
     fake.register(f"{topic}-key", {"type": "record", "name": "K", "fields": [{"name": "k", "type": "long"}]})
     assert seen(format="json", create=None, key=key)["ok"].endswith(f"{topic}-key is schema id 2, of type AVRO")
-    assert "none is given" in seen(format="json", create=None, key=key, registry={})["fail"]
+    assert "LC4023" in seen(format="json", create=None, key=key, registry={})["fail"]
     gone = {"url": "http://127.0.0.1:9", "max.retries": 0}
     assert "http://127.0.0.1:9" in seen(registry=gone)["fail"]
-    assert "none is given" in seen(registry={})["fail"]
+    assert "LC4023" in seen(registry={})["fail"]

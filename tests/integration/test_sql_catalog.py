@@ -28,8 +28,9 @@ def test_the_only_name_in_the_database_is_used(catalog_properties: dict[str, str
 
 def test_a_name_that_is_stated_wins(catalog_properties: dict[str, str]) -> None:
     _made("elsewhere", "shop.orders", catalog_properties)
-    with pytest.raises(TableError, match="mine"):
+    with pytest.raises(TableError, match=r"catalog mine: .*set `name: elsewhere`.*\[LC3304\]"):
         Tables({**catalog_properties, "name": "mine"}).load("shop.orders")
+    assert Tables({**catalog_properties, "name": "mine"}).elsewhere("shop.others") == ""
 
 
 def test_of_several_names_the_default_is_used(catalog_properties: dict[str, str]) -> None:

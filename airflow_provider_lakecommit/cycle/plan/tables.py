@@ -233,7 +233,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         landing = session.landing
         made = landing.create_of(name) is not None or name not in landing.data_tables
         told, ask = "no plan has created it, see the log of the plan", "create it, or state `create` in the landing"
-        why = told if made else ask
+        why = session.tables.elsewhere(name) or (told if made else ask)
         raise TableError("LC6013", f"there is no table {name} in {session.tables.called}: {why}")
     state = _sound_ledger(session, name, table)
     if state.section(session.landing.name, session.lane) is None:
@@ -314,6 +314,8 @@ def check_first_run(session: LandingSession, name: str, table: Table | None = No
             f"that the source has; if the rows were restored, state their offsets with `{RESET_ASSERT} SPEC --at "
             "TOPIC:PARTITION=OFFSET,…`",
         )
+    if uuids and table is None and (where := session.tables.elsewhere(name)):
+        raise LedgerError("LC6051", f"there is no table {name} in {session.tables.called}, but {where}")
     if uuids:
         raise LedgerError(
             "LC6015",

@@ -2,7 +2,8 @@
 """The progress of a window while its Spark jobs run: reported slices and records, rate and remaining time.
 
 Contract: read from the control topic, to which each task reports its finished slice at once, so it is the same on every
-engine, also with a remote driver or adopted work. For display only: no part of a run waits for it.
+engine, also with a remote driver or adopted work; decoded records of unfinished
+slices count where tasks are on this machine. For display only: no part of a run waits for it.
 
 Failure story: an unreadable log is reported with the last known progress, and read again at the next interval; the run
 itself reports the cause.
@@ -21,7 +22,7 @@ from airflow_provider_lakecommit.core import Coverage, Slice, SliceReported
 from airflow_provider_lakecommit.core.shown import duration_text
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.spark import WindowJob
+from airflow_provider_lakecommit.spark import WindowJob, decoded_of
 
 LOG_SECONDS = 10.0
 """Seconds between two log lines."""
@@ -122,6 +123,7 @@ class _Watch:
     def _progress(self) -> Progress:
         left = Coverage.of(item for s in self._open for item in s.coverage.items()) - self._reported
         records, seconds = self._records - len(left), time.monotonic() - self._began
+        records += min(decoded_of(self._open), len(left))
         if not records:
             self._start = seconds
         return Progress(

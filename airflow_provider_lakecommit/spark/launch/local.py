@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.landing import SPARK_KEYS, wrong_with_spark
 from airflow_provider_lakecommit.redaction import secrets_in
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.job import DECODED, Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import AHEAD, Engine
+from airflow_provider_lakecommit.spark.launch.java import JAVA_REMEDY, java_here
 from airflow_provider_lakecommit.spark.launch.package import package_digest, package_zip
 from airflow_provider_lakecommit.spark.launch.process import CLI
 from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder
@@ -228,6 +229,8 @@ class LocalSpark:
         if self._section.is_local:
             # Otherwise Spark looks for an address of this host and warns about the result.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            (folder / "decoded").mkdir(exist_ok=True)
+            os.environ[DECODED] = str(folder / "decoded")
         os.environ["PYSPARK_PYTHON"] = self._workers_python()
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         settings: dict[str, Any] = {
@@ -249,10 +252,15 @@ class LocalSpark:
                 session.sparkContext.addPyFile(str(self._package()))
         except Exception as e:
             _forget_java()
+            fits, java = java_here()
+            if not fits:
+                raise SparkJobError("LC5081", f"Spark does not start: {java}; {JAVA_REMEDY}") from None
+            ended = "its Java process ended at once, with the message above"
+            why = ended if "JAVA_GATEWAY_EXITED" in str(e) else _first_line(e)
             raise SparkJobError(
                 "LC5026",
-                f"Spark does not start (master {self._section.master}): {_first_line(e)}; it needs Java 17 or 21: set "
-                f"JAVA_HOME, and check the section `spark` of the spec",
+                f"Spark does not start (master {self._section.master}, {java}): {why}; check `conf` of the section "
+                "`spark`, such as spark.driver.memory: 2g",
             ) from e
         return session
 

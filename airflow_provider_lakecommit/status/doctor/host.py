@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
-from pathlib import Path
 from typing import Any
 
 import psutil
 
-from airflow_provider_lakecommit.spark import local_view
+from airflow_provider_lakecommit.spark import JAVA_REMEDY, java_here, local_view
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
 DISTRIBUTION = "airflow-provider-lakecommit"
-JAVA = (17, 21)
 _PAIR = ("pyspark", "pyspark-client")
 _MUST_MATCH = (DISTRIBUTION, "pyspark")
 CLOCK_SECONDS = 5.0
@@ -64,24 +60,8 @@ def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Ite
     """
     if master is None:
         return
-    home = environment.get("JAVA_HOME")
-    binary = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
-    remedy = "install a Java 17 or 21 runtime, or set JAVA_HOME to one"
-    if binary is None:
-        yield fail("java", "not found on the search path, and JAVA_HOME is not set", remedy)
-        return
-    try:
-        done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False, timeout=30)
-    except OSError as e:
-        yield fail("java", f"{binary} does not run: {e.strerror}", remedy)
-        return
-    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
-    if version is None:
-        yield fail("java", f"{binary} ended with {done.returncode} and reported no version", remedy)
-    elif int(version[1]) not in JAVA:
-        yield fail("java", f"Java {version[1]} in {binary}", remedy)
-    else:
-        yield ok("java", f"Java {version[1]} in {binary}")
+    fits, seen = java_here(environment)
+    yield ok("java", seen) if fits else fail("java", seen, JAVA_REMEDY)
 
 
 def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = None) -> Iterable[CheckResult]:

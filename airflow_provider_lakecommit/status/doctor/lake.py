@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer import (
@@ -36,7 +37,7 @@ from airflow_provider_lakecommit.cycle import (
     target_of,
 )
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError
-from airflow_provider_lakecommit.iceberg import TableStorage, clock, data_folder
+from airflow_provider_lakecommit.iceberg import GuardedFileIO, TableStorage, clock, data_folder
 from airflow_provider_lakecommit.status.doctor.commits import commits
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, looked, ok, warn
 from airflow_provider_lakecommit.status.status import read_status
@@ -67,6 +68,8 @@ def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
         out += looked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(session, t))  # type: ignore[misc]
         place = probe_place(table)
         out += looked(f"storage of {'.'.join(table.name())}", lambda t=table, p=place: _storage(t, p))  # type: ignore[misc]
+    if len(found) < len(session.landing.tables):
+        out += looked("warehouse", lambda: _warehouse(session))
     return out, found
 
 
@@ -86,7 +89,9 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
     # Also reports what `create` lacks, and which columns this landing cannot fill.
     table = table_of(session, name, dry=True, before_making=lambda name: _check_not_gone(session, name))
     if there is None:
-        yield ok(check, "does not exist; the first run creates it as declared, and its storage is checked after that")
+        where = session.tables.elsewhere(name)
+        seen = "does not exist; the first run creates it as declared"
+        yield warn(check, seen, where) if where else ok(check, seen)
         return
     found.append(there)
     yield ok(check, f"format version {table.format_version}, {len(table.schema().fields)} columns, {table.location()}")
@@ -158,16 +163,31 @@ def _renewed_last(session: LandingSession, table: Table) -> bool:
 
 def probe_place(table: Table) -> str:
     """Return the path of a file of its own among the data files."""
-    return f"{data_folder(table)}/.lakecommit-probe-{uuid4()}"
+    return f"{data_folder(table)}/{probe_name()}"
+
+
+def probe_name() -> str:
+    return f".lakecommit-probe-{uuid4()}"
 
 
 def _storage(table: Table, place: str) -> Iterable[CheckResult]:
+    return _tried(f"storage of {'.'.join(table.name())}", table.io, place, "the table's location")
+
+
+def _warehouse(session: LandingSession) -> Iterable[CheckResult]:
+    """Try the folder of tables that do not exist yet."""
+    if not (folder := session.tables.check_warehouse()):
+        return [ok("warehouse", "not tried: the catalog chooses the places of new tables")]
+    place = f"{folder.rstrip('/')}/{probe_name()}"
+    return _tried("warehouse", GuardedFileIO(session.tables.io_properties()), place, folder)
+
+
+def _tried(check: str, io: FileIO, place: str, below: str) -> Iterable[CheckResult]:
     """Run the steps of :func:`~airflow_provider_lakecommit.spark.probe.try_storage` from here."""
     from airflow_provider_lakecommit.spark import try_storage
 
-    check = f"storage of {'.'.join(table.name())}"
-    if trouble := try_storage(table.io, place):
-        yield fail(check, trouble, "let this host write, read and delete below the table's location")
+    if trouble := try_storage(io, place):
+        yield fail(check, trouble, f"let this host write, read and delete below {below}")
     else:
         yield ok(check, "a file was written, read and deleted from here")
 

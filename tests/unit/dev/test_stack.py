@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.stack import PORT_VARIABLES, Stack, main
+from dev.paths import CHECKOUT
+from dev.stack import PORT_VARIABLES, Stack, WarehouseError, check_warehouse, main
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +81,27 @@ def test_on_a_cluster_jobs_are_submitted_to_its_master(tmp_path: Path) -> None:
     assert connection == {"conn_type": "spark", "host": stack.cluster.url}
     assert stack.cluster.url in stack.where_spark_is
     assert stack.running == []
+
+
+def test_the_targets_of_make_write_utf_8_behind_a_c_locale() -> None:
+    recipe = f"print-mode:\n\t@{sys.executable} -c 'import sys; print(\"…\", sys.flags.utf8_mode)'\n"
+    makefile = f"include {CHECKOUT / 'Makefile'}\n{recipe}"
+    hostile = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        ["make", "-s", "-f", "-", "print-mode"], input=makefile.encode(), capture_output=True, check=False, env=hostile
+    )
+    assert done.stdout.decode() == "… 1\n", done.stderr
+
+
+def test_a_warehouse_that_cannot_be_written_is_found_before_anything_is_started(tmp_path: Path) -> None:
+    catalog = {"name": "lakecommit", "type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    check_warehouse({**catalog, "warehouse": f"file://{tmp_path}/lake"})
+    assert [each.name for each in (tmp_path / "lake").iterdir()] == []
+    (tmp_path / "lake").rmdir()
+    (tmp_path / "lake").write_text("a file")
+    with pytest.raises(ValueError, match="LC3307"):
+        check_warehouse({**catalog, "warehouse": f"file://{tmp_path}/lake"})
+    (tmp_path / "lake").unlink()
+    (tmp_path / "lake").symlink_to("/proc")
+    with pytest.raises(WarehouseError, match="writing"):
+        check_warehouse({**catalog, "warehouse": f"file://{tmp_path}/lake"})

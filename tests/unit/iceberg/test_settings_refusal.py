@@ -9,8 +9,14 @@ import pytest
 from pyiceberg.exceptions import NotInstalledError
 
 from airflow_provider_lakecommit.exceptions import CatalogError, SpecError
+from airflow_provider_lakecommit.iceberg import settings_refusal
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.settings_refusal import missing_folder, mistake_in
+from airflow_provider_lakecommit.iceberg.settings_refusal import (
+    missing_folder,
+    mistake_in,
+    wrong_database,
+    wrong_warehouse,
+)
 
 
 @pytest.mark.parametrize(
@@ -96,3 +102,37 @@ def test_a_database_in_a_folder_that_is_not_there_is_away_and_says_so(tmp_path: 
         assert missing_folder({"type": "sql", "uri": uri}) == ""
     with pytest.raises(CatalogError, match="LC3361"):
         Tables({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"}, "lake").find("shop.orders")
+
+
+def test_a_database_path_at_which_there_can_be_none_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database")
+    (tmp_path / "folder").mkdir()
+    for path, told in (
+        ("notes.txt", "which is not a SQLite database"),
+        ("folder", "name a file in it"),
+        ("notes.txt/catalog.db", "a file and not a folder"),
+    ):
+        properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/{path}", "warehouse": f"file://{tmp_path}/w"}
+        assert told in wrong_database(properties)
+        with pytest.raises(SpecError, match="LC3381"):
+            Tables(properties, "lake").find("shop.orders")
+    for uri in (f"sqlite:///{tmp_path}/new.db", "sqlite:///:memory:", "sqlite://", "postgresql+psycopg2://h/d"):
+        assert wrong_database({"type": "sql", "uri": uri}) == ""
+    (tmp_path / "empty.db").touch()
+    assert wrong_database({"type": "sql", "uri": f"sqlite:///{tmp_path}/empty.db"}) == ""
+
+
+def test_a_place_that_this_user_cannot_write_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The tests may run as root, to whom everything is allowed.
+    monkeypatch.setattr(settings_refusal.os, "access", lambda path, _: Path(path) != tmp_path)
+    assert f"cannot write {tmp_path}" in wrong_database({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"})
+    assert f"cannot write {tmp_path}" in wrong_warehouse({"type": "sql", "warehouse": f"file://{tmp_path}/a/b"})
+
+
+def test_a_warehouse_in_a_file_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("a file")
+    for stated in (f"file://{tmp_path}/lake", f"{tmp_path}/lake/deeper"):
+        assert f"{tmp_path}/lake is a file" in wrong_warehouse({"type": "sql", "warehouse": stated})
+    for stated in (f"file://{tmp_path}/new/folder", "s3://bucket/lake", "", f"file://{tmp_path}"):
+        assert wrong_warehouse({"type": "sql", "warehouse": stated}) == ""
+    assert wrong_warehouse({"type": "rest", "warehouse": f"{tmp_path}/lake"}) == ""

@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.progress import Progress, progress_told
 from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark.job import DECODED, WindowJob, decoded_of, note_decoded
 from tests.fakes.session import FakeLanding
 
 DEADLINE = 30.0
@@ -72,6 +72,28 @@ def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) 
     count = len(told.all)
     threading.Event().wait(0.05)
     assert len(told.all) == count, "it ends with the block"
+
+
+def test_decoded_records_of_slices_that_are_not_reported_count(
+    landing: FakeLanding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, told = landing.open(), Told()
+    first, second, *_ = opened.slices
+    monkeypatch.setenv(DECODED, str(tmp_path))
+    note_decoded(first, 3)
+    note_decoded(second, 1_000_000)
+    assert decoded_of([first]) == 3
+    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+        begun = told.wait_for(0)
+        landing.report(opened)
+        ended = told.wait_for(len(opened.slices))
+    assert (begun.slices, begun.records) == (0, 30), "never more than there are"
+    assert (ended.records, begun.left) == (30, 0.0)
+    (tmp_path / str(second.slice_id)).unlink()
+    assert decoded_of(opened.slices) == 3
+    monkeypatch.delenv(DECODED)
+    note_decoded(second, 7)
+    assert decoded_of(opened.slices) == 0
 
 
 def test_what_was_reported_before_is_no_part_of_it(landing: FakeLanding) -> None:

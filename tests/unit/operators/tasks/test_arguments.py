@@ -111,7 +111,7 @@ def test_a_dag_with_a_wrong_landing_is_an_import_error_that_tells_all_of_it(tmp_
     file.write_text(WRONG)
     with pytest.raises(SpecError) as refused:
         exec(compile(file.read_text(), str(file), "exec"), {})
-    for said in ("did you mean 'topics'?", "column id: 'bigint'", "did you mean 'long'?", "no column 'ts'"):
+    for said in ("did you mean 'topics'?", "column id: 'bigint'", "use 'long'", "no column 'ts'"):
         assert said in str(refused.value)
 
 
