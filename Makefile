@@ -39,8 +39,8 @@ class-archive: $(STAMP) jars ## Java classes of Spark and broker, archived once:
 demo: preflight ## land real data, kill Spark in mid-window, take the catalog away: one numbered screen
 	@$(BIN)/python -m dev.demo
 
-up: preflight ## a local stack for the Airflow UI: broker, catalog, warm Spark, Airflow; CLUSTER=1: a Spark cluster
-	@LAKECOMMIT_SPARK_CLUSTER=$(CLUSTER) $(BIN)/python -m dev.stack up
+up: preflight ## a local stack for the Airflow UI: broker, catalog, warm Spark, Airflow; CLUSTER=1: a Spark cluster; S3=1: an S3 server
+	@LAKECOMMIT_SPARK_CLUSTER=$(CLUSTER) LAKECOMMIT_S3=$(S3) $(BIN)/python -m dev.stack up
 
 down: $(STAMP) ## stop what `make up` started
 	@$(BIN)/python -m dev.stack down

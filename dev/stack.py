@@ -8,6 +8,7 @@ started and keeps the data. Both may be said again. All state is in `.run/stack`
 - LAKECOMMIT_AIRFLOW_PORT, LAKECOMMIT_KAFKA_PORT, LAKECOMMIT_SPARK_PORT: ports, instead of free ones chosen at random
   and kept
 - LAKECOMMIT_SPARK_CLUSTER: a standalone Spark cluster, a master and two workers, in place of the Spark Connect server
+- LAKECOMMIT_S3: tables in an S3 server, versitygw, which Go builds at the first start, with a catalog of its own
 - LAKECOMMIT_DEMO_CATALOG_URI: a SQLAlchemy URI (postgresql+psycopg2://…) instead of SQLite
 
 Contract: :meth:`Stack.stop` may be called at any time, by another thread than the one that starts; after it nothing of
@@ -34,6 +35,7 @@ from dev.paths import CHECKOUT, run_dir
 from dev.processes import Children, StoppingError
 from dev.servers.connect import ConnectServer
 from dev.servers.kafka import Broker
+from dev.servers.s3 import S3Server
 from dev.servers.server import listens
 from dev.servers.standalone import StandaloneCluster
 
@@ -43,6 +45,7 @@ STOP_GRACE = 30.0
 PORT_VARIABLES = ("LAKECOMMIT_KAFKA_PORT", "LAKECOMMIT_SPARK_PORT", "LAKECOMMIT_AIRFLOW_PORT")
 CATALOG_VARIABLE = "LAKECOMMIT_DEMO_CATALOG_URI"
 CLUSTER_VARIABLE = "LAKECOMMIT_SPARK_CLUSTER"
+S3_VARIABLE = "LAKECOMMIT_S3"
 SPARK_MASTER = "local[2]"
 DAG = "example_lakecommit_flights"
 
@@ -62,6 +65,7 @@ class Stack:
     has a connection to it when it was started before.
 
     :param on_cluster: Spark is a cluster, to which jobs are submitted
+    :param on_s3: tables are in an S3 server
     :param namespace: of the tables of the flights
     :param parts: which of Airflow's processes run
     :param visible: have the connections in Airflow's user interface
@@ -78,6 +82,7 @@ class Stack:
         airflow_port: int | None = None,
         spark_port: int | None = None,
         on_cluster: bool = False,
+        on_s3: bool = False,
         visible: bool = False,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -87,7 +92,8 @@ class Stack:
         self.broker = Broker(directory / "kafka", port=kafka_port)
         self.spark = ConnectServer(directory / "spark", port=spark_port)
         self.cluster = StandaloneCluster(directory / "cluster")
-        self._on_cluster = on_cluster
+        self.s3 = S3Server(directory / "s3")
+        self._on_cluster, self._on_s3 = on_cluster, on_s3
         self._deployment = deployment
         self._parts = parts
         self._airflow_port = airflow_port
@@ -100,10 +106,14 @@ class Stack:
     @property
     def catalog(self) -> dict[str, str]:
         """Properties and name of the catalog, as a connection states them."""
+        name = "catalog-s3.db" if self._on_s3 else "catalog.db"
+        uri = foreign_catalog() or f"sqlite:///{self.directory / name}"
+        known = {"name": "lakecommit", "type": "sql", "uri": uri}
+        if self._on_s3:
+            return {**known, **self.s3.properties}
         warehouse = self.directory / "warehouse"
         warehouse.mkdir(exist_ok=True)
-        uri = foreign_catalog() or f"sqlite:///{self.directory / 'catalog.db'}"
-        return {"name": "lakecommit", "type": "sql", "uri": uri, "warehouse": f"file://{warehouse}"}
+        return {**known, "warehouse": f"file://{warehouse}"}
 
     @property
     def has_foreign_catalog(self) -> bool:
@@ -158,8 +168,22 @@ class Stack:
         """Names of what runs."""
         names = [part for part in WITH_TRIGGERER if self.children.pid(part) is not None]
         cluster = next(iter(self.cluster.pids), None)
-        servers = {"cluster": cluster, "spark": self.spark.pid, "broker": self.broker.pid}
+        servers = {"cluster": cluster, "spark": self.spark.pid, "broker": self.broker.pid, "s3": self.s3.pid}
         return [*names, *(name for name, pid in servers.items() if pid is not None)]
+
+    def start_s3(self, log: Say) -> None:
+        """Start the S3 server if the tables are there, and wait until it answers.
+
+        :raises StoppingError: the stop has begun
+        :raises S3ServerError: it cannot be built or started
+        """
+        if not self._on_s3:
+            return
+        log("S3 server")
+        with self._starting:
+            if self._stopped:
+                raise StoppingError("the S3 server is not started: everything is being stopped")
+            self.s3.start()
 
     def start_broker(self, log: Say) -> None:
         """Bring the jars here, start the broker, and wait until it answers.
@@ -214,6 +238,7 @@ class Stack:
             self.cluster.stop()
             self.spark.stop()
             self.broker.stop()
+            self.s3.stop()
 
     def _warm_spark(self) -> dict[str, dict[str, object]]:
         """The connection to the Spark Connect server, if there ever was one here."""
@@ -238,6 +263,7 @@ def local_stack() -> Stack:
         spark_port=spark,
         airflow_port=airflow,
         on_cluster=bool(os.environ.get(CLUSTER_VARIABLE)),
+        on_s3=bool(os.environ.get(S3_VARIABLE)),
     )
 
 
@@ -281,10 +307,11 @@ def up() -> int:
     stack = local_stack()
     if not stack.running:
         _check_ports()
-    check_warehouse(stack.catalog)
     went_well = threading.Event()
 
     def work() -> int:
+        stack.start_s3(_tell)
+        check_warehouse(stack.catalog)
         with ThreadPoolExecutor(1) as beside:
             spark = beside.submit(stack.start_spark, _tell)
             stack.start_broker(_tell)

@@ -34,8 +34,8 @@ from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate as F
 from airflow_provider_lakecommit.operations.kafka_connect.look import adoption_preview as adoption_preview
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport as RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import rescue as rescue
-from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest as ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus as ConnectorStatus
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest as ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC as CONTROL_TOPIC
 from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink as Sink
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By as By
