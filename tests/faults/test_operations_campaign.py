@@ -252,7 +252,7 @@ def test_a_sequence_in_memory(tmp_path: Path, shape: str, seed: int) -> None:
         play(player, steps_of(seed, shape))
 
 
-@pytest.mark.heavy(but=("*-0",))
+@pytest.mark.heavy(but=("upsert-hard-0", "upsert-soft-0", "upsert-late-0"))
 @pytest.mark.parametrize(("shape", "seed"), CHANGES)
 def test_a_sequence_of_changes_in_memory(tmp_path: Path, shape: str, seed: int) -> None:
     with memory_player(tmp_path, shape) as player:

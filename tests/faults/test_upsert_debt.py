@@ -67,6 +67,7 @@ def test_delete_files_that_apply_to_nothing_are_taken_out_and_no_plan_waits_for_
         check_verified(world)
 
 
+@pytest.mark.heavy
 def test_delete_files_of_a_table_that_is_compacted_as_well(tmp_path: Path) -> None:
     with memory_world(tmp_path, **OPTIONS) as world:
         world.send(*(change(n, "a") for n in range(20)))

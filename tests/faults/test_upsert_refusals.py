@@ -67,54 +67,46 @@ def head(world: MemoryWorld) -> list[str]:
         return [session.tables.load(name).metadata_location for name in world.landing.tables]
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("LC1335", ("backfill", "SPEC", "--range", RANGE)),
-        ("LC1335", ("backfill", "SPEC", "--since", "2020-01-01")),
-        ("LC1335", ("reset", "offsets", "SPEC", "--from", "latest", "--fill", "hole", "--yes")),
-        ("LC1334", ("backfill", "SPEC", "--range", RANGE, "--replace", "--yes")),
-        ("LC1334", ("reset", "offsets", "SPEC", "--from", f"{TOPIC}:0=1", "--delete", "--yes")),
-        ("LC1334", ("reset", "hard", "SPEC", "--yes")),
-        ("LC1334", ("dead-letters", "SPEC", "--replay")),
-    ],
-)
-def test_commands(world: MemoryWorld, commands: Console, code: str, words: tuple[str, ...]) -> None:
+COMMANDS = [
+    ("LC1335", ("backfill", "SPEC", "--range", RANGE)),
+    ("LC1335", ("backfill", "SPEC", "--since", "2020-01-01")),
+    ("LC1335", ("reset", "offsets", "SPEC", "--from", "latest", "--fill", "hole", "--yes")),
+    ("LC1334", ("backfill", "SPEC", "--range", RANGE, "--replace", "--yes")),
+    ("LC1334", ("reset", "offsets", "SPEC", "--from", f"{TOPIC}:0=1", "--delete", "--yes")),
+    ("LC1334", ("reset", "hard", "SPEC", "--yes")),
+    ("LC1334", ("dead-letters", "SPEC", "--replay")),
+]
+OPERATIONS: list[tuple[str, str, dict[str, Any]]] = [
+    ("LC1335", "reset offsets", {"start": "latest", "fill": "hole"}),
+    ("LC1334", "reset offsets", {"start": f"{TOPIC}:0=1", "delete": True}),
+    ("LC1334", "reset hard", {}),
+    ("LC1334", "dead-letters", {}),
+]
+
+
+def test_commands_and_tasks_that_cannot_work_are_refused_and_change_nothing(
+    world: MemoryWorld, commands: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = head(world)
-    found = commands.run(*words)
-    assert (found.code, found.results[-1]["error"]["code"]) == (2, code)
+    for code, words in COMMANDS:
+        found = commands.run(*words)
+        assert (words, found.code, found.results[-1]["error"]["code"]) == (words, 2, code)
+    monkeypatch.setattr(LandingOperationOperator, "session", lambda _: world.session())
+    context: Any = {"ti": SimpleNamespace(dag_id="repairs", run_id="manual__1")}
+    for code, operation, arguments in OPERATIONS:
+        task = LandingOperationOperator(task_id="t", landing=world.landing, operation=operation, arguments=arguments)
+        with pytest.raises(Exception, match=code):
+            task.execute(context)
+    monkeypatch.setattr(KafkaToIcebergOperator, "session", lambda _: world.session())
+    kinds: list[tuple[str, type[BackfillOperator]]] = [("LC1335", BackfillOperator), ("LC1334", ReplayOperator)]
+    for code, kind in kinds:
+        ranged = kind(task_id="t", landing=world.landing, ranges=RANGE)
+        with pytest.raises(SpecError, match=code), ranged.session():
+            raise AssertionError("the range is opened")
     assert head(world) == before
 
 
-@pytest.mark.parametrize(
-    ("code", "operation", "arguments"),
-    [
-        ("LC1335", "reset offsets", {"start": "latest", "fill": "hole"}),
-        ("LC1334", "reset offsets", {"start": f"{TOPIC}:0=1", "delete": True}),
-        ("LC1334", "reset hard", {}),
-        ("LC1334", "dead-letters", {}),
-    ],
-)
-def test_tasks_that_preview_or_do_an_operation(
-    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch, code: str, operation: str, arguments: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(LandingOperationOperator, "session", lambda _: world.session())
-    task = LandingOperationOperator(task_id="t", landing=world.landing, operation=operation, arguments=arguments)
-    context: Any = {"ti": SimpleNamespace(dag_id="repairs", run_id="manual__1")}
-    with pytest.raises(Exception, match=code):
-        task.execute(context)
-
-
-@pytest.mark.parametrize(("code", "kind"), [("LC1335", BackfillOperator), ("LC1334", ReplayOperator)])
-def test_tasks_that_land_a_range(
-    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch, code: str, kind: type[BackfillOperator]
-) -> None:
-    monkeypatch.setattr(KafkaToIcebergOperator, "session", lambda _: world.session())
-    task = kind(task_id="t", landing=world.landing, ranges=RANGE)
-    with pytest.raises(SpecError, match=code), task.session():
-        raise AssertionError("the range is opened")
-
-
+@pytest.mark.heavy(but=("soft",))
 @pytest.mark.parametrize("deletes", ["soft", "ignore"])
 def test_what_records_deletes_leaves_a_hole_to_a_backfill(tmp_path: Path, deletes: str) -> None:
     with memory_world(tmp_path, **OPTIONS, upsert_deletes=deletes) as world:
@@ -155,6 +147,7 @@ def test_a_preview_says_that_rows_get_older_and_which_keys_may_stay_so(world: Me
             assert sum("OLDER" in line or f"{TOPIC}[1] may STAY so" in line for line in told) == lines
 
 
+@pytest.mark.heavy
 def test_a_landing_that_appends_is_not_warned_of_older_rows(tmp_path: Path) -> None:
     with memory_world(tmp_path, create={"schema": COLUMNS[:2]}) as world:
         world.send(("1", '{"id": 1}'))
@@ -163,6 +156,7 @@ def test_a_landing_that_appends_is_not_warned_of_older_rows(tmp_path: Path) -> N
             assert older(commands.run("reset", "offsets", "SPEC", "--from", "earliest", "--again")) is None
 
 
+@pytest.mark.heavy(but=("2",))
 @pytest.mark.parametrize("records", [1, 2, 100])
 def test_what_is_read_again_ends_with_the_newest_changes(world: MemoryWorld, commands: Console, records: int) -> None:
     """In windows of any size; a delete that is read again removes what came back before it."""

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from tests.fakes.broker import MemoryPartition
 from tests.support.campaign.console import Answer
@@ -117,6 +117,8 @@ class UpsertModel(Model):
     changes: dict[int, Change] = field(default_factory=dict)
     bound: dict[Mark, int | None] = field(default_factory=dict)
     present: set[Mark] = field(default_factory=set)
+    starts: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Where the live stream began."""
     compared: int = 0
     """How many rows were compared with their keys' changes."""
 
@@ -124,10 +126,19 @@ class UpsertModel(Model):
         """What is wrong with the tables after a step."""
         own = [s for s in found.sections if s.landing == "orders"]
         self._bind(own, named_in(answer.log, GIVES_UP) if answer else set(), nature)
+        self.starts = {(p.topic_id, p.partition): o for s in own if s.lane == LIVE for p, o in s.starts.items()}
         ids = {n for mark in self.present if (n := self.bound[mark]) is not None and self.changes[n].kind != "dead"}
         landed = Found(Counter(ids), Counter({*found.dead}), found.heads)
         wrong = Model.judge(self, nature, landed, answer, revives=revives)
         return [*wrong, *self._wrong(found.live, Coverage.union(s.covered for s in own))]
+
+    def readable(self) -> set[int]:
+        """The records that the source still has, and that can be landed: what lies before the start is a backfill's."""
+        found = Model.readable(self)
+        if self.way.deletes != "hard":
+            return found
+        begun = ((n, self.starts.get((self.born[n].topic_id, self.born[n].partition), 0)) for n in found)
+        return {n for n, start in begun if self.born[n].offset >= start}
 
     def _is_in(self, n: int, at: Born) -> bool:
         log = self.logs.topics[at.topic].partitions[at.partition]
