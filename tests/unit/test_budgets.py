@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0005
-and 0087.
+"""How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0005,
+0087 and 0093.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 86_420,
+    "lines": 87_340,
     "doors": 42,
     "pairs of rooms": 286,
     "dataclasses": 412,
