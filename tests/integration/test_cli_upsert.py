@@ -134,6 +134,7 @@ def test_a_continuous_run_keeps_the_table_equal_window_by_window_and_after_a_kil
             # As a machine that is gone does.
             running.kill()
             running.end()
+            running.close()
         # What the next run finds when it begins.
         sender.produce(topic, [change(9, -turn)], 0)
         expected[9] = -turn
