@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables that a real Spark job keeps equal to their source, verified by the command, read by DuckDB and pyiceberg: one
-landing, a set of landings, and a landing in continuous mode.
+landing, and a set of landings.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import pytest
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit
 from tests.integration.test_cli_land import land, new_landing, table_of
-from tests.support.cli import Running, run
+from tests.support.cli import run
 from tests.support.doc_sql import duck
 from tests.support.shop import Shop
-from tests.support.waiting import until
 
 __all__ = ["new_landing"]
 
@@ -134,35 +133,3 @@ def test_a_set_keeps_the_table_of_each_topic_equal(shop: Shop) -> None:
     for name in names:
         verified = shop.run("verify", "--keys", "--landing", f"shop.lake.{name}", defaults=defaults)
         assert verified.code == 0, verified.out + verified.err
-
-
-@pytest.mark.heavy
-def test_a_continuous_run_keeps_the_table_equal_window_by_window_and_after_a_kill(
-    new_landing: Callable[..., tuple[Path, Any]],
-) -> None:
-    spec, sender = new_landing(1, **SPEC)
-    topic = json.loads(spec.read_text())["topics"]
-    sender.produce(topic, [change(n, 0) for n in range(10)], 0)
-    expected = dict.fromkeys(range(10), 0)
-    for turn in range(2):
-        running = Running.land(spec, options=("--follow", "--window-age", "1s"))
-        try:
-            running.wait_for("cycle 0: ")
-            for window in range(1, 4):
-                gone, balance = 3 * turn + window - 1, 100 * turn + window
-                sender.produce(topic, [change(gone, None), change(9, balance), change(20 + window, balance)], 0)
-                expected.pop(gone)
-                expected.update({9: balance, 20 + window: balance})
-                until(lambda: balances(table_of(spec)) == expected, what="the window")
-        finally:
-            # As a machine that is gone does.
-            running.kill()
-            running.end()
-        # What the next run finds when it begins.
-        sender.produce(topic, [change(9, -turn)], 0)
-        expected[9] = -turn
-    answer = land(spec)
-    assert answer.code == 0, answer.err
-    assert balances(table_of(spec)) == expected
-    verified = run("verify", str(spec), "--rows", "--keys", "--json")
-    assert verified.code == 0, verified.out
