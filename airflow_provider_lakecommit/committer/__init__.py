@@ -41,8 +41,8 @@ __getattr__ = lazy_names(
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
-        "rekey": "rekey_table",
-        "unique": "RowsOfKeys",
+        "key_change": "rekey_table",
+        "key_rows": "KeyRows",
         "upsert_rule": "UpsertRule check_key key_text",
     },
 )

@@ -27,6 +27,8 @@ from airflow_provider_lakecommit.committer.executor import Committer as Committe
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.head import Head as Head
 from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
+from airflow_provider_lakecommit.committer.key_change import rekey_table as rekey_table
+from airflow_provider_lakecommit.committer.key_rows import KeyRows as KeyRows
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition
 from airflow_provider_lakecommit.committer.ledger import LedgerState as LedgerState
 from airflow_provider_lakecommit.committer.ledger import ancestry as ancestry
@@ -50,7 +52,6 @@ from airflow_provider_lakecommit.committer.ledger_updates import swap_sections a
 from airflow_provider_lakecommit.committer.newest import Columns as Columns
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
-from airflow_provider_lakecommit.committer.rekey import rekey_table as rekey_table
 from airflow_provider_lakecommit.committer.replace import Removal as Removal
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome as ReplaceOutcome
 from airflow_provider_lakecommit.committer.replace import ReplaceRequest as ReplaceRequest
@@ -91,7 +92,6 @@ from airflow_provider_lakecommit.committer.tags import check_tags as check_tags
 from airflow_provider_lakecommit.committer.trim import expire_older as expire_older
 from airflow_provider_lakecommit.committer.trim import old_snapshots as old_snapshots
 from airflow_provider_lakecommit.committer.trim import trim_snapshots as trim_snapshots
-from airflow_provider_lakecommit.committer.unique import RowsOfKeys as RowsOfKeys
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule as UpsertRule
 from airflow_provider_lakecommit.committer.upsert_rule import check_key as check_key
 from airflow_provider_lakecommit.committer.upsert_rule import key_text as key_text

@@ -168,12 +168,12 @@ def newest_changes(io: FileIO, slices: Iterable[StagedSlice], columns: Columns) 
     none = np.zeros(0, np.int64)
     file, row = (np.concatenate([none, *(p[i] for p in parts)]) for i in (2, 3))
     del parts
-    ranked = rank(keys, order)
-    by_key, last, winner = ranked.by_key, ranked.last, ranked.winner
+    grouped = rank(keys, order)
+    by_key, last, winner = grouped.by_key, grouped.last, grouped.winner
     lost = (by_key != winner) & (file[by_key] >= 0)
     losers = by_key[lost]
     return Newest(
-        keys=KeySet([k.take(pa.array(last)) for k in keys], ranked.hashed[last], ranked.seed),
+        keys=KeySet([k.take(pa.array(last)) for k in keys], grouped.hashed[last], grouped.seed),
         order=order.take(last),
         is_delete=file[last] < 0,
         file=file[last],
@@ -184,7 +184,7 @@ def newest_changes(io: FileIO, slices: Iterable[StagedSlice], columns: Columns) 
     )
 
 
-class Ranked(NamedTuple):
+class Grouped(NamedTuple):
     """Changes by their keys. ``by_key`` are their numbers, those of one key together, oldest first; ``winner`` is the
     newest of the key of each of these, and ``last`` are the winners.
     """
@@ -196,7 +196,7 @@ class Ranked(NamedTuple):
     seed: int
 
 
-def rank(keys: Sequence[pa.Array], order: Order) -> Ranked:
+def rank(keys: Sequence[pa.Array], order: Order) -> Grouped:
     """Return the changes by their keys."""
     seed, hashed, by_key, same = 0, *_by_key(keys, order, 0)
     while not _really_same(keys, by_key, same):
@@ -204,7 +204,7 @@ def rank(keys: Sequence[pa.Array], order: Order) -> Ranked:
         hashed, by_key, same = _by_key(keys, order, seed)
     last = by_key[~np.append(same, False)] if len(by_key) else by_key
     winner = last[np.cumsum(np.append(0, ~same))] if len(by_key) else by_key
-    return Ranked(by_key=by_key, winner=winner, last=last, hashed=hashed, seed=seed)
+    return Grouped(by_key=by_key, winner=winner, last=last, hashed=hashed, seed=seed)
 
 
 def _changes(

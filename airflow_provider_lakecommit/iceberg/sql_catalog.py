@@ -14,8 +14,6 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyiceberg.catalog import Catalog
-
 from airflow_provider_lakecommit.iceberg.deadline import within
 
 ANSWER_SECONDS = 30.0
@@ -45,6 +43,9 @@ def found_under(properties: Mapping[str, str], identifier: str) -> str:
     """Return where the database of a SQL catalog has a table that is missing under the used name; empty if nowhere."""
     if properties.get("type") != "sql" or not _is_there(properties.get("uri", "")):
         return ""
+    # Triggers and sensors, which ask for names only, do without pyiceberg.
+    from pyiceberg.catalog import Catalog
+
     namespace, name = ".".join(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
     names = _names(properties["uri"], _OF_TABLE, namespace=namespace, name=name)
     called = " or ".join(f"`name: {each}`" for each in names)

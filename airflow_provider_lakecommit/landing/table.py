@@ -58,7 +58,8 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
         return wrong
     wrong += [f"create.schema: {text}" for text in _wrong_columns(create.get("schema"), "", columns)]
     wrong += [
-        f"create.schema: column {name} is a name that Iceberg reserves and Spark cannot read: rename it [LC1345]"
+        f"create.schema: column {name} is a name that Iceberg reserves and Spark cannot read: list "
+        "the columns with another name, or without it [LC1345]"
         for name in sorted(RESERVED & columns.keys())
     ]
     for key in ("partition_by", "sort_order"):

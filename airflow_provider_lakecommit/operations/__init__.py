@@ -39,7 +39,7 @@ __getattr__ = lazy_names(
         "reset.prune": "Prunable look prune",
         "reset.publish_now": "PublishedNow publish_now",
         "reset.rebind": "SAME Word rebind rebind_preview",
-        "reset.rekey": "change_key key_preview",
+        "reset.key_change": "change_key key_preview",
         "reset.stated": "parse_offsets parse_partition parse_ranges parse_start ranges_of",
         "reset.unblock": "BlockedPart blocked_parts unblock",
         "reset.word": "PLAIN Start Way",

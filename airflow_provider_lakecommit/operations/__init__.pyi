@@ -58,6 +58,8 @@ from airflow_provider_lakecommit.operations.reset.delete_back import delete_back
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_preview as delete_preview
 from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview as InitPreview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview as init_preview
+from airflow_provider_lakecommit.operations.reset.key_change import change_key as change_key
+from airflow_provider_lakecommit.operations.reset.key_change import key_preview as key_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init as ledger_init
 from airflow_provider_lakecommit.operations.reset.prune import Prunable as Prunable
 from airflow_provider_lakecommit.operations.reset.prune import look as look
@@ -68,8 +70,6 @@ from airflow_provider_lakecommit.operations.reset.rebind import SAME as SAME
 from airflow_provider_lakecommit.operations.reset.rebind import Word as Word
 from airflow_provider_lakecommit.operations.reset.rebind import rebind as rebind
 from airflow_provider_lakecommit.operations.reset.rebind import rebind_preview as rebind_preview
-from airflow_provider_lakecommit.operations.reset.rekey import change_key as change_key
-from airflow_provider_lakecommit.operations.reset.rekey import key_preview as key_preview
 from airflow_provider_lakecommit.operations.reset.stated import parse_offsets as parse_offsets
 from airflow_provider_lakecommit.operations.reset.stated import parse_partition as parse_partition
 from airflow_provider_lakecommit.operations.reset.stated import parse_ranges as parse_ranges

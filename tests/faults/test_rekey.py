@@ -17,11 +17,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from airflow_provider_lakecommit.committer import unique
+from airflow_provider_lakecommit.committer import key_rows
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
-from airflow_provider_lakecommit.operations.reset.rekey import KeyChange, change_key, key_preview
+from airflow_provider_lakecommit.operations.reset.key_change import KeyChange, change_key, key_preview
 from airflow_provider_lakecommit.operations.reset.word import Way
 from tests.faults.test_crossings import anew, go_on
 from tests.faults.test_envelopes import Source
@@ -71,11 +71,11 @@ def names(source: Source) -> dict[int, str]:
     return {key: row["name"] for key, row in source.rows.items()}
 
 
-@pytest.mark.parametrize("rows_at_once", [unique.ROWS_AT_ONCE, 37])
+@pytest.mark.parametrize("rows_at_once", [key_rows.ROWS_AT_ONCE, 37])
 def test_a_log_of_changes_becomes_its_newest_rows(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
 ) -> None:
-    monkeypatch.setattr(unique, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(key_rows, "ROWS_AT_ONCE", rows_at_once)
     world, source = make_world(**CHANGES), Source(1)
     for _ in range(2):
         produced(world, produce, source, 60)

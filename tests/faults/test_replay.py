@@ -123,7 +123,7 @@ def landed(make_world: Make, produce: Produce) -> World:
     """Two partitions of 60 records; of the first one 20 in the middle were rejected, and the rule for that is changed
     since.
     """
-    world = make_world(metadata_columns=True, unknown_fields="dead_letter")
+    world = make_world(metadata_columns=True, unknown_fields="dead_letter", dead_letter_max_ratio=1.0)
     topic = str(world.landing.topics)
     produce(topic, [*records(0, 20), *odd(20, 20), *records(40, 20)], partition=0)
     produce(topic, records(100, 60), partition=1)

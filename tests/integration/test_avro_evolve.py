@@ -370,13 +370,13 @@ class TestATableByTheRegistry:
 
     @pytest.mark.parametrize(
         ("more", "why"),
-        [({"_file": "string"}, "_file is not added: Iceberg reserves that name"), ({"ID": "int"}, "only in case")],
+        [({"_file": "string"}, "_file.*LC1345"), ({"ID": "int"}, "ID.*LC")],
     )
     def test_is_not_made_with_names_that_no_table_should_have(
         self, world: World, produce: Produce, fake: FakeRegistry, more: dict[str, Any], why: str
     ) -> None:
         fake.register("orders-value", record("Order", id="long", **more))
-        with pytest.raises(SpecError, match=rf"landing 'rows': .*{why}.*state `create.schema` as a list"):
+        with pytest.raises(SpecError, match=why):
             world.open("run")
 
     @pytest.mark.heavy

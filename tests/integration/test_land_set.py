@@ -51,7 +51,7 @@ def test_a_plan_has_a_line_for_each_landing_and_writes_nothing(shop: Shop) -> No
     answer = shop.run("plan")
     assert answer.code == 0, answer.err
     lines = answer.out.splitlines()
-    assert lines[0] == "shop.lake.empty: nothing new"
+    assert lines[0].startswith("shop.lake.empty: nothing new; topic ")
     assert lines[1].startswith("shop.lake.orders: 7 offsets in ")
     assert lines[2].startswith("2 landings: 7 offsets in ")
     assert load_catalog(**shop.catalog).list_namespaces() == []

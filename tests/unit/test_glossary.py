@@ -24,13 +24,13 @@ KAFKA = """
     partitioning record retention sink lag topic watched watermark worker deliveries transaction
 """
 SPARK = """
-    daemon driver engine launch executor fanout master scratch shuffle spark sql stage staged submit
+    daemon driver engine java launch executor fanout master scratch shuffle spark sql stage staged submit
 """
 ICEBERG = """
     append arrow avro branch catalog column commit committer field file iceberg manifest metadata metrics parquet
     schema snapshot sorting spec statistics storage table tag vended inspect overwrite overwriting replace replaced
     replacement compact compacted compaction rewrite bin bins projection debt
-    background
+    background multipart unfinished upload uploads
 """
 PLAIN = """
     agreement uncommitted unread examine lazy grouped

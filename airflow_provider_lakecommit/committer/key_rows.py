@@ -48,7 +48,7 @@ class _Some(NamedTuple):
     row: Numbers
 
 
-class RowsOfKeys:
+class KeyRows:
     """The look-up of one operation, over all heads that it meets.
 
     :param deletes: columns and their values by which a row says that the source deleted its key
@@ -145,8 +145,8 @@ class RowsOfKeys:
     def _too_many(self, some: _Some) -> tuple[Numbers, int, int]:
         """Return the rows that go, how many a delete in the source takes out, and how many keys are undecided."""
         counted = np.arange(len(some.row)) if not self._ignored else np.flatnonzero(~some.deletes)
-        ranked = rank([k.take(pa.array(counted)) for k in some.keys], some.order.take(counted))
-        rows, winner = counted[ranked.by_key], counted[ranked.winner]
+        grouped = rank([k.take(pa.array(counted)) for k in some.keys], some.order.take(counted))
+        rows, winner = counted[grouped.by_key], counted[grouped.winner]
         ends = some.deletes[winner] & (not self._kept)
         out = rows[(rows != winner) | ends]
         ignored = np.flatnonzero(some.deletes) if self._ignored else counted[:0]

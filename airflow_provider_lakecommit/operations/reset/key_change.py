@@ -20,7 +20,7 @@ from uuid import uuid4
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer import (
-    RowsOfKeys,
+    KeyRows,
     Superseded,
     UpsertRule,
     key_text,
@@ -149,7 +149,7 @@ def _look(session: LandingSession, *, write: bool) -> Callable[[Table], Supersed
             f"{landing.table} has none of the columns {', '.join(landing.delete_values)}, so it is unknown which of "
             "its rows are deletes in the source. Land the topic from its beginning in a new table",
         )
-    rows = RowsOfKeys(
+    rows = KeyRows(
         landing.table,
         landing.branch,
         landing.name,
