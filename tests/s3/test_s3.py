@@ -198,10 +198,11 @@ def test_rows_are_in_the_table_once_though_requests_fail(
     check(lake)
 
 
-def test_a_landing_outlives_a_restart_of_the_server(lake: RowsLake, server: S3Server) -> None:
+@pytest.mark.parametrize("seconds", [3, 40])
+def test_a_landing_outlives_a_server_that_is_away(lake: RowsLake, server: S3Server, seconds: int) -> None:
     lake.land(*WINDOWS[0])
     server.kill()
-    restart = Timer(3, server.start)
+    restart = Timer(seconds, server.start)
     restart.start()
     try:
         for window in WINDOWS[1:]:
