@@ -73,6 +73,7 @@ def test_each_run_leaves_one_row_per_key(new_landing: Callable[..., tuple[Path, 
     assert table["counts"]["deleted"] > 0
 
 
+@pytest.mark.heavy
 def test_a_table_that_was_appended_to_gets_one_row_per_key(new_landing: Callable[..., tuple[Path, Any]]) -> None:
     spec, sender = new_landing(1, **{name: value for name, value in SPEC.items() if name != "upsert_key"})
     values = json.loads(spec.read_text())
