@@ -26,6 +26,7 @@ SENT_BY = {
     "cycle.plan.open": "plan",
     "cycle.commit.close": "commit",
     "cycle.commit.publish": "commit",
+    "cycle.commit.window_budget": "commit",
     "operations.maintenance.lane_files": "``lakecommit maintain``",
     "operations.reset.unblock": "``lakecommit reset blocked``",
     "cycle.session.early_end": "who is told to stop, or wants a window published now",
