@@ -34,11 +34,12 @@ def rekey_table(
     key: tuple[str, ...],
     look: Callable[[Table], Superseded | None],
     new_epoch: Callable[[], UUID],
-    decision: Decision,
-) -> int | None:
-    """Change the key of a landing's rows; returns the snapshot.
+    decided: Callable[[Superseded | None], Decision],
+) -> tuple[Superseded | None, int | None]:
+    """Change the key of a landing's rows; returns the rows that went, and the snapshot.
 
     :param look: called with each head; returns the rows that go, ``None`` if none do
+    :param decided: the user's decision about these rows
     :raises LedgerError: the ledger is gone, or its rollback was not dealt with
     :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
     :raises CatalogError: the catalog or the storage cannot be reached
@@ -54,7 +55,7 @@ def rekey_table(
             landing=landing,
             lane=LIVE,
             extra={} if found is None else found.extra,
-            decisions=(decision,),
+            decisions=(decided(found),),
         )
         sections = tuple(
             replace(s, upsert_key=key, epoch=new_epoch()) if s.landing == landing else s for s in state.sections
@@ -66,4 +67,5 @@ def rekey_table(
         return stage(loaded, on, files, summary, rewrite=None if last[0] is None else last[0].rewrite)
 
     last: list[Superseded | None] = []
-    return compare_and_swap(tables, table, branch, change, staging=staged).snapshot_id
+    swapped = compare_and_swap(tables, table, branch, change, staging=staged)
+    return (swapped.landed.why if swapped.landed else None), swapped.snapshot_id

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,10 +29,10 @@ from airflow_provider_lakecommit.committer.delete_files import (
     require_parquet,
 )
 from airflow_provider_lakecommit.committer.head import Head, HeadReader
-from airflow_provider_lakecommit.committer.newest import Columns, Order, rank
+from airflow_provider_lakecommit.committer.newest import Columns, Order, live_rows, rank
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.iceberg import Numbers, ParquetRows, hashes, opened
+from airflow_provider_lakecommit.iceberg import Numbers, ParquetRows, hashes
 
 ROWS_AT_ONCE = 5_000_000
 _UNKNOWN = np.iinfo(np.int64).min
@@ -73,9 +74,10 @@ class KeyRows:
         self._kept, self._ignored = kept, ignored
         self._heads, self._deletes = HeadReader(name, branch), DeleteFiles(name, landing)
 
-    def on(self, table: Table, *, write: bool) -> Superseded:
+    def on(self, table: Table, check: Callable[[Superseded], None], *, write: bool) -> Superseded:
         """Return the rows of this head that are not the newest of their keys.
 
+        :param check: raises if they must not go
         :param write: also write the delete files that delete them
         :raises TableError: the rows cannot be known, or one has no key
         :raises StorageError: the storage cannot be read or written
@@ -96,41 +98,37 @@ class KeyRows:
             for n in np.unique(some.file[out]).tolist():
                 gone[paths[n]].append(some.row[out[some.file[out] == n]])
         rows = {path: np.sort(np.concatenate(parts)) for path, parts in gone.items()}
-        return Superseded(
-            rewrite=self._deletes.rewrite(table, head, rows) if write else None,
+        found = Superseded(
+            rewrite=None,
             superseded=superseded,
             deleted=deleted,
             files_read=len(head.entries),
             rows_read=many,
             undecided=undecided,
         )
+        check(found)
+        return replace(found, rewrite=self._deletes.rewrite(table, head, rows)) if write else found
 
     def _rows(self, table: Table, head: Head, columns: Columns, number: int, passes: int) -> Iterator[_Some]:
         """Yield the live rows of one reading: those whose hashes have this remainder."""
-        for n, (path, entry) in enumerate(head.entries.items()):
+        for entry in head.entries.values():
             require_parquet(entry.data_file, self._name)
-            dead, at = self._deletes.positions.of(table, entry.data_file, head.deletes.of(entry)), 0
-            with opened(table.io, path, table.metadata.name_mapping()) as parquet:
-                for group, many in enumerate(parquet.group_rows):
-                    keys = columns.keys(parquet, group)
-                    if keys is None or any(k.null_count for k in keys):
-                        raise TableError(
-                            "LC3057",
-                            f"{self._name}: file {path} has rows without a value in {', '.join(self._rule.key)}, so no "
-                            "key identifies them: fill these columns, delete the rows, or choose another key",
-                        )
-                    live = np.ones(many, bool)
-                    first, last = np.searchsorted(dead, [at, at + many])
-                    live[dead[first:last] - at] = False
-                    mine = np.flatnonzero(live & (hashes(keys) % np.uint64(passes) == number))
-                    yield _Some(
-                        keys=[k.take(pa.array(mine)) for k in keys],
-                        order=columns.orders(parquet, group).take(mine),
-                        deletes=self._is_delete(table, parquet, group, many)[mine],
-                        file=np.full(len(mine), n, np.int64),
-                        row=mine + at,
-                    )
-                    at += many
+        for one in live_rows(table, head, self._deletes.positions, columns):
+            if one.keys is None or any(k.null_count for k in one.keys):
+                path = list(head.entries)[one.file]
+                raise TableError(
+                    "LC3057",
+                    f"{self._name}: file {path} has rows without a value in {', '.join(self._rule.key)}, so no key "
+                    "identifies them: fill these columns, delete the rows, or choose another key",
+                )
+            mine = np.flatnonzero(one.live & (hashes(one.keys) % np.uint64(passes) == number))
+            yield _Some(
+                keys=[k.take(pa.array(mine)) for k in one.keys],
+                order=columns.orders(one.parquet, one.group).take(mine),
+                deletes=self._is_delete(table, one.parquet, one.group, len(one.live))[mine],
+                file=np.full(len(mine), one.file, np.int64),
+                row=mine + one.at,
+            )
 
     def _is_delete(self, table: Table, parquet: ParquetRows, group: int, many: int) -> Numbers:
         out = np.zeros(many, bool)

@@ -20,12 +20,15 @@ import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.head import Head
 from airflow_provider_lakecommit.core import Role
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg import (
+    DeletePositions,
     KeySet,
     Numbers,
     ParquetRows,
@@ -134,6 +137,35 @@ class Columns:
             array = array.storage if isinstance(array, pa.ExtensionArray) else array
             made.append(array if array.type == kind else array.cast(kind))
         return made
+
+
+class LiveRows(NamedTuple):
+    """A row group of a data file, and which of its rows no position delete names. ``keys`` are those of all rows, and
+    ``None`` if the file lacks a key column; the group begins at row ``at`` of file number ``file`` of the head.
+    """
+
+    file: int
+    parquet: ParquetRows
+    group: int
+    at: int
+    live: Numbers
+    keys: list[pa.Array] | None
+
+
+def live_rows(table: Table, head: Head, positions: DeletePositions, columns: Columns) -> Iterator[LiveRows]:
+    """Yield all row groups of a head.
+
+    :raises StorageError: a file cannot be read
+    """
+    for number, (path, entry) in enumerate(head.entries.items()):
+        dead, at = positions.of(table, entry.data_file, head.deletes.of(entry)), 0
+        with opened(table.io, path, table.metadata.name_mapping()) as parquet:
+            for group, many in enumerate(parquet.group_rows):
+                live = np.ones(many, bool)
+                first, last = np.searchsorted(dead, [at, at + many])
+                live[dead[first:last] - at] = False
+                yield LiveRows(number, parquet, group, at, live, columns.keys(parquet, group))
+                at += many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

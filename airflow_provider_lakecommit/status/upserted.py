@@ -59,24 +59,17 @@ def check_keys(landing: Landing, tables: Tables, progress: Callable[[str], None]
     import numpy as np
     import pyarrow as pa
 
-    from airflow_provider_lakecommit.committer import Columns, HeadReader
-    from airflow_provider_lakecommit.iceberg import DeletePositions, Numbers, hashes, opened
+    from airflow_provider_lakecommit.committer import Columns, HeadReader, live_rows
+    from airflow_provider_lakecommit.iceberg import DeletePositions, Numbers, hashes
 
     head, positions = HeadReader(landing.table, landing.branch).read(table), DeletePositions(landing.table)
     columns = Columns(table.schema(), tuple(landing.upsert.key), landing.upsert.order_column)
 
     def blocks() -> Iterator[tuple[list[pa.Array], Numbers]]:
-        for path, entry in head.entries.items():
-            dead, at = positions.of(table, entry.data_file, head.deletes.of(entry)), 0
-            with opened(table.io, path, table.metadata.name_mapping()) as rows:
-                for group, many in enumerate(rows.group_rows):
-                    if (keys := columns.keys(rows, group)) is not None:
-                        live = np.ones(many, bool)
-                        first, last = np.searchsorted(dead, [at, at + many])
-                        live[dead[first:last] - at] = False
-                        keys = [k.filter(pa.array(live)) for k in keys]
-                        yield keys, hashes(keys)
-                    at += many
+        for one in live_rows(table, head, positions, columns):
+            if one.keys is not None:
+                keys = [k.filter(pa.array(one.live)) for k in one.keys]
+                yield keys, hashes(keys)
 
     rows = sum(e.data_file.record_count for e in head.entries.values())
     passes = -(-rows // ROWS_AT_ONCE) or 1

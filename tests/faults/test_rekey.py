@@ -308,3 +308,14 @@ def test_a_table_that_merge_keeps_is_taken_over(make_world: Make, produce: Produ
     world.settle()
     assert seen(world) == names(source)
     check_verified(world)
+
+
+def test_another_key_than_was_shown_is_refused_though_no_row_would_go(make_world: Make, produce: Produce) -> None:
+    world, model = make_world(1, **LOG, upsert_key=["id"]), Model(13)
+    produce(world.landing.topics, model.records(30))
+    world.settle()
+    before = shown(world)
+    assert before.superseded + before.deleted == 0
+    world.landing = world.landing.changed(upsert={"key": ()})
+    with pytest.raises(LedgerError, match="LC7052"):
+        changed(world, before)

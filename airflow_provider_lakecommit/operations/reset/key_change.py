@@ -19,14 +19,7 @@ from uuid import uuid4
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import (
-    KeyRows,
-    Superseded,
-    UpsertRule,
-    key_text,
-    rekey_table,
-    require_ledger,
-)
+from airflow_provider_lakecommit.committer import KeyRows, Superseded, UpsertRule, key_text, rekey_table, require_ledger
 from airflow_provider_lakecommit.core import LAND, LIVE, RESET_KEY, RESET_OFFSETS, Decision
 from airflow_provider_lakecommit.cycle import LandingSession, check_fit, endangered, ledger_state, target_of
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
@@ -72,6 +65,56 @@ def key_preview(session: LandingSession) -> KeyChange:
     :raises LedgerError: the table has no ledger of the landing, or reported slices would be lost
     :raises TableError: the table cannot have one row per key, or does not show which row is the newest
     """
+    change = _asked(session)
+    if not change.new:
+        return change
+    table = session.tables.load(change.table)
+    return _with_rows(change, _look(session, table, write=False)(table))
+
+
+def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    """Change what the preview showed.
+
+    :param agreed: a :class:`KeyChange` as it is for JSON
+
+    :raises LakecommitError: as :func:`key_preview`; or more rows would go by now
+    """
+    landing, change = session.landing, _asked(session)
+    most = agreed["superseded"] + agreed["deleted"]
+
+    def check(rows: int) -> None:
+        if rows > most or list(change.new) != agreed["new"]:
+            raise LedgerError(
+                "LC7052",
+                f"landing {landing.name}: {rows} rows of {change.table} would be deleted now, {rows - most} more than "
+                f"were shown. Nothing is changed; run `{RESET_KEY}` again to see the new preview",
+            )
+
+    check(0)
+
+    def decided(found: Superseded | None) -> Decision:
+        rows = 0 if found is None else found.superseded + found.deleted
+        return replace(decision, what=f"{key_text(change.new)}: deletes {rows} rows")
+
+    look = _look(session, session.tables.load(change.table), check, write=True) if change.new else lambda _: None
+    found, snapshot = rekey_table(
+        session.tables,
+        change.table,
+        landing=landing.name,
+        branch=landing.branch,
+        key=change.new,
+        look=look,
+        new_epoch=uuid4,
+        decided=decided,
+    )
+    return {**(change if found is None else _with_rows(change, found)).to_dict(), "snapshot": snapshot}
+
+
+def _asked(session: LandingSession) -> KeyChange:
+    """Return the keys before and after, without the rows that go.
+
+    :raises LedgerError: the table has no ledger of the landing, or reported slices would be lost
+    """
     landing, name = session.landing, session.landing.table
     state = ledger_state(session, name)
     live = None if state is None else state.section(landing.name, LIVE)
@@ -89,59 +132,26 @@ def key_preview(session: LandingSession) -> KeyChange:
             f"has: {'; '.join(lost.values())}. Nothing is changed. Set `upsert` as it was, and run `{LAND}` to publish "
             "them first",
         )
-    return _change(session, live.upsert_key)
+    left_none = landing.transform.unwrap is None and not landing.upsert.ignores_deletes
+    new = (*landing.upsert.key,)
+    tombstones = bool(new) and not live.upsert_key and left_none
+    return KeyChange(table=name, old=live.upsert_key, new=new, tombstones=tombstones)
 
 
-def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
-    """Change what the preview showed.
+def _with_rows(change: KeyChange, found: Superseded) -> KeyChange:
+    return replace(change, rows=found.rows_read, superseded=found.superseded, deleted=found.deleted)
 
-    :param agreed: a :class:`KeyChange` as it is for JSON
 
-    :raises LakecommitError: as :func:`key_preview`; or more rows would go by now
+def _look(
+    session: LandingSession, table: Table, check: Callable[[int], None] = lambda _: None, *, write: bool
+) -> Callable[[Table], Superseded]:
+    """Return the look-up of rows, for one head after the other.
+
+    :param check: raises if so many rows must not go
     """
     landing = session.landing
-    now = key_preview(session)
-    more = now.superseded + now.deleted - agreed["superseded"] - agreed["deleted"]
-    if more > 0 or list(now.new) != agreed["new"]:
-        raise LedgerError(
-            "LC7052",
-            f"landing {landing.name}: {now.superseded + now.deleted} rows of {now.table} would be deleted now, "
-            f"{more} more than were shown. Nothing is changed; run `{RESET_KEY}` again to see the new preview",
-        )
-    look = _look(session, write=True) if now.new else None
-    snapshot = rekey_table(
-        session.tables,
-        now.table,
-        landing=landing.name,
-        branch=landing.branch,
-        key=now.new,
-        look=lambda loaded: None if look is None else look(loaded),
-        new_epoch=uuid4,
-        decision=replace(decision, what=f"{key_text(now.new)}: deletes {now.superseded + now.deleted} rows"),
-    )
-    return {**now.to_dict(), "snapshot": snapshot}
-
-
-def _change(session: LandingSession, old: tuple[str, ...]) -> KeyChange:
-    landing, table = session.landing, session.tables.load(session.landing.table)
-    change = KeyChange(table=landing.table, old=old, new=(*landing.upsert.key,))
-    if not change.new:
-        return change
     check_fit(landing, target_of(landing.table, table, uuid4()))
-    found = _look(session, write=False)(table)
-    return replace(
-        change,
-        rows=found.rows_read,
-        superseded=found.superseded,
-        deleted=found.deleted,
-        tombstones=landing.transform.unwrap is None and not landing.upsert.ignores_deletes and not old,
-    )
-
-
-def _look(session: LandingSession, *, write: bool) -> Callable[[Table], Superseded]:
-    """Return the look-up of rows, for one head after the other."""
-    landing = session.landing
-    there = {f.name for f in session.tables.load(landing.table).schema().fields}
+    there = {f.name for f in table.schema().fields}
     deletes = {c: v for c, v in landing.delete_values.items() if c in there}
     if landing.transform.unwrap is not None and not deletes:
         raise TableError(
@@ -160,8 +170,7 @@ def _look(session: LandingSession, *, write: bool) -> Callable[[Table], Supersed
         progress=lambda n, of: session.log(f"{landing.table}: reading the key of each row ({n} of {of})"),
     )
 
-    def on(head: Table) -> Superseded:
-        found = rows.on(head, write=write)
+    def decided(found: Superseded) -> None:
         if found.undecided:
             raise TableError(
                 "LC7053",
@@ -169,6 +178,6 @@ def _look(session: LandingSession, *, write: bool) -> Callable[[Table], Supersed
                 "several partitions, or of other writers. Set `upsert.order_by` to [column, offset] with a column that "
                 "orders the changes, or delete the rows that are too many",
             )
-        return found
+        check(found.superseded + found.deleted)
 
-    return on
+    return lambda head: rows.on(head, decided, write=write)
