@@ -16,7 +16,15 @@ from airflow_provider_lakecommit.cli.arguments import (
     on_spec,
     positive,
 )
-from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_BLOCKED, RESET_HARD, RESET_KEY, RESET_OFFSETS, spoken
+from airflow_provider_lakecommit.core import (
+    RESET_ASSERT,
+    RESET_AUDIT,
+    RESET_BLOCKED,
+    RESET_HARD,
+    RESET_KEY,
+    RESET_OFFSETS,
+    spoken,
+)
 from airflow_provider_lakecommit.core import RESET_MIGRATE as MIGRATE
 
 _PLACES = "earliest|latest|TIME|TOPIC:PARTITION=OFFSET,…"
@@ -138,6 +146,12 @@ def _migrate_arguments(parser: ArgumentParser) -> None:
     add("--topic", action="append", default=[], metavar="OLD=NEW", help=renamed)
 
 
+def _audit_arguments(parser: ArgumentParser) -> None:
+    how = parser.add_mutually_exclusive_group(required=True).add_argument
+    how("--release", action="store_true", help="publish the rows without their checks")
+    how("--drop", action="store_true", help="take the rows off the branch; read them again")
+
+
 RESET = {
     RESET_OFFSETS: Command(
         says="change where a landing continues",
@@ -204,6 +218,17 @@ RESET = {
             f'{spoken(RESET_KEY)} customers.yaml --yes --reason "keep the newest rows only"',
         ),
         run=on_session("reset:reset_key"),
+        effect=Effect.GIVES_UP,
+        reason=True,
+    ),
+    RESET_AUDIT: Command(
+        says="decide about rows that `publish.checks` refuse",
+        examples=(
+            f"{spoken(RESET_AUDIT)} orders.yaml --drop",
+            f'{spoken(RESET_AUDIT)} --dag land_orders --release --yes --reason "a known bad day"',
+        ),
+        arguments=_audit_arguments,
+        run=on_session("reset:reset_audit"),
         effect=Effect.GIVES_UP,
         reason=True,
     ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit reset offsets|hard|assert|blocked|migrate|key`: commands that errors name, for a user who has decided.
+"""`lakecommit reset`: commands that errors name, for a user who has decided.
 
 Each command shows a preview first, and writes only with ``--yes``, as a cycle of its own, which the tables and the
 control topic record.
@@ -17,6 +17,7 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.committer import OtherSections
 from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
+    RESET_AUDIT,
     RESET_BLOCKED,
     RESET_HARD,
     RESET_KEY,
@@ -173,6 +174,21 @@ def reset_key(session: LandingSession, options: Namespace, output: Output) -> in
     output.answer(
         {"written": True, **change_key(session, found.to_dict(), _decision(session, spoken(RESET_KEY), options))}
     )
+    return Exit.DONE
+
+
+def reset_audit(session: LandingSession, options: Namespace, output: Output) -> int:
+    """Publish what checks refuse, or drop it from its branch."""
+    from airflow_provider_lakecommit.operations import audit_preview, decide_audit
+
+    found = audit_preview(session, drop=options.drop)
+    if not found.tables:
+        output.answer({"written": False, **found.to_dict()}, found.lines())
+        return Exit.DONE
+    if (code := ends_with_preview(options, output, found.to_dict(), found.lines())) is not None:
+        return code
+    decision = _decision(session, f"{spoken(RESET_AUDIT)} {'--drop' if options.drop else '--release'}", options)
+    output.answer({"written": True, **decide_audit(session, found.to_dict(), decision)})
     return Exit.DONE
 
 

@@ -11,6 +11,13 @@ from airflow_provider_lakecommit.committer.alone import check_no_other as check_
 from airflow_provider_lakecommit.committer.append import AppendRequest as AppendRequest
 from airflow_provider_lakecommit.committer.append import PublishOutcome as PublishOutcome
 from airflow_provider_lakecommit.committer.append import publish as publish
+from airflow_provider_lakecommit.committer.audited import Unpublished as Unpublished
+from airflow_provider_lakecommit.committer.audited import ensure_branch as ensure_branch
+from airflow_provider_lakecommit.committer.audited import move_main as move_main
+from airflow_provider_lakecommit.committer.audited import release as release
+from airflow_provider_lakecommit.committer.audited import require_together as require_together
+from airflow_provider_lakecommit.committer.audited import restart as restart
+from airflow_provider_lakecommit.committer.audited import unpublished as unpublished
 from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool as BlockingPool
 from airflow_provider_lakecommit.committer.brought_back import check_not_brought_back as check_not_brought_back
 from airflow_provider_lakecommit.committer.calls import ExitError as ExitError

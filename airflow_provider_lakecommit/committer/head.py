@@ -55,6 +55,14 @@ class HeadReader:
         :raises StorageError: a manifest cannot be read
         """
         snapshot = table.metadata.snapshot_by_name(self._branch)
+        return self.at(table, None if snapshot is None else snapshot.snapshot_id)
+
+    def at(self, table: Table, snapshot_id: int | None) -> Head:
+        """Return the files of a snapshot; of ``None`` there are none.
+
+        :raises StorageError: a manifest cannot be read
+        """
+        snapshot = None if snapshot_id is None else table.metadata.snapshot_by_id(snapshot_id)
         try:
             manifests = [] if snapshot is None else snapshot.manifests(table.io)
             data = [m for m in manifests if m.content == ManifestContent.DATA]

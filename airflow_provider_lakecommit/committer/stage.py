@@ -86,12 +86,10 @@ def stage(
     fenced = bool(table.metadata.snapshots)
     tag = tag_name(branch)
     tag_id = _id_of(table.metadata, tag)
-    moved = {"ref-name": tag, "snapshot-id": bare.snapshot.snapshot_id}
-    pin = {"type": SnapshotRefType.TAG, "max-ref-age-ms": KEEP_FOR_EVER_MS}
     return replace(
         bare,
-        requirements=(*bare.requirements, *((_at(tag, tag_id),) if fenced else ())),
-        updates=(*bare.updates, SetSnapshotRefUpdate.model_validate({**moved, **pin})),
+        requirements=(*bare.requirements, *((at_ref(tag, tag_id),) if fenced else ())),
+        updates=(*bare.updates, pinned(tag, bare.snapshot.snapshot_id)),
         tag_id=tag_id,
         fenced=fenced,
         tag=tag,
@@ -108,24 +106,78 @@ def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary
     return _untagged(table, branch, _written_or_error(table, branch, files, dict(summary), None))
 
 
-def _untagged(table: Table, branch: str, snapshot: Snapshot) -> Attempt:
-    metadata = table.metadata
-    # A reference is replaced whole: what the owner set for its branch is stated again.
-    now = metadata.refs.get(branch)
-    keep = now.model_dump(by_alias=True, exclude={"snapshot_id"}) if now else {"type": SnapshotRefType.BRANCH}
+def stage_move(table: Table, branch: str, snapshot_id: int, *, ledger_id: int, source: str) -> Attempt:
+    """Of a snapshot that another branch has: this branch moves to it, and its tag to the newest ledger before it.
+
+    :param ledger_id: the snapshot of that ledger
+    :param source: the branch that has the snapshot, whose head is asserted
+    """
+    metadata, tag = table.metadata, tag_name(branch)
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise TableError("LC3064", f"{'.'.join(table.name())} has no snapshot {snapshot_id}: nothing was committed")
+    refs = (branch, source, tag)
     return Attempt(
         snapshot=snapshot,
         requirements=(
             AssertTableUUID(uuid=metadata.table_uuid),
-            _at(branch, _id_of(metadata, branch)),
+            *(at_ref(ref, _id_of(metadata, ref)) for ref in refs),
+        ),
+        updates=(moved(metadata, branch, snapshot_id), pinned(tag, ledger_id)),
+        tag_id=_id_of(metadata, tag),
+        tag=tag,
+    )
+
+
+def stage_restart(table: Table, branch: str, base: str, summary: Mapping[str, str]) -> Attempt:
+    """Of a snapshot with the ledger in its summary, on the head of another branch: this branch moves to it.
+
+    :raises TableError: pyiceberg cannot write to a table of this format version
+    :raises StorageError: the storage cannot be written
+    """
+    metadata, tag = table.metadata, tag_name(branch)
+    made = _untagged(table, base, _written_or_error(table, base, (), dict(summary), None))
+    snapshot_id = made.snapshot.snapshot_id
+    return replace(
+        made,
+        requirements=(*made.requirements, *(at_ref(ref, _id_of(metadata, ref)) for ref in (branch, tag))),
+        updates=(
+            AddSnapshotUpdate(snapshot=made.snapshot),
+            moved(metadata, branch, snapshot_id),
+            pinned(tag, snapshot_id),
+        ),
+        tag_id=_id_of(metadata, tag),
+        fenced=True,
+        tag=tag,
+    )
+
+
+def _untagged(table: Table, branch: str, snapshot: Snapshot) -> Attempt:
+    metadata = table.metadata
+    return Attempt(
+        snapshot=snapshot,
+        requirements=(
+            AssertTableUUID(uuid=metadata.table_uuid),
+            at_ref(branch, _id_of(metadata, branch)),
             AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
             AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
         ),
-        updates=(
-            AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate.model_validate({"ref-name": branch, "snapshot-id": snapshot.snapshot_id, **keep}),
-        ),
+        updates=(AddSnapshotUpdate(snapshot=snapshot), moved(metadata, branch, snapshot.snapshot_id)),
     )
+
+
+def moved(metadata: TableMetadata, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """Return the update that moves a branch."""
+    # A reference is replaced whole: what the owner set for its branch is stated again.
+    now = metadata.refs.get(branch)
+    keep = now.model_dump(by_alias=True, exclude={"snapshot_id"}) if now else {"type": SnapshotRefType.BRANCH}
+    return SetSnapshotRefUpdate.model_validate({"ref-name": branch, "snapshot-id": snapshot_id, **keep})
+
+
+def pinned(tag: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """Return the update that moves a tag, which then never expires."""
+    pin = {"type": SnapshotRefType.TAG, "max-ref-age-ms": KEEP_FOR_EVER_MS}
+    return SetSnapshotRefUpdate.model_validate({"ref-name": tag, "snapshot-id": snapshot_id, **pin})
 
 
 def remove_leftovers(io: FileIO, metadata: TableMetadata, branch: str, attempts: Sequence[Attempt]) -> None:
@@ -245,7 +297,8 @@ def _staged(
     return snapshot
 
 
-def _at(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+def at_ref(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+    """Require that a branch or tag is at this snapshot; ``None``: that there is none."""
     return AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": snapshot_id})
 
 

@@ -9,6 +9,7 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
+        "commit.audit": "unpublished_of",
         "commit.close": "close_cycle",
         "commit.drain": "drain",
         "commit.reported": "hidden_record report_problem staged_slice",

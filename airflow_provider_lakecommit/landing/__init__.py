@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.landing.sections import (
     DeadLetters,
     Format,
     Maintain,
+    Publish,
     Transform,
     Upsert,
     Window,
@@ -41,6 +42,7 @@ __all__ = [
     "LandingSetSpec",
     "LandingSpec",
     "Maintain",
+    "Publish",
     "Transform",
     "Upsert",
     "Window",
@@ -60,6 +62,7 @@ __getattr__ = lazy_names(
             "LOGIN PREFIX UNKNOWN_WAIT addresses_in registry_settings shown_address unknown_wait "
             "with_login_apart with_numbers with_registry"
         ),
+        "row_checks": "RowCheck",
         "sections": "merged",
         "spark_section": "SPARK_KEYS wrong_with_spark",
         "spec_file": "yaml_values",

@@ -25,12 +25,14 @@ from airflow_provider_lakecommit.landing.registry import unknown_wait as unknown
 from airflow_provider_lakecommit.landing.registry import with_login_apart as with_login_apart
 from airflow_provider_lakecommit.landing.registry import with_numbers as with_numbers
 from airflow_provider_lakecommit.landing.registry import with_registry as with_registry
+from airflow_provider_lakecommit.landing.row_checks import RowCheck as RowCheck
 from airflow_provider_lakecommit.landing.sections import Backpressure as Backpressure
 from airflow_provider_lakecommit.landing.sections import Columns as Columns
 from airflow_provider_lakecommit.landing.sections import Connections as Connections
 from airflow_provider_lakecommit.landing.sections import DeadLetters as DeadLetters
 from airflow_provider_lakecommit.landing.sections import Format as Format
 from airflow_provider_lakecommit.landing.sections import Maintain as Maintain
+from airflow_provider_lakecommit.landing.sections import Publish as Publish
 from airflow_provider_lakecommit.landing.sections import Transform as Transform
 from airflow_provider_lakecommit.landing.sections import Upsert as Upsert
 from airflow_provider_lakecommit.landing.sections import Window as Window

@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.core import FORMATS, SCHEMA_SOURCES, WITH_REGIS
 from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.landing.names import meant, unquoted
 from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
+from airflow_provider_lakecommit.landing.row_checks import check_row_checks, wrong_with_row_checks
 from airflow_provider_lakecommit.landing.sections import SECTIONS, hint, label, section_of, to_flat
 from airflow_provider_lakecommit.landing.table import wrong_with_table
 from airflow_provider_lakecommit.landing.times import EXAMPLES
@@ -220,7 +221,8 @@ CHECKS: Mapping[str, Check] = {
     "group_by": _one_of("partition", "load"),
     "replicas": _replicas,
     "speculation": _optional(_medians),
-    "branch": _text,
+    "branch": _optional(_text),
+    "checks": check_row_checks,
     "on_spec_change": _one_of("finish", "void"),
     "completion_timeout": _duration,
     "commit_files": _integer(1),
@@ -280,7 +282,7 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     topics = values.get("topics")
     if (control := values.get("control_topic")) and control in ((topics,) if isinstance(topics, str) else topics or ()):
         wrong.append(f"connections.control_topic: {control!r} is a source topic too: name another one [LC1347]")
-    wrong += [*wrong_with_unwrap(values), *wrong_with_upsert(values)]
+    wrong += [*wrong_with_unwrap(values), *wrong_with_upsert(values), *wrong_with_row_checks(values)]
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("window.speculation: remove it: `window.replicas` already repeats all slices [LC1123]")
     if _by_registry(values.get("create")) and values.get("format", "json") not in WITH_REGISTRY:

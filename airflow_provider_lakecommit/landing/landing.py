@@ -40,6 +40,7 @@ from airflow_provider_lakecommit.landing.connected import REGISTRY, SECTIONS, Co
 from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.landing.registry import with_registry
 from airflow_provider_lakecommit.landing.route import route_of, routed_tables
+from airflow_provider_lakecommit.landing.row_checks import RowCheck, checks_of
 from airflow_provider_lakecommit.landing.sections import (
     PLACES,
     Backpressure,
@@ -48,6 +49,7 @@ from airflow_provider_lakecommit.landing.sections import (
     DeadLetters,
     Format,
     Maintain,
+    Publish,
     Transform,
     Upsert,
     Window,
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset
 
 DEFAULT_CONTROL_TOPIC = "control-lakecommit"
+MAIN, AUDIT = "main", "audit"
+"""The default branch of windows without checks, and with checks."""
 METADATA_COLUMNS = tuple(METADATA_TYPES)
 """Columns filled from the record itself under ``columns.metadata: true``."""
 MARK_COLUMNS = ("kafka_topic", "kafka_partition", "kafka_generation", "kafka_offset")
@@ -95,7 +99,6 @@ class Landing:
         or a table), ``create`` (by table, each as `create`), ``missing`` (for a missing table without it: ``fail``, or
         ``dead_letter`` its records); `table` is one of these, and the leading one
     :param dead_letter_table: table for rejected records, made if missing; without it a rejected record blocks its range
-    :param branch: branch to write to; any other than ``main`` must exist
     :param transform: SQL between a record and its rows, or the unwrapping of change envelopes
     :param columns: columns that are not fields of the value, and fields without a column
     :param upsert: keep one row per key: the newest state of the source instead of all its changes
@@ -103,6 +106,7 @@ class Landing:
     :param window: the size of a window, its division, and its time limits
     :param backpressure: when to plan less because commits fail or slices wait to be published
     :param maintain: when runs compact the tables, and when a table needs that so much that nothing is planned
+    :param publish: the branch that windows land on, and the checks that they pass before they are published
     :param connections: Airflow connections of the landing, and its control topic
     :raises SpecError: listing all mistakes
     """
@@ -116,7 +120,6 @@ class Landing:
     create: Mapping[str, Any] | None = None
     route: Mapping[str, Any] | None = None
     dead_letter_table: str | None = None
-    branch: str = "main"
     transform: Transform = field(default_factory=Transform)
     columns: Columns = field(default_factory=Columns)
     upsert: Upsert = field(default_factory=Upsert)
@@ -124,6 +127,7 @@ class Landing:
     window: Window = field(default_factory=Window)
     backpressure: Backpressure = field(default_factory=Backpressure)
     maintain: Maintain = field(default_factory=Maintain)
+    publish: Publish = field(default_factory=Publish)
     connections: Connections = field(default_factory=Connections)
 
     def __post_init__(self) -> None:
@@ -159,6 +163,16 @@ class Landing:
     @property
     def topic_names(self) -> tuple[str, ...]:
         return (self.topics,) if isinstance(self.topics, str) else tuple(self.topics)
+
+    @property
+    def branch(self) -> str:
+        """Return the branch that windows land on."""
+        return self.publish.branch or (AUDIT if self.publish.checks else MAIN)
+
+    @property
+    def checks(self) -> tuple[RowCheck, ...]:
+        """Return what new rows must pass before ``main`` is moved to them."""
+        return checks_of(self.publish.checks, self.table)
 
     @property
     def destinations(self) -> tuple[Destination, ...]:

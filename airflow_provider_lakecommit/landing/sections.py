@@ -262,6 +262,26 @@ class Maintain:
 
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
+class Publish:
+    """The branch that windows land on, and the checks that they pass before they are published on ``main``.
+
+    :param branch: branch to write to. With ``checks`` it is made if it is missing, and is ``audit`` by default; without
+        them it is ``main`` by default, any other must exist, and nothing is published from it
+    :param checks: what the new rows must pass before ``main`` is moved to them, each as SQL that returns the rows that
+        are wrong, as the ``module.function`` of a Python function, or as a mapping of ``name``, ``sql`` or
+        ``function``, and ``table``
+    """
+
+    branch: str | None = None
+    checks: Sequence[str | Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.checks, str) and isinstance(self.checks, Sequence):
+            object.__setattr__(self, "checks", tuple(self.checks))
+
+
+@_refuses_unknown_keys
+@dataclass(frozen=True, kw_only=True)
 class Connections:
     """Airflow connections of the landing, and its control topic.
 
@@ -298,6 +318,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "window": Window,
     "backpressure": Backpressure,
     "maintain": Maintain,
+    "publish": Publish,
     "connections": Connections,
 }
 """The sections by the name of their field."""
@@ -310,7 +331,7 @@ PLACES: Mapping[str, tuple[str, str]] = {
 """Where each option of a section is, by the name under which it is recorded."""
 _FLAT_NAMES = {place: name for name, place in PLACES.items()}
 TOP = (
-    *("name", "topics", "table", "branch", "timestamps"),
+    *("name", "topics", "table", "timestamps"),
     *("evolve", "create", "route", "dead_letter_table"),
 )
 """Options of a landing that are in no section."""

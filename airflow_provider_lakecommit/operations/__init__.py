@@ -33,6 +33,7 @@ __getattr__ = lazy_names(
         "maintenance.expire": "ExpiredSnapshots SNAPSHOT_AGE expire",
         "maintenance.sweep": "Garbage SweptTable least_age sweep",
         "reset.attest": "Attested attest",
+        "reset.audit": "audit_preview decide_audit",
         "reset.delete_back": "DeleteBack delete_back delete_preview",
         "reset.init_preview": "InitPreview init_preview",
         "reset.ledger_init": "ledger_init",

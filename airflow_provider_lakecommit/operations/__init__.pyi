@@ -53,6 +53,8 @@ from airflow_provider_lakecommit.operations.maintenance.sweep import least_age a
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep as sweep
 from airflow_provider_lakecommit.operations.reset.attest import Attested as Attested
 from airflow_provider_lakecommit.operations.reset.attest import attest as attest
+from airflow_provider_lakecommit.operations.reset.audit import audit_preview as audit_preview
+from airflow_provider_lakecommit.operations.reset.audit import decide_audit as decide_audit
 from airflow_provider_lakecommit.operations.reset.delete_back import DeleteBack as DeleteBack
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back as delete_back
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_preview as delete_preview

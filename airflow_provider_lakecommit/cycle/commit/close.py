@@ -6,7 +6,8 @@ Contract: runs in every run, whatever happened to its writers. Each table is set
 COMMIT_COMPLETE is sent only if no table operation failed, including reading a table's metadata. A run of several
 windows may continue after failures of single tables (:mod:`~airflow_provider_lakecommit.cycle.commit.failing`).
 
-Durable steps, in order: table snapshot, COMMIT_TO_TABLE, (next chunk or table), COMMIT_COMPLETE. After a crash between
+Durable steps, in order: table snapshot, COMMIT_TO_TABLE, (next chunk or table), the publication of a branch
+(:mod:`~airflow_provider_lakecommit.cycle.commit.audit`), COMMIT_COMPLETE. After a crash between
 any two, the next commit task of any run finds the snapshot by its token, announces it, and publishes the rest.
 
 Failure story: a failure is sent as evidence (START_COMMIT again with ``failed``), then raised; abandoned work sends
@@ -15,7 +16,7 @@ nothing. A slice that contradicts its table or whose files are missing is voided
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -40,6 +41,7 @@ from airflow_provider_lakecommit.core import (
     valid_through,
 )
 from airflow_provider_lakecommit.core.settle import settle
+from airflow_provider_lakecommit.cycle.commit.audit import audit
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
 from airflow_provider_lakecommit.cycle.plan.open import start_without_tables
@@ -158,7 +160,14 @@ def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, f
         told = _evidence(session, run, ticket, failing.error(), commits, tuple(lacking))
         session.send("commit", ticket, folded.partition, [told])
         return _closed(commits, folded, None, failing.lines())
+    audit(session, partial(_exclusive, commits, executor))
     return _complete(commits, folded)
+
+
+def _exclusive(commits: TableCommits, executor: CommitterThread, name: str, move: Callable[[], bool]) -> bool:
+    session, commit_id = commits.session, commits.ticket.commit_id
+    about = TableCommit(landing=session.landing.name, lane=session.lane, commit_id=commit_id, name=name, step="audit")
+    return executor.run_exclusive(session.key(name), move, about=about)
 
 
 def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:

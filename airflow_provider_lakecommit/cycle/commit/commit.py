@@ -41,7 +41,7 @@ NEXT_TABLE_AFTER = 3.0
 _NO_TABLES = (ClosedError, ControlTopicError, FencedError)
 """Errors in the commit of a table that are not the table's own."""
 
-Step = Literal["prepare", "publish", "trim"]
+Step = Literal["prepare", "publish", "audit", "trim"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

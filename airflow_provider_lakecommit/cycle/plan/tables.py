@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.committer import (
     check_key,
     check_no_other,
     check_not_brought_back,
+    ensure_branch,
     read_ledger,
     require_ledger,
 )
@@ -163,6 +164,8 @@ def _ready(
     :param leading: entry of the first table, if this is another one
     """
     table = table_of(session, name, dry=dry, before_making=partial(_check_new, session, leading))
+    if session.landing.checks:
+        table = ensure_branch(session.tables, name, table, session.landing.branch, dry=dry)
     state = _sound_ledger(session, name, table)
     check_no_other(name, session.landing.name, state.sections, source.partitions)
     if state.section(session.landing.name, session.lane) is None:

@@ -7,6 +7,7 @@ Contract: at most one row group and one block of rows are in memory. A file exis
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pyarrow as pa
 from pyiceberg.io import OutputFile
@@ -18,7 +19,7 @@ from pyiceberg.typedef import Record
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat, OpenFile
-from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import ParquetRows
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, ParquetRows, opened
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -107,6 +108,20 @@ class Projection:
                 "engine",
             ) from None
         return pa.Table.from_batches(batches)
+
+
+def live_blocks(table: Table, path: str, dead: Numbers, schema: Schema, arrow: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of a data file that are not deleted, in the columns of a schema.
+
+    :param dead: positions of deleted rows, sorted
+    :param schema: see :class:`Projection`, as for ``arrow``
+    :raises StorageError: the file cannot be read
+    :raises TableError: it cannot be read in these columns
+    """
+    with opened(table.io, path, table.metadata.name_mapping()) as rows:
+        projected = Projection(table, path, rows, schema, arrow)
+        for block, live in rows.blocks(dead):
+            yield projected(block if live.all() else block.filter(pa.array(live)))
 
 
 def physical_schema(table: Table, path: str, rows: ParquetRows) -> Schema:

@@ -24,7 +24,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
-from airflow_provider_lakecommit.iceberg import GroupedFile, Layout, Numbers, Projection, opened, trouble_of
+from airflow_provider_lakecommit.iceberg import GroupedFile, Layout, Numbers, live_blocks, trouble_of
 from airflow_provider_lakecommit.operations.maintenance.bins import Bin, Source
 
 
@@ -89,10 +89,7 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
 
 
 def _blocks(table: Table, layout: Layout, source: Source, dead: Numbers) -> Iterator[pa.Table]:
-    with opened(table.io, source.path, table.metadata.name_mapping()) as rows:
-        projected = Projection(table, source.path, rows, layout.file_schema, layout.arrow)
-        for block, live in rows.blocks(dead):
-            yield projected(block if live.all() else block.filter(pa.array(live)))
+    return live_blocks(table, source.path, dead, layout.file_schema, layout.arrow)
 
 
 def _sorted(layout: Layout, blocks: list[pa.Table]) -> tuple[Iterator[pa.Table], Numbers]:

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows that land on a branch of their own: what ``main`` lacks of it, its publication, and its restart.
+
+Contract: :func:`move_main` is one request that moves ``main`` and its tag to a snapshot of the branch, and asserts
+where both branches and the tag were: whoever is killed or repeats it, ``main`` has the snapshot once or not at all.
+``main`` only moves forward: it takes publications from this branch and nothing else. :func:`restart` puts the branch
+back on ``main``, with the ledger that ``main`` has; what it drops is read again, by new epochs.
+
+Failure story: where ``main`` has anything that the branch lacks (snapshots of another writer, a rollback), it is not
+moved: a publication would hide or undo it, and a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import dropwhile, takewhile
+from uuid import UUID, uuid4
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AssertTableUUID
+
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
+from airflow_provider_lakecommit.committer.stage import (
+    Attempt,
+    Staging,
+    at_ref,
+    moved,
+    pinned,
+    stage,
+    stage_move,
+    stage_restart,
+    stage_untagged,
+)
+from airflow_provider_lakecommit.committer.summary import (
+    SnapshotKind,
+    SnapshotRecord,
+    has_ledger,
+    record_of,
+    sections_of,
+    to_summary,
+)
+from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.core import LIVE, RESET_AUDIT, Decision, LedgerSection, kept_decisions
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.iceberg import Tables
+
+_NO_ROWS = (SnapshotKind.ORIGIN, SnapshotKind.EPOCH, SnapshotKind.CARRY, SnapshotKind.INIT)
+RESTARTED = "restarted-on"
+"""Summary key of a restart: the snapshot of ``main`` that the branch was put on."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpublished:
+    """What a branch has that ``main`` lacks: its ``snapshots``, newest first, of which ``records`` are the landings'.
+    ``apart`` says what ``main`` has that the branch lacks, ``rolled_back`` that ``main`` was rolled back; without both,
+    ``main`` can move to the branch.
+    """
+
+    main_id: int | None
+    head_id: int | None
+    snapshots: tuple[Snapshot, ...] = ()
+    records: tuple[SnapshotRecord, ...] = ()
+    apart: str = ""
+    rolled_back: str = ""
+
+    @property
+    def rows(self) -> int:
+        """Return the rows of the snapshots that landed some."""
+        return sum(r.rows for r in self.records if r.publishes)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Return True if a snapshot changes rows, or is of another writer."""
+        same = {r.snapshot_id for r in self.records if r.kind in _NO_ROWS}
+        return any(s.snapshot_id not in same for s in self.snapshots)
+
+
+def unpublished(metadata: TableMetadata, branch: str) -> Unpublished:
+    """Compare ``main`` with a branch."""
+    line, main = list(ancestry(metadata, branch)), metadata.refs.get(MAIN_BRANCH)
+    main_id = main.snapshot_id if main else None
+    ahead = tuple(takewhile(lambda s: s.snapshot_id != main_id, line))
+    records = tuple(r for s in ahead if (r := record_of(s)) is not None)
+    restarted = any(r.extra.get(RESTARTED) == str(main_id) for r in records)
+    return Unpublished(
+        main_id=main_id,
+        head_id=line[0].snapshot_id if line else None,
+        snapshots=ahead,
+        records=records,
+        apart=_apart(metadata, branch, {s.snapshot_id for s in line}) if main_id is not None else "",
+        rolled_back="" if restarted else _rolled_back(metadata),
+    )
+
+
+def _apart(metadata: TableMetadata, branch: str, there: Container[int]) -> str:
+    own = [s for s in ancestry(metadata, MAIN_BRANCH) if s.snapshot_id not in there]
+    if not own:
+        return ""
+    shown = ", ".join(
+        f"{s.snapshot_id} ({s.summary.operation.value if s.summary else 'unknown'})" for s in own[:_SHOWN]
+    )
+    more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
+    return f"main has snapshots of another writer, which branch {branch} lacks: {shown}{more}"
+
+
+def _rolled_back(metadata: TableMetadata) -> str:
+    state = read_ledger(metadata, MAIN_BRANCH)
+    return (
+        "" if state.condition in (Condition.PRESENT, Condition.ABSENT) else f"main is {state.condition}: {state.reason}"
+    )
+
+
+def ensure_branch(tables: Tables, name: str, table: Table, branch: str, *, dry: bool = False) -> Table:
+    """Return a table that has the branch: it begins where ``main`` is, with the tag of its ledger.
+
+    A table without snapshots gets an empty one first: catalogs refuse branches of others.
+
+    :param dry: change nothing; the branch is only simulated
+    :raises CatalogError: the catalog is unavailable
+    """
+    metadata = table.metadata
+    if branch in metadata.refs:
+        return table
+    main, tag = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(tag_name(MAIN_BRANCH))
+    # Of a branch that was dropped the tag stays: it tells what the branch had.
+    tagged = tag is not None and tag_name(branch) not in metadata.refs
+    if dry:
+        nowhere = SnapshotRef.model_validate({"snapshot-id": -1, "type": SnapshotRefType.BRANCH})
+        refs = {**metadata.refs, branch: main or nowhere, **({tag_name(branch): tag} if tag and tagged else {})}
+        seen = metadata.model_copy(update={"refs": refs})
+        return Table(table.name(), seen, table.metadata_location, table.io, table.catalog)
+    if main is None:
+        compare_and_swap(tables, name, MAIN_BRANCH, _first, staging=stage_untagged)
+        return ensure_branch(tables, name, tables.load(name), branch)
+    updates = [moved(metadata, branch, main.snapshot_id)]
+    if tag is not None and tagged:
+        updates.append(pinned(tag_name(branch), tag.snapshot_id))
+    needs = (AssertTableUUID(uuid=metadata.table_uuid), at_ref(branch, None), at_ref(MAIN_BRANCH, main.snapshot_id))
+    try:
+        tables.commit(table, needs, tuple(updates))
+    except Exception:
+        # Another run has made it, or the answer was lost: the table tells.
+        if branch not in (again := tables.load(name)).metadata.refs:
+            raise
+        return again
+    return tables.load(name)
+
+
+def _first(table: Table) -> Change[None] | None:
+    return None if MAIN_BRANCH in table.metadata.refs else Change(summary={}, why=None)
+
+
+def require_together(found: Unpublished, table: str, branch: str, *, brings_back: bool = False) -> None:
+    """Refuse a publication over what ``main`` has alone.
+
+    :param brings_back: rows that ``main`` was rolled back from may come back
+    :raises LedgerError: naming it
+    """
+    if why := found.apart or ("" if brings_back else found.rolled_back):
+        release = "" if found.apart else f"`{RESET_AUDIT} SPEC --release` publishes all the same, "
+        raise LedgerError(
+            "LC3060",
+            f"{table}: {why}. Nothing is published: main takes publications from branch {branch} only. {release}"
+            f"`{RESET_AUDIT} SPEC --drop` puts the branch on main as it is now, and the next run reads the unpublished "
+            "records again",
+        )
+
+
+def move_main(
+    tables: Tables, table: str, branch: str, snapshot_id: int, *, landing: str = "", brings_back: bool = False
+) -> bool:
+    """Publish a snapshot of a branch; returns False if ``main`` has it already.
+
+    :param landing: whose checks it passed: snapshots of others are not published with it; empty for all
+    :param brings_back: rows that ``main`` was rolled back from may come back
+    :raises LedgerError: ``main`` or the branch has moved elsewhere, or another landing has unpublished snapshots
+    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
+    :raises CatalogError: the catalog or the storage cannot be reached
+    """
+
+    def line(loaded: Table) -> list[Snapshot]:
+        return list(dropwhile(lambda s: s.snapshot_id != snapshot_id, ancestry(loaded.metadata, branch)))
+
+    def decide(loaded: Table) -> Change[None] | None:
+        found = unpublished(loaded.metadata, branch)
+        require_together(found, table, branch, brings_back=brings_back)
+        if not line(loaded):
+            raise LedgerError(
+                "LC3061", f"{table}: branch {branch} was moved while it was checked: the next run checks it again"
+            )
+        passed = list(dropwhile(lambda s: s.snapshot_id != snapshot_id, found.snapshots))
+        others = {r.landing for s in passed if (r := record_of(s)) is not None} - {landing}
+        if landing and others:
+            raise LedgerError(
+                "LC3062",
+                f"{table}: branch {branch} also has unpublished snapshots of {', '.join(sorted(others))}, whose checks "
+                f"have not passed: state another `publish.branch` in one of the landings. `{RESET_AUDIT} SPEC "
+                "--release` publishes all of them",
+            )
+        return Change(summary={}, why=None) if passed else None
+
+    def staged(loaded: Table, on: str, _files: Sequence[DataFile], _summary: Mapping[str, str]) -> Attempt:
+        ledger = next(filter(has_ledger, line(loaded)))
+        return stage_move(loaded, on, snapshot_id, ledger_id=ledger.snapshot_id, source=branch)
+
+    return compare_and_swap(tables, table, MAIN_BRANCH, decide, staging=staged).landed is not None
+
+
+def release(tables: Tables, table: str, branch: str, *, landing: str, head_id: int | None, decision: Decision) -> int:
+    """Publish a branch without its checks, with the decision in the ledger; returns the snapshot.
+
+    :param head_id: the head of the branch that was shown
+    :raises LedgerError: the branch has moved since, or ``main`` has snapshots of another writer
+    """
+
+    def sections(state: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
+        require_together(unpublished(loaded.metadata, branch), table, branch, brings_back=True)
+        return state.sections
+
+    record = SnapshotRecord(kind=SnapshotKind.CARRY, branch=branch, landing=landing, lane=LIVE, decisions=(decision,))
+    snapshot_id = _decided(tables, table, branch, record, head_id, sections, stage)
+    move_main(tables, table, branch, snapshot_id, brings_back=True)
+    return snapshot_id
+
+
+def restart(
+    tables: Tables,
+    table: str,
+    branch: str,
+    *,
+    landing: str,
+    head_id: int | None,
+    decision: Decision,
+    new_epoch: Callable[[], UUID] = uuid4,
+) -> int:
+    """Put a branch back on ``main``; returns the snapshot. Every section has a new epoch, so that nothing that was
+    pending is appended, and what the branch had is read again.
+
+    :param head_id: the head of the branch that was shown
+    :raises LedgerError: the branch has moved since
+    """
+
+    def sections(_: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
+        found = unpublished(loaded.metadata, branch)
+        return (replace(s, epoch=new_epoch()) for s in _before(loaded.metadata, found))
+
+    def staged(loaded: Table, on: str, _: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+        return stage_restart(loaded, on, MAIN_BRANCH, summary)
+
+    record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=LIVE, decisions=(decision,))
+    return _decided(tables, table, branch, record, head_id, sections, staged)
+
+
+def _decided(
+    tables: Tables,
+    table: str,
+    branch: str,
+    record: SnapshotRecord,
+    head_id: int | None,
+    sections: Callable[[LedgerState, Table], Iterable[LedgerSection]],
+    staging: Staging,
+) -> int:
+    """Record a decision about a branch in its ledger, if it is at the snapshot that was shown."""
+
+    def decide(loaded: Table) -> Change[None]:
+        found = unpublished(loaded.metadata, branch)
+        if found.head_id != head_id:
+            raise LedgerError(
+                "LC3063",
+                f"{table}: branch {branch} is at snapshot {found.head_id} now, and was at {head_id} when it was shown: "
+                f"run `{RESET_AUDIT}` again to see the new preview",
+            )
+        state = read_ledger(loaded.metadata, branch)
+        kept = kept_decisions(state.decisions, record.decisions)
+        extra = {RESTARTED: str(found.main_id)} if record.kind is SnapshotKind.EPOCH else {}
+        told = replace(record, decisions=kept, extra=extra)
+        return Change(summary=to_summary(told, sections(state, loaded)), why=None)
+
+    made = compare_and_swap(tables, table, branch, decide, staging=staging).snapshot_id
+    if made is None:
+        raise LedgerError("LC3065", f"{table}: the decision about branch {branch} was not written: run it again")
+    return made
+
+
+def _before(metadata: TableMetadata, found: Unpublished) -> tuple[LedgerSection, ...]:
+    """Return the ledger of ``main``, and the first entry of each lane that has published nothing yet."""
+    holder = next(filter(has_ledger, ancestry(metadata, MAIN_BRANCH)), None)
+    sections = {} if holder is None else {s.key: s for s in sections_of(holder)}
+    for snapshot in reversed(found.snapshots):
+        record = record_of(snapshot)
+        if record is not None and record.kind is SnapshotKind.ORIGIN:
+            own = (s for s in sections_of(snapshot) if s.key == (record.landing, record.lane))
+            sections = {**{s.key: s for s in own}, **sections}
+    return tuple(sections.values())

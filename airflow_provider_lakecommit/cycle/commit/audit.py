@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publish what has landed on a branch: after its checks, ``main`` moves to it.
+
+Contract: the last step of a commit, before COMMIT_COMPLETE, for landings with ``publish.checks``. All checks of all
+tables pass first; then the tables are published one by one, the data table last. Nothing is remembered but the branches
+themselves: what ``main`` lacks is checked and published by the next commit, whoever died in between. A table whose new
+snapshots change no row is published without a check.
+
+Failure story: a check that returns rows, or cannot be run, fails the commit: ``main`` stays as it is, the cycle stays
+open, and the failure is in the log like that of any other commit, so that the sensor holds downstream runs and planning
+stops by the same rules. The rows stay on the branch until a later check passes, or a person decides (`reset audit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer import Unpublished, move_main, require_together, unpublished
+from airflow_provider_lakecommit.core import RESET_AUDIT
+from airflow_provider_lakecommit.cycle.commit.checked_rows import CheckedRows, failures_of
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import TableError
+
+Ahead = Mapping[str, tuple[Table, Unpublished]]
+
+
+def audit(session: LandingSession, exclusive: Callable[[str, Callable[[], bool]], bool]) -> None:
+    """Check and publish what the branches have that ``main`` lacks.
+
+    :param exclusive: runs the request for a table in its turn
+    :raises TableError: a check found wrong rows, or could not be run
+    :raises LedgerError: ``main`` cannot move to a branch
+    :raises LakecommitError: the catalog or the storage cannot be reached
+    """
+    landing = session.landing
+    if not landing.checks:
+        return
+    ahead = unpublished_of(session)
+    for name, (_, found) in ahead.items():
+        require_together(found, name, landing.branch)
+    if wrong := list(_refused(session, ahead)):
+        rows = sum(found.rows for _, found in ahead.values())
+        raise TableError(
+            "LC6250",
+            f"landing {landing.name}: {len(wrong)} of {len(landing.checks)} checks refuse {rows} rows, which stay on "
+            f"branch {landing.branch}; main is unchanged: {'; '.join(wrong)}. The next commit checks again; "
+            f"`{RESET_AUDIT} SPEC --release` publishes them all the same, `--drop` takes them off the branch",
+        )
+    for name in sorted(ahead, key=lambda name: name == landing.table):
+        head_id = ahead[name][1].head_id
+        if head_id is None:
+            continue
+
+        def move(name: str = name, head_id: int = head_id) -> bool:
+            return move_main(session.tables, name, landing.branch, head_id, landing=landing.name)
+
+        if exclusive(name, move):
+            session.log(f"{name}: published snapshot {head_id} of branch {landing.branch} on main")
+
+
+def unpublished_of(session: LandingSession) -> Ahead:
+    """Return the tables whose branch has what ``main`` lacks, or the other way round.
+
+    :raises LakecommitError: a table cannot be read
+    """
+    out: dict[str, tuple[Table, Unpublished]] = {}
+    for name in session.landing.tables:
+        table = session.tables.find(name)
+        if table is not None:
+            found = unpublished(table.metadata, session.landing.branch)
+            if found.snapshots or found.apart:
+                out[name] = (table, found)
+    return out
+
+
+def _refused(session: LandingSession, ahead: Ahead) -> Iterator[str]:
+    """Yield what the checks found, by check."""
+    for name, (table, found) in ahead.items():
+        checks = [c for c in session.landing.checks if c.table == name]
+        if checks and found.changes_rows:
+            with CheckedRows(name, table, found.main_id, found.head_id) as rows:
+                for check in checks:
+                    session.log(f"{name}: check {check.name}")
+                    yield from failures_of(check, rows)

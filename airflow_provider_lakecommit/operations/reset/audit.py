@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide about windows on a branch that ``main`` lacks: `lakecommit reset audit`.
+
+Contract: *release* publishes them without their checks. *Drop* puts the branch back on ``main``: the next run reads
+their records again, by the rules that are in force then. Both record the decision in the ledger, and do exactly what
+the preview showed: a branch that has moved since is refused.
+
+Failure story: each table is decided in one or two commits of its own. Whoever is killed between two of them sees in the
+next preview what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_lakecommit.committer import release, restart
+from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, gone
+from airflow_provider_lakecommit.cycle import LandingSession, unpublished_of
+from airflow_provider_lakecommit.exceptions import LedgerError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """What a table's branch has that ``main`` lacks: ``rows`` and ``ranges`` of so many ``snapshots``. The source no
+    longer has the ranges ``lost``. ``apart`` says what keeps ``main`` from moving there, checks aside.
+    """
+
+    table: str
+    head_id: int | None
+    snapshots: int
+    rows: int
+    ranges: Coverage
+    lost: Coverage
+    since: datetime | None
+    apart: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "table": self.table,
+            "head": self.head_id,
+            "snapshots": self.snapshots,
+            "rows": self.rows,
+            "ranges": str(self.ranges),
+            "lost": len(self.lost),
+            "apart": self.apart,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditDecision:
+    """What was asked for, and the tables that it is about."""
+
+    branch: str
+    drop: bool
+    tables: tuple[HeldBack, ...]
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if not self.tables:
+            yield f"main has all that branch {self.branch} has: there is nothing to decide"
+        for t in self.tables:
+            since = f", since {t.since:%Y-%m-%d %H:%M}" if t.since else ""
+            yield (
+                f"{t.table}: main lacks {t.rows} rows in {t.snapshots} snapshots of branch {self.branch}{since}: "
+                f"{t.ranges or 'no range'}"
+            )
+            if t.apart:
+                yield f"  {t.apart}"
+            if not self.drop:
+                yield "  PUBLISHES them without their checks"
+                continue
+            yield "  DROPS them from the branch; the next run reads their records again"
+            if t.lost:
+                yield (
+                    f"  LOSES {len(t.lost)} records, which the source no longer has: {t.lost}. The next run asks where "
+                    f"to go on: `{RESET_OFFSETS} SPEC --from earliest`"
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"branch": self.branch, "drop": self.drop, "tables": [t.to_dict() for t in self.tables]}
+
+
+def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
+    """Look at the branches; write nothing.
+
+    :param drop: instead of a release
+    :raises LedgerError: the landing has no checks
+    """
+    landing = session.landing
+    if not landing.checks:
+        raise LedgerError(
+            "LC7055", f"landing {landing.name} has no `publish.checks`, so no window waits on a branch for a decision"
+        )
+    marks = session.source.watermarks(missing_ok=True).partitions if drop else {}
+    out = []
+    for name, (_, found) in unpublished_of(session).items():
+        own = [r for r in found.records if r.landing == landing.name]
+        ranges = Coverage.union(r.ranges for r in own if r.publishes)
+        out.append(
+            HeldBack(
+                table=name,
+                head_id=found.head_id,
+                snapshots=len(found.snapshots),
+                rows=found.rows,
+                ranges=ranges,
+                lost=gone(ranges, marks) if drop else Coverage(),
+                since=min((r.at for r in own), default=None),
+                apart=found.apart or found.rolled_back,
+            )
+        )
+    return AuditDecision(branch=landing.branch, drop=drop, tables=tuple(out))
+
+
+def decide_audit(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    """Do what the preview showed.
+
+    :param agreed: an :class:`AuditDecision` as it is for JSON
+    :raises LakecommitError: a branch has moved since; or ``main`` cannot take it
+    """
+    landing, now = session.landing, audit_preview(session, drop=agreed["drop"])
+    shown = {t["table"]: t["head"] for t in agreed["tables"]}
+    if new := [t.table for t in now.tables if t.table not in shown]:
+        raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots by now that were not shown: preview again")
+    apply = restart if now.drop else release
+    verb = "drops" if now.drop else "releases"
+    for t in now.tables:
+        apply(
+            session.tables,
+            t.table,
+            landing.branch,
+            landing=landing.name,
+            head_id=shown[t.table],
+            decision=replace(decision, what=f"{verb} {t.rows} rows of branch {landing.branch}: {t.ranges}"),
+        )
+    return now.to_dict()
