@@ -18,7 +18,6 @@ from airflow_provider_lakecommit.cli.arguments import (
 )
 from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
-    RESET_AUDIT,
     RESET_BLOCKED,
     RESET_HARD,
     RESET_KEY,
@@ -131,6 +130,8 @@ def _blocked_arguments(parser: ArgumentParser) -> None:
     how("--raise", dest="raise_to", type=budget, metavar="N[:RATIO]", help=again)
     how("--skip", action="store_true", help="skip bad records; good ones are landed")
     how("--retry", action="store_true", help="read again under the landing's own budget")
+    how("--release", action="store_true", help="publish rows that `publish.checks` refuse")
+    how("--drop", action="store_true", help="take such rows off their branch; read again")
     add = parser.add_argument
     add("--partition", action="append", metavar="TOPIC:PARTITION", help="take only this partition; repeatable")
     add_ranges(parser)
@@ -144,12 +145,6 @@ def _migrate_arguments(parser: ArgumentParser) -> None:
     add("--kafka-config", metavar="FILE", help="read librdkafka settings for --old from YAML")
     renamed = "map a topic to its new name; repeatable"
     add("--topic", action="append", default=[], metavar="OLD=NEW", help=renamed)
-
-
-def _audit_arguments(parser: ArgumentParser) -> None:
-    how = parser.add_mutually_exclusive_group(required=True).add_argument
-    how("--release", action="store_true", help="publish the rows without their checks")
-    how("--drop", action="store_true", help="take the rows off the branch; read them again")
 
 
 RESET = {
@@ -188,9 +183,10 @@ RESET = {
         reason=True,
     ),
     RESET_BLOCKED: Command(
-        says="unblock ranges: retry, raise the budget, or skip",
+        says="decide about blocked ranges and refused rows",
         examples=(
             f"{spoken(RESET_BLOCKED)} orders.yaml --raise 500:0.2 --yes",
+            f"{spoken(RESET_BLOCKED)} orders.yaml --drop",
             f'{spoken(RESET_BLOCKED)} --dag land_orders --skip --partition orders:3 --yes --reason "test data"',
         ),
         arguments=_blocked_arguments,
@@ -218,17 +214,6 @@ RESET = {
             f'{spoken(RESET_KEY)} customers.yaml --yes --reason "keep the newest rows only"',
         ),
         run=on_session("reset:reset_key"),
-        effect=Effect.GIVES_UP,
-        reason=True,
-    ),
-    RESET_AUDIT: Command(
-        says="decide about rows that `publish.checks` refuse",
-        examples=(
-            f"{spoken(RESET_AUDIT)} orders.yaml --drop",
-            f'{spoken(RESET_AUDIT)} --dag land_orders --release --yes --reason "a known bad day"',
-        ),
-        arguments=_audit_arguments,
-        run=on_session("reset:reset_audit"),
         effect=Effect.GIVES_UP,
         reason=True,
     ),

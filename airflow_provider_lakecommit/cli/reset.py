@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit reset`: commands that errors name, for a user who has decided.
+"""The commands of the group ``reset``, which errors name, for a user who has decided.
 
 Each command shows a preview first, and writes only with ``--yes``, as a cycle of its own, which the tables and the
 control topic record.
@@ -17,7 +17,6 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.committer import OtherSections
 from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
-    RESET_AUDIT,
     RESET_BLOCKED,
     RESET_HARD,
     RESET_KEY,
@@ -124,9 +123,13 @@ def reset_assert(session: LandingSession, options: Namespace, output: Output) ->
 
 
 def reset_blocked(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Unblock ranges: read them again, or skip their bad records. Good records are given up only in named ranges."""
+    """Unblock ranges: read them again, or skip their bad records. Good records are given up only in named ranges. Or
+    publish what checks refuse, or drop it from its branch.
+    """
     from airflow_provider_lakecommit.operations import blocked_parts, unblock
 
+    if options.release or options.drop:
+        return _reset_audit(session, options, output)
     landing, skip, whole = session.landing, options.skip, options.whole
     if whole and not skip:
         raise SpecError("LC8027", "--whole needs --skip: a range that is read again loses no good record")
@@ -154,6 +157,22 @@ def reset_blocked(session: LandingSession, options: Namespace, output: Output) -
     return Exit.DONE
 
 
+def _reset_audit(session: LandingSession, options: Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.operations import audit_preview, decide_audit
+
+    if options.partition or options.range or options.whole:
+        raise SpecError("LC8364", "--release and --drop are about all refused rows: leave out ranges and --whole")
+    found = audit_preview(session, drop=options.drop)
+    if not found.tables:
+        output.answer({"written": False, **found.to_dict()}, found.lines())
+        return Exit.DONE
+    if (code := ends_with_preview(options, output, found.to_dict(), found.lines())) is not None:
+        return code
+    decision = _decision(session, f"{spoken(RESET_BLOCKED)} {'--drop' if options.drop else '--release'}", options)
+    output.answer({"written": True, **decide_audit(session, found.to_dict(), decision)})
+    return Exit.DONE
+
+
 def _blocked_text(part: BlockedPart, *, skip: bool, whole: bool) -> str:
     if not skip:
         return f"reads again {part}"
@@ -174,21 +193,6 @@ def reset_key(session: LandingSession, options: Namespace, output: Output) -> in
     output.answer(
         {"written": True, **change_key(session, found.to_dict(), _decision(session, spoken(RESET_KEY), options))}
     )
-    return Exit.DONE
-
-
-def reset_audit(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Publish what checks refuse, or drop it from its branch."""
-    from airflow_provider_lakecommit.operations import audit_preview, decide_audit
-
-    found = audit_preview(session, drop=options.drop)
-    if not found.tables:
-        output.answer({"written": False, **found.to_dict()}, found.lines())
-        return Exit.DONE
-    if (code := ends_with_preview(options, output, found.to_dict(), found.lines())) is not None:
-        return code
-    decision = _decision(session, f"{spoken(RESET_AUDIT)} {'--drop' if options.drop else '--release'}", options)
-    output.answer({"written": True, **decide_audit(session, found.to_dict(), decision)})
     return Exit.DONE
 
 

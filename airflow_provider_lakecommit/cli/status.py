@@ -90,6 +90,8 @@ def _table(t: TableStatus) -> Iterable[str]:
     at = f", ledger in snapshot {t.snapshot_id}" if t.snapshot_id is not None else ""
     others = f", {t.foreign_since} snapshots of others since" if t.foreign_since else ""
     yield f"  {t.table}: {t.condition}{reason}{at}{others}"
+    if t.unpublished:
+        yield f"    WARNING: {t.unpublished} rows wait on their branch: main lacks them until their checks pass"
     if t.debt is not None:
         advice = f"; {t.debt.remedy}" if t.debt.share >= 1 else ""
         yield f"    {'WARNING: ' if advice else ''}{t.debt}{advice}"

@@ -10,7 +10,7 @@ __getattr__ = lazy_names(
             "ADOPTED_FROM SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn turn_is_over"
         ),
         "alone": "check_no_other",
-        "audited": "Unpublished ensure_branch move_main release require_together restart unpublished",
+        "branch": "Unpublished ensure_branch move_main release require_together restart unpublished",
         "append": "AppendRequest PublishOutcome publish",
         "blocking_pool": "BlockingPool",
         "brought_back": "check_not_brought_back",

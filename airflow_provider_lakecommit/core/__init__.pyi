@@ -27,7 +27,6 @@ from airflow_provider_lakecommit.core.commands import PAUSE as PAUSE
 from airflow_provider_lakecommit.core.commands import PROGRAM as PROGRAM
 from airflow_provider_lakecommit.core.commands import PUBLISH_NOW as PUBLISH_NOW
 from airflow_provider_lakecommit.core.commands import RESET_ASSERT as RESET_ASSERT
-from airflow_provider_lakecommit.core.commands import RESET_AUDIT as RESET_AUDIT
 from airflow_provider_lakecommit.core.commands import RESET_BLOCKED as RESET_BLOCKED
 from airflow_provider_lakecommit.core.commands import RESET_HARD as RESET_HARD
 from airflow_provider_lakecommit.core.commands import RESET_KEY as RESET_KEY

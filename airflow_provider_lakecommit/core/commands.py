@@ -26,7 +26,6 @@ RESET_BLOCKED = f"{PROGRAM} reset blocked"
 UNBLOCK = f"{PROGRAM} reset blocked SPEC --retry"
 RESET_MIGRATE = f"{PROGRAM} reset migrate"
 RESET_KEY = f"{PROGRAM} reset key"
-RESET_AUDIT = f"{PROGRAM} reset audit"
 
 PAUSE = f"{PROGRAM} pause"
 RESUME = f"{PROGRAM} resume"

@@ -18,7 +18,7 @@ __getattr__ = lazy_names(
         "parquet.layout": "Layout check_target",
         "parquet.parquet": "FileFormat",
         "parquet.parquet_rows": "Numbers ParquetRows opened",
-        "parquet.rewrite": "GroupedFile Projection live_blocks physical_schema",
+        "parquet.rewrite": "GroupedFile live_blocks physical_schema",
         "parquet.statistics": "Metrics",
         "parquet.write": "FanoutWriter",
         "schemas": "DEAD_LETTER_SCHEMA METADATA_TYPES OPTIONAL_DEAD_LETTER_COLUMNS mark_columns record_column_ids",

@@ -28,7 +28,6 @@ from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers as 
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import ParquetRows as ParquetRows
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import opened as opened
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import GroupedFile as GroupedFile
-from airflow_provider_lakecommit.iceberg.parquet.rewrite import Projection as Projection
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import live_blocks as live_blocks
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import physical_schema as physical_schema
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics as Metrics

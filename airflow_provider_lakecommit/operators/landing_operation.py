@@ -47,8 +47,8 @@ class LandingOperationOperator(LandingTask):
 
     :param landing: the landing, or the path of its YAML spec
     :param operation: name of the command without the program: ``reset offsets``, ``reset hard``, ``reset blocked``,
-        ``reset assert``, ``reset migrate``, ``reset key``, ``reset audit``, ``connect adopt``, ``dead-letters``
-        (replays them), or ``publish-now``
+        ``reset assert``, ``reset migrate``, ``reset key``, ``connect adopt``, ``dead-letters`` (replays them), or
+        ``publish-now``
     :param arguments: those of the operation, by name (templated)
     :param agreed: the output of a task of the same operation and arguments without ``agreed`` (``preview.output``):
         exactly that is done. Without it nothing is written: a preview is logged and returned (templated)

@@ -42,7 +42,20 @@ def _is(*verdicts: Verdict) -> Callable[[LandingRow], bool]:
 _Offer = tuple[Callable[[LandingRow], bool], str, str]
 """Which rows the command fits, the command with ``{whose}`` for the arguments that name the landing, and its effect."""
 
+_REFUSED = "[LC6250]"
+"""The code of the error by which a commit says that checks refuse its rows."""
+
 _LANDING: tuple[_Offer, ...] = (
+    (
+        lambda r: _REFUSED in r.found.reason,
+        f"{RESET_BLOCKED} {{whose}} --drop",
+        "shows the refused rows; with --yes it takes them off their branch, and the next run reads them again",
+    ),
+    (
+        lambda r: _REFUSED in r.found.reason,
+        f"{RESET_BLOCKED} {{whose}} --release",
+        "shows the refused rows; with --yes it publishes them without their checks",
+    ),
     (
         lambda r: bool(r.state.blocked),
         f"{RESET_BLOCKED} {{whose}} --retry",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, debt_of
+from airflow_provider_lakecommit.committer import Condition, LedgerState, debt_of, unpublished
 from airflow_provider_lakecommit.core import (
     LAND,
     AcceptedSlice,
@@ -65,6 +65,8 @@ class TableStatus:
     pending_bytes: int = 0
     waiting: tuple[str, ...] = ()
     debt: TableDebt | None = None
+    unpublished: int = 0
+    """Rows on the landing's branch that wait for their checks, and that `main` lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,22 +138,25 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
     by_name = {t.table: t for t in ledgers}
     reached = [passed_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
     safe = [_safe_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
+    tables = tuple(
+        replace(
+            _table(name, state, by_name.get(name), landing_state, source.partitions, forgotten.get(name)),
+            **_of_metadata(session, name),
+        )
+        for name, state in states
+    )
+    # Readers of main lack what waits on a branch, and the log does not say since when.
+    whole = len(ledgers) == len(states) and not any(t.unpublished for t in tables)
     return Status(
         landing=session.landing.name,
         at=at,
-        tables=tuple(
-            replace(
-                _table(name, state, by_name.get(name), landing_state, source.partitions, forgotten.get(name)),
-                debt=_debt(session, name),
-            )
-            for name, state in states
-        ),
+        tables=tables,
         partitions=tuple(
             partition_status(p, w, reached, safe, left.get(p), p in stale) for p, w in sorted(source.partitions.items())
         ),
         cycles=tuple(landing_state.open_cycles()),
         blocked=tuple(map(str, landing_state.blocked)),
-        valid_through=_valid_through(landing_state, reached) if len(ledgers) == len(states) else None,
+        valid_through=_valid_through(landing_state, reached) if whole else None,
         missing_topics=source.missing_topics,
         shortest=next(iter(headroom), None),
         warnings=warnings(headroom, threshold),
@@ -199,9 +204,13 @@ def _section(session: LandingSession, state: LedgerState) -> bool:
     return state.section(session.landing.name, session.lane) is not None
 
 
-def _debt(session: LandingSession, name: str) -> TableDebt | None:
-    table = session.tables.find(name)
-    return None if table is None else debt_of(table.metadata, session.landing.branch, session.landing.maintain)
+def _of_metadata(session: LandingSession, name: str) -> dict[str, Any]:
+    """Return the fields of a table that only its metadata tells."""
+    table, landing = session.tables.find(name), session.landing
+    if table is None:
+        return {}
+    waits = unpublished(table.metadata, landing.branch).rows if landing.checks else 0
+    return {"debt": debt_of(table.metadata, landing.branch, landing.maintain), "unpublished": waits}
 
 
 def _table(
@@ -333,6 +342,7 @@ def _table_to_dict(t: TableStatus) -> dict[str, Any]:
         "foreign_since": t.foreign_since,
         "ends": {str(p): end for p, end in t.ends.items()},
         "debt": None if t.debt is None else t.debt.to_dict(),
+        "unpublished": t.unpublished,
         "pending": pending_fields(slices=t.pending_slices, files=t.pending_files, bytes=t.pending_bytes),
         "waiting": list(t.waiting),
     }

@@ -64,6 +64,11 @@ def _unknown(found: Status, _: StatusLimits) -> str | None:
     return f"nothing was landed in {nothing[0]} yet" if nothing else None
 
 
+def _unpublished(found: Status, _: StatusLimits) -> str | None:
+    waits = [f"{t.unpublished} rows of {t.table}" for t in found.tables if t.unpublished]
+    return f"{', '.join(waits)} wait on their branch: main lacks them until their checks pass" if waits else None
+
+
 def _held_up(found: Status, _: StatusLimits) -> str | None:
     stale = [p for p in found.partitions if p.stale_transaction]
     if not stale:
@@ -101,6 +106,7 @@ TABLE: tuple[tuple[StatusVerdict, Callable[[Status, StatusLimits], str | None]],
     (StatusVerdict.STALLED, _stalled),
     (StatusVerdict.BLOCKED, _needs_decision),
     (StatusVerdict.BEHIND, _unknown),
+    (StatusVerdict.BEHIND, _unpublished),
     (StatusVerdict.BEHIND, _held_up),
     (StatusVerdict.BEHIND, _late),
     (StatusVerdict.BEHIND, _old),

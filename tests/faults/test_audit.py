@@ -34,7 +34,7 @@ GOOD = "SELECT * FROM added_rows WHERE id < 0"
 UNIQUE = "SELECT id FROM all_rows GROUP BY id HAVING count(*) > 1"
 AUDITED: dict[str, Any] = {"create": SCHEMA, "checks": [GOOD], "branch": "audit", "compact": False}
 WITHOUT_BAD = {"sql": "SELECT * FROM record WHERE id >= 0", "record_schema": SCHEMA["schema"]}
-REASON = Decision(command="reset audit", actor="ana", host="here", at="2026-11-28T00:00:00", landing="faults")
+REASON = Decision(command="reset blocked", actor="ana", host="here", at="2026-11-28T00:00:00", landing="faults")
 
 
 def bad(number: int) -> list[tuple[str, str]]:

@@ -303,7 +303,7 @@ def test_a_branch_is_kept_equal_and_main_stays(make_world: Make, produce: Produc
     with world.session() as session:
         table = session.tables.load(world.landing.table)
         table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "audit").commit()  # type: ignore[union-attr]
-    on_branch = replace(world, landing=world.landing.changed(branch="audit"))
+    on_branch = replace(world, landing=world.landing.changed(publish={"branch": "audit"}))
     produce(world.landing.topics, model.records(60))
     on_branch.settle()
     assert seen(world) == main

@@ -180,7 +180,10 @@ def test_tables_that_cannot_take_the_rows(world: World) -> None:
     odd = {"schema": [{"name": "id", "type": "colour"}]}
     with pytest.raises(SpecError, match="column id: 'colour' is not a type"):
         replace(landing, table="shop.none", create=odd)
-    assert "no branch 'audit'" in bad(spec_of(world, landing=replace(landing, branch="audit")))["table shop.rows"]
+    assert (
+        "no branch 'audit'"
+        in bad(spec_of(world, landing=landing.changed(publish={"branch": "audit"})))["table shop.rows"]
+    )
     wants = replace(landing, timestamps={"name": "epoch_millis"})
     assert "name" in bad(spec_of(world, landing=wants))["table shop.rows"]
 

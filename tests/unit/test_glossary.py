@@ -33,7 +33,7 @@ ICEBERG = """
     background multipart unfinished upload uploads
 """
 PLAIN = """
-    agreement uncommitted unread examine lazy grouped
+    agreement uncommitted unpublished unread audit examine lazy grouped
     approved assert direct maintain mistakes
     backpressure compiler decoding effect enums everyday migrate walk
     live first extras cursor renamed deletion account accounting added early end admission admit announced answer

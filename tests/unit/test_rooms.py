@@ -211,7 +211,8 @@ RULES = (
     ),
     rule(
         "cycle/commit",
-        "committer control core core/planning cycle cycle/plan cycle/session cycle/write iceberg kafka landing spark",
+        "committer control core core/planning cycle cycle/plan cycle/session cycle/write iceberg iceberg/parquet kafka "
+        "landing spark",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),

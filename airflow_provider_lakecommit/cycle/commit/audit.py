@@ -8,7 +8,7 @@ snapshots change no row is published without a check.
 
 Failure story: a check that returns rows, or cannot be run, fails the commit: ``main`` stays as it is, the cycle stays
 open, and the failure is in the log like that of any other commit, so that the sensor holds downstream runs and planning
-stops by the same rules. The rows stay on the branch until a later check passes, or a person decides (`reset audit`).
+stops by the same rules. The rows stay on the branch until a later check passes, or a person decides (`reset blocked`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer import Unpublished, move_main, require_together, unpublished
-from airflow_provider_lakecommit.core import RESET_AUDIT
-from airflow_provider_lakecommit.cycle.commit.checked_rows import CheckedRows, failures_of
+from airflow_provider_lakecommit.core import RESET_BLOCKED
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import TableError
 
+MOST_SHOWN = 3
+"""Checks that a message names; the log names each."""
 Ahead = Mapping[str, tuple[Table, Unpublished]]
 
 
@@ -45,8 +46,8 @@ def audit(session: LandingSession, exclusive: Callable[[str, Callable[[], bool]]
         raise TableError(
             "LC6250",
             f"landing {landing.name}: {len(wrong)} of {len(landing.checks)} checks refuse {rows} rows, which stay on "
-            f"branch {landing.branch}; main is unchanged: {'; '.join(wrong)}. The next commit checks again; "
-            f"`{RESET_AUDIT} SPEC --release` publishes them all the same, `--drop` takes them off the branch",
+            f"branch {landing.branch}; main is as before: {'; '.join(wrong[:MOST_SHOWN])}. The next commit checks "
+            f"again; `{RESET_BLOCKED} SPEC --release` publishes them all the same, `--drop` takes them off the branch",
         )
     for name in sorted(ahead, key=lambda name: name == landing.table):
         head_id = ahead[name][1].head_id
@@ -77,10 +78,14 @@ def unpublished_of(session: LandingSession) -> Ahead:
 
 def _refused(session: LandingSession, ahead: Ahead) -> Iterator[str]:
     """Yield what the checks found, by check."""
+    from airflow_provider_lakecommit.cycle.commit.row_check import RowsToCheck, failures_of
+
     for name, (table, found) in ahead.items():
         checks = [c for c in session.landing.checks if c.table == name]
         if checks and found.changes_rows:
-            with CheckedRows(name, table, found.main_id, found.head_id) as rows:
+            with RowsToCheck(name, table, found.main_id, found.head_id) as rows:
                 for check in checks:
                     session.log(f"{name}: check {check.name}")
-                    yield from failures_of(check, rows)
+                    for text in failures_of(check, rows):
+                        session.log(f"WARNING: refused: {text}")
+                        yield text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide about windows on a branch that ``main`` lacks: `lakecommit reset audit`.
+"""Decide about windows on a branch that ``main`` lacks: `lakecommit reset blocked --release`, or `--drop`.
 
 Contract: *release* publishes them without their checks. *Drop* puts the branch back on ``main``: the next run reads
 their records again, by the rules that are in force then. Both record the decision in the ledger, and do exactly what

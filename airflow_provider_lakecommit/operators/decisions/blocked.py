@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reset blocked`: how blocked ranges continue.
+"""`reset blocked`: how blocked ranges and refused rows continue.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
-:mod:`~airflow_provider_lakecommit.operations.reset.unblock`. It applies to previewed ranges only.
+:mod:`~airflow_provider_lakecommit.operations.reset.unblock` and
+:mod:`~airflow_provider_lakecommit.operations.reset.audit`. It applies to what was previewed only.
 
 Failure story: changes between preview and action are found before anything is written, and named.
 """
@@ -32,16 +33,18 @@ if TYPE_CHECKING:
 
 __all__ = ["ResetBlocked"]
 
-_HOW = ("raise", "retry", "skip", "skip whole")
+_OF_AUDITS = ("release", "drop")
+_HOW = ("raise", "retry", "skip", "skip whole", *_OF_AUDITS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResetBlocked(ApprovedOperation):
-    """Continue with blocked ranges.
+    """Continue with blocked ranges, or with rows that `publish.checks` refuse.
 
     :param how: `raise`: read them again under ``budget``; `retry`: under the landing's own budget, after records, table
         or spec were fixed; `skip`: continue without their bad records, recorded as skipped; `skip whole`: also without
-        the good records of these ranges
+        the good records of these ranges; `release`: publish all refused rows; `drop`: take them off their branch, and
+        read their records again
     :param budget: of `raise`: dead letters that a slice may have, and their share, for example `500` or `500:0.2`
     :param partitions: only these, for example `topic:3`; several as a list, or with commas
     :param ranges: only these offsets, for example `topic:3=15-20`; several likewise
@@ -65,6 +68,8 @@ class ResetBlocked(ApprovedOperation):
         from airflow_provider_lakecommit.operations import blocked_parts
 
         asked = self._asked()
+        if asked["how"] in _OF_AUDITS:
+            return self._refused_rows(session, asked)
         try:
             parts = blocked_parts(session, *self._chosen())
         except BlockedRangeError as e:
@@ -73,12 +78,14 @@ class ResetBlocked(ApprovedOperation):
         return Preview(values=values, lines=[f"{self._becomes(p)}: {p}" for p in parts])
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
-        """Decide about the previewed ranges."""
-        from airflow_provider_lakecommit.operations import blocked_parts, unblock
+        """Decide about what was previewed."""
+        from airflow_provider_lakecommit.operations import blocked_parts, decide_audit, unblock
 
         asked = self._asked()
         if different := [f"{name} is {value!r}" for name, value in asked.items() if agreed.get(name) != value]:
             raise not_as_previewed("; ".join(different))
+        if asked["how"] in _OF_AUDITS:
+            return decide_audit(session, agreed, decision)
         try:
             parts = blocked_parts(session, None, ranges_of(agreed["ranges"]))
         except BlockedRangeError:
@@ -95,6 +102,17 @@ class ResetBlocked(ApprovedOperation):
             only_bad=asked["how"] == "skip",
             decision=decision,
         )
+
+    def _refused_rows(self, session: LandingSession, asked: Mapping[str, Any]) -> Preview:
+        from airflow_provider_lakecommit.operations import audit_preview
+
+        if (is_stated(self.partitions) and self.partitions) or (is_stated(self.ranges) and self.ranges):
+            raise SpecError("LC8362", f"how={self.how!r} is about all refused rows: leave out partitions and ranges")
+        found = audit_preview(session, drop=asked["how"] == "drop")
+        if not found.tables:
+            raise NothingToDoError("; ".join(found.lines()))
+        values = {"landing": session.landing.name, **asked, **found.to_dict()}
+        return Preview(values=values, lines=list(found.lines()))
 
     def _asked(self) -> dict[str, Any]:
         """Return the arguments as they are compared with the preview."""

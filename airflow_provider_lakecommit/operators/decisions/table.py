@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_lakecommit.operators.decisions.adopt import Adopt
-from airflow_provider_lakecommit.operators.decisions.audit import ResetAudit
 from airflow_provider_lakecommit.operators.decisions.blocked import ResetBlocked
 from airflow_provider_lakecommit.operators.decisions.dead_letters import ReplayDeadLetters
 from airflow_provider_lakecommit.operators.decisions.key import ResetKey
@@ -29,7 +28,6 @@ _ALL: tuple[type[Operation], ...] = (
     ResetAssert,
     Migrate,
     ResetKey,
-    ResetAudit,
     Adopt,
     ReplayDeadLetters,
     PublishNow,

@@ -92,7 +92,7 @@ create:
         ({"topics": "[orders, off]"}, "False"),
         ({"table": "yes"}, "True"),
         ({"dead_letter_table": "off"}, "False"),
-        ({"branch": "1.0"}, "1.0"),
+        ({"publish": "{branch: 1.0}"}, "1.0"),
         ({"upsert": "{key: [no]}"}, "False"),
         ({"columns": "{key: {columns: [on], format: json}}"}, "True"),
         ({"timestamps": "{on: iso8601}"}, "True"),

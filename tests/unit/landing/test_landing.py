@@ -58,6 +58,7 @@ FULL: Mapping[str, Any] = {
     "group_by": "load",
     "speculation": 3.0,
     "branch": "audit",
+    "checks": ["SELECT * FROM added_rows WHERE id < 0"],
     "on_spec_change": "void",
     "completion_timeout": 90.5,
     "commit_files": 100,
@@ -459,7 +460,7 @@ class TestMistakes:
         with pytest.raises(SpecError, match="LC1001") as refused:
             landing(table="x", groups=0, branch="")
         lines = [line.partition(":")[0] for line in str(refused.value).splitlines()[1:]]
-        assert lines == ["- table", "- window.groups", "- branch"]
+        assert lines == ["- table", "- window.groups", "- publish.branch"]
 
     def test_an_unknown_key_comes_with_the_nearest_known_one(self) -> None:
         with pytest.raises(SpecError, match="LC1125"):

@@ -208,7 +208,7 @@ def test_a_section_refuses_a_wrong_key_by_itself() -> None:
 
 def test_some_keys_of_a_section_are_changed() -> None:
     landing = Landing(**LEAST, window=Window(groups=4, max_records=5))
-    changed = landing.changed(window={"groups": 2}, branch="audit")
+    changed = landing.changed(window={"groups": 2}, publish={"branch": "audit"})
     assert (changed.window, changed.branch) == (Window(groups=2, max_records=5), "audit")
     assert landing.changed(window=Window(groups=1)).window == Window(groups=1)
     with pytest.raises(SpecError, match="LC1103"):
@@ -216,9 +216,9 @@ def test_some_keys_of_a_section_are_changed() -> None:
 
 
 def test_sections_are_merged_key_by_key() -> None:
-    assert merged({"window": {"groups": 1, "max_records": 5}, "branch": "audit"}, {"window": {"groups": 2}}) == {
+    assert merged({"window": {"groups": 1, "max_records": 5}, "evolve": "add"}, {"window": {"groups": 2}}) == {
         "window": {"groups": 2, "max_records": 5},
-        "branch": "audit",
+        "evolve": "add",
     }
     assert merged({"window": Window(groups=1)}, {"window": Window(max_records=5)}, {"window": None}) == {
         "window": {"groups": 1, "max_records": 5}

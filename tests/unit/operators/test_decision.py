@@ -218,7 +218,7 @@ class TestResetBlocked:
     @pytest.mark.parametrize(
         ("asked", "told"),
         [
-            ({"how": "retry later"}, "use raise, retry, skip or skip whole"),
+            ({"how": "retry later"}, "skip whole, release or drop"),
             ({"how": "raise"}, "needs a budget"),
             ({"how": "raise", "budget": "many"}, "is not N or N:RATIO"),
             ({"how": "skip", "partitions": ["orders"]}, "is not TOPIC:PARTITION"),

@@ -45,7 +45,7 @@ _ALONE: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-class CheckedRows:
+class RowsToCheck:
     """The rows of a table as relations of a DuckDB connection.
 
     :param main_id: the head of ``main``, ``None`` if it has none
@@ -135,14 +135,14 @@ class CheckedRows:
 class _Rows:
     """All rows, read anew by each scan."""
 
-    def __init__(self, rows: CheckedRows) -> None:
+    def __init__(self, rows: RowsToCheck) -> None:
         self._rows = rows
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._rows.reader().__arrow_c_stream__(requested_schema)
 
 
-def failures_of(check: RowCheck, rows: CheckedRows) -> Iterator[str]:
+def failures_of(check: RowCheck, rows: RowsToCheck) -> Iterator[str]:
     """Yield what a check found wrong, if anything.
 
     :raises TableError: it cannot be run
@@ -158,7 +158,7 @@ def failures_of(check: RowCheck, rows: CheckedRows) -> Iterator[str]:
         yield f"{rows.name}, check {check.name}: {', '.join(map(_text, found[:_SHOWN]))}{more}"
 
 
-def _by_sql(check: RowCheck, rows: CheckedRows) -> Sequence[Any]:
+def _by_sql(check: RowCheck, rows: RowsToCheck) -> Sequence[Any]:
     import duckdb
 
     try:
@@ -173,7 +173,7 @@ def _by_sql(check: RowCheck, rows: CheckedRows) -> Sequence[Any]:
         ) from e
 
 
-def _by_function(check: RowCheck, rows: CheckedRows) -> Sequence[Any]:
+def _by_function(check: RowCheck, rows: RowsToCheck) -> Sequence[Any]:
     module, _, function = check.function.rpartition(".")
     try:
         call = getattr(import_module(module), function)

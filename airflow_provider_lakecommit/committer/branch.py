@@ -45,7 +45,7 @@ from airflow_provider_lakecommit.committer.summary import (
     to_summary,
 )
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
-from airflow_provider_lakecommit.core import LIVE, RESET_AUDIT, Decision, LedgerSection, kept_decisions
+from airflow_provider_lakecommit.core import LIVE, RESET_BLOCKED, Decision, LedgerSection, kept_decisions
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
@@ -163,12 +163,12 @@ def require_together(found: Unpublished, table: str, branch: str, *, brings_back
     :raises LedgerError: naming it
     """
     if why := found.apart or ("" if brings_back else found.rolled_back):
-        release = "" if found.apart else f"`{RESET_AUDIT} SPEC --release` publishes all the same, "
+        release = "" if found.apart else f"`{RESET_BLOCKED} SPEC --release` publishes all the same, "
         raise LedgerError(
             "LC3060",
             f"{table}: {why}. Nothing is published: main takes publications from branch {branch} only. {release}"
-            f"`{RESET_AUDIT} SPEC --drop` puts the branch on main as it is now, and the next run reads the unpublished "
-            "records again",
+            f"`{RESET_BLOCKED} SPEC --drop` puts the branch on main as it is now, and the next run reads the "
+            "unpublished records again",
         )
 
 
@@ -200,7 +200,7 @@ def move_main(
             raise LedgerError(
                 "LC3062",
                 f"{table}: branch {branch} also has unpublished snapshots of {', '.join(sorted(others))}, whose checks "
-                f"have not passed: state another `publish.branch` in one of the landings. `{RESET_AUDIT} SPEC "
+                f"have not passed: state another `publish.branch` in one of the landings. `{RESET_BLOCKED} SPEC "
                 "--release` publishes all of them",
             )
         return Change(summary={}, why=None) if passed else None
@@ -274,7 +274,7 @@ def _decided(
             raise LedgerError(
                 "LC3063",
                 f"{table}: branch {branch} is at snapshot {found.head_id} now, and was at {head_id} when it was shown: "
-                f"run `{RESET_AUDIT}` again to see the new preview",
+                f"run `{RESET_BLOCKED}` again to see the new preview",
             )
         state = read_ledger(loaded.metadata, branch)
         kept = kept_decisions(state.decisions, record.decisions)
