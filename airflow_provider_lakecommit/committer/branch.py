@@ -52,6 +52,8 @@ from airflow_provider_lakecommit.iceberg import Tables
 _NO_ROWS = (SnapshotKind.ORIGIN, SnapshotKind.EPOCH, SnapshotKind.CARRY, SnapshotKind.INIT)
 RESTARTED = "restarted-on"
 """Summary key of a restart: the snapshot of ``main`` that the branch was put on."""
+RELEASED = "released"
+"""Summary key of a decision to publish a snapshot without its checks."""
 _SHOWN = 3
 
 
@@ -75,10 +77,16 @@ class Unpublished:
         return sum(r.rows for r in self.records if r.publishes)
 
     @property
+    def released_id(self) -> int | None:
+        """Return the newest snapshot that a person has released; it and all before it need no check."""
+        return next((r.snapshot_id for r in self.records if RELEASED in r.extra), None)
+
+    @property
     def changes_rows(self) -> bool:
-        """Return True if a snapshot changes rows, or is of another writer."""
+        """Return True if a snapshot that nobody has released changes rows, or is of another writer."""
         same = {r.snapshot_id for r in self.records if r.kind in _NO_ROWS}
-        return any(s.snapshot_id not in same for s in self.snapshots)
+        unreleased = takewhile(lambda s: s.snapshot_id != self.released_id, self.snapshots)
+        return any(s.snapshot_id not in same for s in unreleased)
 
 
 def unpublished(metadata: TableMetadata, branch: str) -> Unpublished:
@@ -162,6 +170,7 @@ def require_together(found: Unpublished, table: str, branch: str, *, brings_back
     :param brings_back: rows that ``main`` was rolled back from may come back
     :raises LedgerError: naming it
     """
+    brings_back = brings_back or found.released_id is not None
     if why := found.apart or ("" if brings_back else found.rolled_back):
         release = "" if found.apart else f"`{RESET_BLOCKED} SPEC --release` publishes all the same, "
         raise LedgerError(
@@ -172,13 +181,10 @@ def require_together(found: Unpublished, table: str, branch: str, *, brings_back
         )
 
 
-def move_main(
-    tables: Tables, table: str, branch: str, snapshot_id: int, *, landing: str = "", brings_back: bool = False
-) -> bool:
+def move_main(tables: Tables, table: str, branch: str, snapshot_id: int, *, landing: str) -> bool:
     """Publish a snapshot of a branch; returns False if ``main`` has it already.
 
-    :param landing: whose checks it passed: snapshots of others are not published with it; empty for all
-    :param brings_back: rows that ``main`` was rolled back from may come back
+    :param landing: whose checks it passed: snapshots of others are not published with it, unless they are released
     :raises LedgerError: ``main`` or the branch has moved elsewhere, or another landing has unpublished snapshots
     :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
     :raises CatalogError: the catalog or the storage cannot be reached
@@ -189,14 +195,15 @@ def move_main(
 
     def decide(loaded: Table) -> Change[None] | None:
         found = unpublished(loaded.metadata, branch)
-        require_together(found, table, branch, brings_back=brings_back)
+        require_together(found, table, branch)
         if not line(loaded):
             raise LedgerError(
                 "LC3061", f"{table}: branch {branch} was moved while it was checked: the next run checks it again"
             )
         passed = list(dropwhile(lambda s: s.snapshot_id != snapshot_id, found.snapshots))
-        others = {r.landing for s in passed if (r := record_of(s)) is not None} - {landing}
-        if landing and others:
+        checked = takewhile(lambda s: s.snapshot_id != found.released_id, passed)
+        others = {r.landing for s in checked if (r := record_of(s)) is not None} - {landing}
+        if others:
             raise LedgerError(
                 "LC3062",
                 f"{table}: branch {branch} also has unpublished snapshots of {', '.join(sorted(others))}, whose checks "
@@ -213,7 +220,7 @@ def move_main(
 
 
 def release(tables: Tables, table: str, branch: str, *, landing: str, head_id: int | None, decision: Decision) -> int:
-    """Publish a branch without its checks, with the decision in the ledger; returns the snapshot.
+    """Record that the next commit publishes a branch without its checks; returns the snapshot of the decision.
 
     :param head_id: the head of the branch that was shown
     :raises LedgerError: the branch has moved since, or ``main`` has snapshots of another writer
@@ -224,9 +231,7 @@ def release(tables: Tables, table: str, branch: str, *, landing: str, head_id: i
         return state.sections
 
     record = SnapshotRecord(kind=SnapshotKind.CARRY, branch=branch, landing=landing, lane=LIVE, decisions=(decision,))
-    snapshot_id = _decided(tables, table, branch, record, head_id, sections, stage)
-    move_main(tables, table, branch, snapshot_id, brings_back=True)
-    return snapshot_id
+    return _decided(tables, table, branch, record, head_id, sections, stage)
 
 
 def restart(
@@ -278,7 +283,7 @@ def _decided(
             )
         state = read_ledger(loaded.metadata, branch)
         kept = kept_decisions(state.decisions, record.decisions)
-        extra = {RESTARTED: str(found.main_id)} if record.kind is SnapshotKind.EPOCH else {}
+        extra = {RESTARTED: str(found.main_id)} if record.kind is SnapshotKind.EPOCH else {RELEASED: str(head_id)}
         told = replace(record, decisions=kept, extra=extra)
         return Change(summary=to_summary(told, sections(state, loaded)), why=None)
 

@@ -13,12 +13,16 @@ stops by the same rules. The rows stay on the branch until a later check passes,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer import Unpublished, move_main, require_together, unpublished
+from airflow_provider_lakecommit.committer import Unpublished, ancestry, move_main, require_together, unpublished
 from airflow_provider_lakecommit.core import RESET_BLOCKED
+from airflow_provider_lakecommit.cycle.plan.published import snapshot_of
+from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import TableError
 
@@ -27,9 +31,14 @@ MOST_SHOWN = 3
 Ahead = Mapping[str, tuple[Table, Unpublished]]
 
 
-def audit(session: LandingSession, exclusive: Callable[[str, Callable[[], bool]], bool]) -> None:
-    """Check and publish what the branches have that ``main`` lacks.
+def audit(
+    session: LandingSession,
+    own: Sequence[PublishedSnapshot],
+    exclusive: Callable[[str, Callable[[], bool]], bool],
+) -> tuple[PublishedSnapshot, ...]:
+    """Check and publish what the branches have that ``main`` lacks; returns what ``main`` has by this commit.
 
+    :param own: what the cycle has landed on the branches
     :param exclusive: runs the request for a table in its turn
     :raises TableError: a check found wrong rows, or could not be run
     :raises LedgerError: ``main`` cannot move to a branch
@@ -37,7 +46,7 @@ def audit(session: LandingSession, exclusive: Callable[[str, Callable[[], bool]]
     """
     landing = session.landing
     if not landing.checks:
-        return
+        return (*own,)
     ahead = unpublished_of(session)
     for name, (_, found) in ahead.items():
         require_together(found, name, landing.branch)
@@ -49,16 +58,24 @@ def audit(session: LandingSession, exclusive: Callable[[str, Callable[[], bool]]
             f"branch {landing.branch}; main is as before: {'; '.join(wrong[:MOST_SHOWN])}. The next commit checks "
             f"again; `{RESET_BLOCKED} SPEC --release` publishes them all the same, `--drop` takes them off the branch",
         )
+    moved: list[PublishedSnapshot] = []
     for name in sorted(ahead, key=lambda name: name == landing.table):
-        head_id = ahead[name][1].head_id
-        if head_id is None:
+        found = ahead[name][1]
+        if found.head_id is None:
             continue
-
-        def move(name: str = name, head_id: int = head_id) -> bool:
-            return move_main(session.tables, name, landing.branch, head_id, landing=landing.name)
-
+        move = partial(move_main, session.tables, name, landing.branch, found.head_id, landing=landing.name)
         if exclusive(name, move):
-            session.log(f"{name}: published snapshot {head_id} of branch {landing.branch} on main")
+            session.log(f"{name}: published snapshot {found.head_id} of branch {landing.branch} on main")
+            records = (r for r in reversed(found.records) if r.publishes and r.landing == landing.name)
+            moved += (snapshot_of(r, name, r.commit_id) for r in records if r.commit_id is not None)
+    told = {p.snapshot_id for p in moved}
+    # An earlier attempt of this commit may have moved main.
+    return (*(p for p in own if p.snapshot_id not in told and _is_on_main(session, p)), *moved)
+
+
+def _is_on_main(session: LandingSession, one: PublishedSnapshot) -> bool:
+    line = ancestry(session.tables.load(one.table).metadata, MAIN_BRANCH)
+    return any(s.snapshot_id == one.snapshot_id for s in line)
 
 
 def unpublished_of(session: LandingSession) -> Ahead:
@@ -83,7 +100,7 @@ def _refused(session: LandingSession, ahead: Ahead) -> Iterator[str]:
     for name, (table, found) in ahead.items():
         checks = [c for c in session.landing.checks if c.table == name]
         if checks and found.changes_rows:
-            with RowsToCheck(name, table, found.main_id, found.head_id) as rows:
+            with RowsToCheck(name, table, found.released_id or found.main_id, found.head_id) as rows:
                 for check in checks:
                     session.log(f"{name}: check {check.name}")
                     for text in failures_of(check, rows):

@@ -160,7 +160,7 @@ def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, f
         told = _evidence(session, run, ticket, failing.error(), commits, tuple(lacking))
         session.send("commit", ticket, folded.partition, [told])
         return _closed(commits, folded, None, failing.lines())
-    audit(session, partial(_exclusive, commits, executor))
+    commits.on_main = audit(session, commits.landed, partial(_exclusive, commits, executor))
     return _complete(commits, folded)
 
 

@@ -68,6 +68,7 @@ class TableCommits:
     :ivar look: the newest read of the log, ``None`` if no table could be prepared
     :ivar ledgers: the ledgers after the commits
     :ivar state: the cycle at the first read
+    :ivar on_main: what checks let through to ``main``
     """
 
     session: LandingSession
@@ -80,6 +81,7 @@ class TableCommits:
     failures: dict[str, Exception] = field(default_factory=dict)
     folded: FoldedLog | None = None
     state: CycleState | None = None
+    on_main: tuple[PublishedSnapshot, ...] = ()
     ledgers: dict[str, TableLedger] = field(default_factory=dict)
     _published: dict[str, list[PublishedSnapshot]] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
@@ -89,6 +91,12 @@ class TableCommits:
 
     @property
     def published(self) -> tuple[PublishedSnapshot, ...]:
+        """Return what readers have: of a landing with checks what ``main`` has."""
+        return self.on_main if self.session.landing.checks else self.landed
+
+    @property
+    def landed(self) -> tuple[PublishedSnapshot, ...]:
+        """Return what is on the landing's branch."""
         return tuple(p for name in self.session.landing.tables for p in self._published.get(name, ()))
 
     @property

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide about windows on a branch that ``main`` lacks: `lakecommit reset blocked --release`, or `--drop`.
 
-Contract: *release* publishes them without their checks. *Drop* puts the branch back on ``main``: the next run reads
+Contract: *release* lets the next commit publish them without their checks, so that its run tells whoever waits for the
+table. *Drop* puts the branch back on ``main``: the next run reads
 their records again, by the rules that are in force then. Both record the decision in the ledger, and do exactly what
 the preview showed: a branch that has moved since is refused.
 
-Failure story: each table is decided in one or two commits of its own. Whoever is killed between two of them sees in the
+Failure story: each table is decided in one commit of its own. Whoever is killed between two of them sees in the
 next preview what is left.
 """
 
@@ -61,7 +62,7 @@ class AuditDecision:
     def lines(self) -> Iterator[str]:
         """For people."""
         if not self.tables:
-            yield f"main has all that branch {self.branch} has: there is nothing to decide"
+            yield f"main has all that branch {self.branch} has, or will have by the next run: there is nothing to decide"
         for t in self.tables:
             since = f", since {t.since:%Y-%m-%d %H:%M}" if t.since else ""
             yield (
@@ -71,7 +72,7 @@ class AuditDecision:
             if t.apart:
                 yield f"  {t.apart}"
             if not self.drop:
-                yield "  PUBLISHES them without their checks"
+                yield "  the next run PUBLISHES them without their checks"
                 continue
             yield "  DROPS them from the branch; the next run reads their records again"
             if t.lost:
@@ -99,6 +100,9 @@ def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
     marks = session.source.watermarks(missing_ok=True).partitions if drop else {}
     out = []
     for name, (_, found) in unpublished_of(session).items():
+        if not drop and not found.changes_rows and found.released_id is not None:
+            # Decided already: the next run publishes it.
+            continue
         own = [r for r in found.records if r.landing == landing.name]
         ranges = Coverage.union(r.ranges for r in own if r.publishes)
         out.append(
