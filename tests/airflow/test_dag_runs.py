@@ -17,7 +17,11 @@ import pytest
 
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.records import read_entry
+from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operations import audit_preview, decide_audit
 from dev.servers.server import free_port
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections, write_dag
@@ -310,6 +314,35 @@ def test_a_range_over_its_budget_needs_a_hand_and_stops_no_other_partition(
     assert second.state == "failed"
     assert lake.ids("shop.orders") == [2, 3]
     assert [event["rows"] for event in second.events] == [2]
+
+
+def test_refused_rows_send_no_asset_event_until_they_are_released(
+    runner: Runner, lake: Lake, produce: Produce, bootstrap: str
+) -> None:
+    fields = {"publish": {"checks": ["SELECT id FROM added_rows WHERE id = 13"]}, "dead_letter_table": None}
+    runner.declare(**fields)
+    produce(runner.topic, orders(1), 0)
+    assert [event["rows"] for event in runner.run().events] == [1]
+    produce(runner.topic, orders(13), 0)
+    refused = runner.run()
+    assert (refused.state, refused.tasks["commit"], refused.events) == ("failed", "failed", [])
+    assert lake.ids("shop.orders") == [1]
+    declared = Landing(
+        name=runner.name,
+        topics=runner.topic,
+        table="shop.orders",
+        create=CREATE,
+        connections={"control_topic": runner.control_topic},
+        **fields,
+    )
+    decision = Decision(command="reset blocked", actor="ana", host="here", at="2026-11-28T00:00:00")
+    with LandingSession.connect(declared, {"bootstrap.servers": bootstrap}, lake.properties, log=print) as session:
+        decide_audit(session, audit_preview(session, drop=False).to_dict(), decision)
+    assert lake.ids("shop.orders") == [1]
+    released = runner.run()
+    assert [event["rows"] for event in released.events] == [1]
+    assert released.state == "success"
+    assert lake.ids("shop.orders") == [1, 13]
 
 
 @pytest.mark.heavy

@@ -188,6 +188,16 @@ def test_tables_that_cannot_take_the_rows(world: World) -> None:
     assert "name" in bad(spec_of(world, landing=wants))["table shop.rows"]
 
 
+def test_checks_that_cannot_be_run_are_told_before_the_first_window(world: World) -> None:
+    checks = ["SELECT no_such FROM added_rows", "no_such.check", "SELECT 1 WHERE false"]
+    landing = world.landing.changed(publish={"checks": checks})
+    for table in ("shop.rows", "shop.none"):
+        found = bad(spec_of(world, landing=replace(landing, table=table)))
+        assert [name for name in found if name.startswith("check ")] == [f"check {c}" for c in checks[:2]]
+        assert "LC6252" in found[f"check {checks[0]}"]
+        assert "LC6253" in found[f"check {checks[1]}"]
+
+
 def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: Produce) -> None:
     table = Tables(world.catalog).load("shop.rows")
     rows = table.scan().to_arrow()

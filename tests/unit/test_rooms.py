@@ -265,7 +265,7 @@ RULES = (
     rule("cycle/sets/expansion", "landing", only=NOTHING),
     rule(
         "status/doctor",
-        "committer control core core/planning cycle/plan cycle/session formats/evolution "
+        "committer control core core/planning cycle/commit cycle/plan cycle/session formats/evolution "
         "formats/registry iceberg kafka landing redaction signing spark spark/launch status",
         nowhere=AIRFLOW,
         lazily=SPARK,

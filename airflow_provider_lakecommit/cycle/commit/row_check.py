@@ -13,7 +13,7 @@ a check has not passed. Rows under equality deletes of another engine are refuse
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from importlib import import_module
@@ -173,12 +173,25 @@ def _by_sql(check: RowCheck, rows: RowsToCheck) -> Sequence[Any]:
         ) from e
 
 
-def _by_function(check: RowCheck, rows: RowsToCheck) -> Sequence[Any]:
+def try_check(check: RowCheck, rows: RowsToCheck) -> None:
+    """Run a check in SQL, whatever it finds; import one in Python.
+
+    :param rows: without rows, this costs nothing
+    :raises TableError: it cannot be run, or not be imported
+    """
+    _by_sql(check, rows) if check.sql else _imported(check)
+
+
+def _imported(check: RowCheck) -> Callable[[duckdb.DuckDBPyConnection], Any]:
     module, _, function = check.function.rpartition(".")
     try:
-        call = getattr(import_module(module), function)
+        return getattr(import_module(module), function)  # type: ignore[no-any-return]
     except Exception as e:  # any error of the user's module
-        raise TableError("LC6253", f"{rows.name}: check {check.function} cannot be imported: {e}") from e
+        raise TableError("LC6253", f"{check.table}: check {check.function} cannot be imported: {e}") from e
+
+
+def _by_function(check: RowCheck, rows: RowsToCheck) -> Sequence[Any]:
+    call = _imported(check)
     connection = rows.connection
     try:
         with rows.reading():

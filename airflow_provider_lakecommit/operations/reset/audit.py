@@ -62,7 +62,7 @@ class AuditDecision:
     def lines(self) -> Iterator[str]:
         """For people."""
         if not self.tables:
-            yield f"main has all that branch {self.branch} has, or will have by the next run: there is nothing to decide"
+            yield f"main has all of branch {self.branch}, or gets it by the next run: there is nothing to decide"
         for t in self.tables:
             since = f", since {t.since:%Y-%m-%d %H:%M}" if t.since else ""
             yield (

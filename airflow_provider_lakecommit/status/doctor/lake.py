@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.committer import (
     Condition,
     SnapshotKind,
     debt_of,
+    ensure_branch,
     landing_snapshots,
     read_ledger,
     require_ledger,
@@ -36,7 +37,7 @@ from airflow_provider_lakecommit.cycle import (
     table_of,
     target_of,
 )
-from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError
+from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError, TableError
 from airflow_provider_lakecommit.iceberg import GuardedFileIO, TableStorage, clock, data_folder
 from airflow_provider_lakecommit.status.doctor.commits import commits
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, looked, ok, warn
@@ -88,6 +89,9 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
     there = session.tables.find(name)
     # Also reports what `create` lacks, and which columns this landing cannot fill.
     table = table_of(session, name, dry=True, before_making=lambda name: _check_not_gone(session, name))
+    if session.landing.checks:
+        yield from _row_checks(session, name, table)
+        table = ensure_branch(session.tables, name, table, session.landing.branch, dry=True)
     if there is None:
         where = session.tables.elsewhere(name)
         seen = "does not exist; the first run creates it as declared"
@@ -101,6 +105,20 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
     yield from _ledger(session, name, table)
     if state.foreign_since:
         yield ok(f"ledger of {name}", f"{state.foreign_since} snapshots of others since")
+
+
+def _row_checks(session: LandingSession, name: str, table: Table) -> Iterable[CheckResult]:
+    """Try the checks of ``publish.checks`` on no rows."""
+    from airflow_provider_lakecommit.cycle.commit.row_check import RowsToCheck, try_check
+
+    with RowsToCheck(name, table, None, None) as rows:
+        for each in (c for c in session.landing.checks if c.table == name):
+            try:
+                try_check(each, rows)
+            except TableError as e:
+                yield fail(f"check {each.name}", str(e), "correct `publish.checks`")
+            else:
+                yield ok(f"check {each.name}", "can be run on the rows of the table")
 
 
 def _check_not_gone(session: LandingSession, name: str, table: Table | None = None) -> None:
