@@ -209,7 +209,8 @@ def _of_metadata(session: LandingSession, name: str) -> dict[str, Any]:
     table, landing = session.tables.find(name), session.landing
     if table is None:
         return {}
-    waits = unpublished(table.metadata, landing.branch).rows if landing.checks else 0
+    audited = landing.checks and landing.branch in table.metadata.refs
+    waits = unpublished(table.metadata, landing.branch).rows if audited else 0
     return {"debt": debt_of(table.metadata, landing.branch, landing.maintain), "unpublished": waits}
 
 

@@ -86,7 +86,8 @@ def unpublished_of(session: LandingSession) -> Ahead:
     out: dict[str, tuple[Table, Unpublished]] = {}
     for name in session.landing.tables:
         table = session.tables.find(name)
-        if table is not None:
+        # A branch that somebody dropped is made anew by the next plan.
+        if table is not None and session.landing.branch in table.metadata.refs:
             found = unpublished(table.metadata, session.landing.branch)
             if found.snapshots or found.apart:
                 out[name] = (table, found)
