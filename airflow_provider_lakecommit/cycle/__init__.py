@@ -12,6 +12,7 @@ __getattr__ = lazy_names(
         "commit.audit": "unpublished_of",
         "commit.close": "close_cycle",
         "commit.drain": "drain",
+        "commit.row_check": "RowsToCheck try_check",
         "commit.reported": "hidden_record report_problem staged_slice",
         "outcome": "CycleOutcome RunOutcome first_of",
         "plan.absent": "remembered",

@@ -5,6 +5,8 @@ from airflow_provider_lakecommit.cycle.commit.drain import drain as drain
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record as hidden_record
 from airflow_provider_lakecommit.cycle.commit.reported import report_problem as report_problem
 from airflow_provider_lakecommit.cycle.commit.reported import staged_slice as staged_slice
+from airflow_provider_lakecommit.cycle.commit.row_check import RowsToCheck as RowsToCheck
+from airflow_provider_lakecommit.cycle.commit.row_check import try_check as try_check
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome as CycleOutcome
 from airflow_provider_lakecommit.cycle.outcome import RunOutcome as RunOutcome
 from airflow_provider_lakecommit.cycle.outcome import first_of as first_of

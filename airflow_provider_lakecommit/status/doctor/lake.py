@@ -109,7 +109,7 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
 
 def _row_checks(session: LandingSession, name: str, table: Table) -> Iterable[CheckResult]:
     """Try the checks of ``publish.checks`` on no rows."""
-    from airflow_provider_lakecommit.cycle.commit.row_check import RowsToCheck, try_check
+    from airflow_provider_lakecommit.cycle import RowsToCheck, try_check
 
     with RowsToCheck(name, table, None, None) as rows:
         for each in (c for c in session.landing.checks if c.table == name):
