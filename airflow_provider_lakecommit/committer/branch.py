@@ -125,31 +125,37 @@ def _rolled_back(metadata: TableMetadata) -> str:
 
 
 def ensure_branch(tables: Tables, name: str, table: Table, branch: str, *, dry: bool = False) -> Table:
-    """Return a table that has the branch: it begins where ``main`` is, with the tag of its ledger.
+    """Return a table that has the branch: it begins where ``main`` is, with the tag of its ledger. A branch that
+    somebody dropped comes back where its own tag is, with all that it had.
 
     A table without snapshots gets an empty one first: catalogs refuse branches of others.
 
     :param dry: change nothing; the branch is only simulated
     :raises CatalogError: the catalog is unavailable
     """
-    metadata = table.metadata
+    metadata, own_tag = table.metadata, tag_name(branch)
     if branch in metadata.refs:
         return table
-    main, tag = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(tag_name(MAIN_BRANCH))
-    # Of a branch that was dropped the tag stays: it tells what the branch had.
-    tagged = tag is not None and tag_name(branch) not in metadata.refs
+    main, own = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(own_tag)
+    begins, tag = own or main, None if own else metadata.refs.get(tag_name(MAIN_BRANCH))
     if dry:
-        nowhere = SnapshotRef.model_validate({"snapshot-id": -1, "type": SnapshotRefType.BRANCH})
-        refs = {**metadata.refs, branch: main or nowhere, **({tag_name(branch): tag} if tag and tagged else {})}
+        at = -1 if begins is None else begins.snapshot_id
+        made = SnapshotRef.model_validate({"snapshot-id": at, "type": SnapshotRefType.BRANCH})
+        refs = {**metadata.refs, branch: made, **({} if tag is None else {own_tag: tag})}
         seen = metadata.model_copy(update={"refs": refs})
         return Table(table.name(), seen, table.metadata_location, table.io, table.catalog)
-    if main is None:
+    if begins is None:
         compare_and_swap(tables, name, MAIN_BRANCH, _first, staging=stage_untagged)
         return ensure_branch(tables, name, tables.load(name), branch)
-    updates = [moved(metadata, branch, main.snapshot_id)]
-    if tag is not None and tagged:
-        updates.append(pinned(tag_name(branch), tag.snapshot_id))
-    needs = (AssertTableUUID(uuid=metadata.table_uuid), at_ref(branch, None), at_ref(MAIN_BRANCH, main.snapshot_id))
+    updates = [moved(metadata, branch, begins.snapshot_id)]
+    if tag is not None:
+        updates.append(pinned(own_tag, tag.snapshot_id))
+    needs = (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        at_ref(branch, None),
+        at_ref(MAIN_BRANCH, main.snapshot_id if main else None),
+        at_ref(own_tag, own.snapshot_id if own else None),
+    )
     try:
         tables.commit(table, needs, tuple(updates))
     except Exception:

@@ -224,13 +224,16 @@ def test_a_rollback_of_main_is_decided_and_not_undone(make_world: Make, produce:
     caught_up(world, counted(*range(15)))
 
 
-def test_a_branch_that_somebody_drops_is_read_again(make_world: Make, produce: Produce) -> None:
+def test_a_branch_that_somebody_drops_comes_back(make_world: Make, produce: Produce) -> None:
     world = make_world(1, **AUDITED)
     produce(world.landing.topics, records(0, 5))
     world.settle()
     produce(world.landing.topics, bad(1))
     refused(world)
     loaded(world).manage_snapshots().remove_branch("audit").commit()
+    refused(world)
+    assert ids(world, "audit") == counted(*range(5), -1)
+    decided(world, drop=True)
     world.landing = world.landing.changed(transform=WITHOUT_BAD)
     caught_up(world, counted(*range(5)))
 
