@@ -20,9 +20,11 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, TableError
+from airflow_provider_lakecommit.exceptions import DecisionError, LakecommitError, LedgerError, TableError
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.reset.audit import AuditDecision, audit_preview, decide_audit
+from airflow_provider_lakecommit.operators.decisions.blocked import ResetBlocked
+from airflow_provider_lakecommit.operators.decisions.operation import NothingToDoError
 from tests.support.steps import check_verified
 from tests.support.world import SCHEMA, Killed, World, deaths, records
 
@@ -189,6 +191,24 @@ def test_killed_in_a_decision(make_world: Make, produce: Produce, at: int, when:
     if drop:
         world.landing = world.landing.changed(transform=WITHOUT_BAD)
     caught_up(world, counted(*range(5)) if drop else counted(*range(5), -1))
+
+
+@pytest.mark.parametrize("how", ["release", "drop"])
+def test_the_operation_does_what_it_previewed(make_world: Make, produce: Produce, how: str) -> None:
+    world, operation = make_world(1, **AUDITED), ResetBlocked(how=how)
+    produce(world.landing.topics, [*records(0, 5), *bad(1)])
+    refused(world)
+    with world.session() as session:
+        before = operation.preview(session).values
+        other = "drop" if how == "release" else "release"
+        with pytest.raises(DecisionError, match="LC8320"):
+            ResetBlocked(how=other).apply(session, before, REASON)
+        assert operation.apply(session, before, REASON)["tables"][0]["rows"] == 6
+        if how == "release":
+            with pytest.raises(NothingToDoError):
+                operation.preview(session)
+    world.landing = world.landing.changed(transform=WITHOUT_BAD)
+    caught_up(world, counted(*range(5), *([-1] if how == "release" else [])))
 
 
 def test_main_of_another_writer_is_never_overwritten(make_world: Make, produce: Produce) -> None:

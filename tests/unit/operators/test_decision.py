@@ -223,6 +223,8 @@ class TestResetBlocked:
             ({"how": "raise", "budget": "many"}, "is not N or N:RATIO"),
             ({"how": "skip", "partitions": ["orders"]}, "is not TOPIC:PARTITION"),
             ({"how": "skip", "ranges": ["orders:0=9"]}, "use TOPIC:PARTITION=FROM-TO"),
+            ({"how": "release"}, "LC7055"),
+            ({"how": "drop", "partitions": ["orders:0"]}, "LC8362"),
         ],
         ids=str,
     )
