@@ -127,6 +127,12 @@ def test_a_refused_window_is_released(make_world: Make, produce: Produce) -> Non
     world.settle()
     produce(world.landing.topics, bad(3))
     refused(world)
+    (error,) = [line for line in world.lines if "wrong row" in line]
+    assert "'name': 'bad'" in error, "the log shows the rows"
+    with world.session() as session:
+        log = [entry for entry in session.read_state(()).entries if "LC6250" in str(entry)]
+    assert log, "the refusal is evidence in the control topic"
+    assert not [entry for entry in log if "'bad'" in str(entry)], "and the rows are not"
     before = shown(world, drop=False)
     assert [(t.rows, len(t.ranges), t.apart) for t in before.tables] == [(1, 1, "")]
     decided(world, drop=False, agreed=before)

@@ -96,7 +96,7 @@ def unpublished_of(session: LandingSession) -> Ahead:
 
 def _refused(session: LandingSession, ahead: Ahead) -> Iterator[str]:
     """Yield what the checks found, by check."""
-    from airflow_provider_lakecommit.cycle.commit.row_check import RowsToCheck, failures_of
+    from airflow_provider_lakecommit.cycle.commit.row_check import RowsToCheck, wrong_rows
 
     for name, (table, found) in ahead.items():
         checks = [c for c in session.landing.checks if c.table == name]
@@ -104,6 +104,5 @@ def _refused(session: LandingSession, ahead: Ahead) -> Iterator[str]:
             with RowsToCheck(name, table, found.released_id or found.main_id, found.head_id) as rows:
                 for check in checks:
                     session.log(f"{name}: check {check.name}")
-                    for text in failures_of(check, rows):
-                        session.log(f"WARNING: refused: {text}")
+                    if text := wrong_rows(check, rows, session.log):
                         yield text

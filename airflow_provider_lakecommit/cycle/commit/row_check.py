@@ -142,20 +142,18 @@ class _Rows:
         return self._rows.reader().__arrow_c_stream__(requested_schema)
 
 
-def failures_of(check: RowCheck, rows: RowsToCheck) -> Iterator[str]:
-    """Yield what a check found wrong, if anything.
+def wrong_rows(check: RowCheck, rows: RowsToCheck, log: Callable[[str], None]) -> str | None:
+    """Return how many rows a check refuses, if any; the first ones are only logged, as the control topic keeps errors.
 
     :raises TableError: it cannot be run
     :raises StorageError: the rows cannot be read
     """
     found = _by_sql(check, rows) if check.sql else _by_function(check, rows)
-    if found:
-        more = (
-            f" and {'at least ' if len(found) >= _MOST else ''}{len(found) - _SHOWN} more"
-            if len(found) > _SHOWN
-            else ""
-        )
-        yield f"{rows.name}, check {check.name}: {', '.join(map(_text, found[:_SHOWN]))}{more}"
+    if not found:
+        return None
+    many = f"{'at least ' if len(found) >= _MOST else ''}{len(found)} wrong {'row' if len(found) == 1 else 'rows'}"
+    log(f"WARNING: {rows.name}, check {check.name}: {many}, as {', '.join(map(_text, found[:_SHOWN]))}")
+    return f"{rows.name}, check {check.name}: {many}"
 
 
 def _by_sql(check: RowCheck, rows: RowsToCheck) -> Sequence[Any]:
