@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight demo up down class-archive lint format types docs ui screenshots test test-unit test-all bench jars jar-checksums constraints audit licences dist clean
+.PHONY: help setup preflight demo up down class-archive lint format types docs ui screenshots test test-unit test-all test-pythons bench jars jar-checksums constraints audit licences dist clean
 
 # Names, logs and specs are UTF-8 for every Python that a target starts, whatever the locale of the terminal is.
 export PYTHONUTF8 := 1
@@ -74,6 +74,9 @@ test-unit: $(STAMP) ## the tests that need nothing but Python: no broker, no Spa
 
 test-all: preflight jars class-archive ## also the tests that need more, then what could not be run and why
 	@$(BIN)/python -m dev.test_all $(PYTEST)
+
+test-pythons: preflight jars ## the unit tests and a landing on each other Python that is here: 3.12 to 3.14
+	@WORKERS=$(WORKERS) bash dev/test_pythons.sh $(PYTEST)
 
 bench: preflight jars ## 2 M orders, checked row by row, beside a plain process; FORMAT=avro SHAPE=wide PEERS="spark connect"
 	@$(BIN)/python -m bench $(if $(FORMAT),--format $(FORMAT)) $(if $(SHAPE),--shape $(SHAPE)) $(if $(PEERS),--peers $(PEERS))
