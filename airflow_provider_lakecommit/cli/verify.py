@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit verify`: check that ledger, counts and files of a landing's tables agree over their whole history.
 
-Reads only the tables. Notes (commits of other writers, expired history) do not change the exit code.
+Reads only the tables, and with `--source` their records again, by a Spark job. Notes (commits of other writers,
+expired history, ranges that cannot be compared) do not change the exit code.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.iceberg import Tables
@@ -29,8 +31,17 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
         from airflow_provider_lakecommit.status import check_keys
 
         findings += check_keys(landing, tables, output.log)
+    more: dict[str, Any] = {}
+    if options.sample and not options.source:
+        options.usage_error("--sample needs --source")
+    if options.source:
+        from airflow_provider_lakecommit.cli.proof import prove
+
+        proof, told = prove(spec, options.sample or (), output)
+        findings, more = [*findings, *told], {"source": proof.to_dict()}
     wrong = [f for f in findings if f.level is Severity.WRONG]
-    output.answer(verified_to_dict(landing, histories, findings), verified_text(landing, histories, findings))
+    values = {**verified_to_dict(landing, histories, findings), **more}
+    output.answer(values, verified_text(landing, histories, findings))
     if wrong:
         output.log(f"lakecommit: {landing.name}: {len(wrong)} problems")
     return Exit.REFUSED if wrong else Exit.DONE
