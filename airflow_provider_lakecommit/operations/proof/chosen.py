@@ -19,6 +19,7 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     Truncation,
     Watermark,
+    past_shares,
     shares_of,
 )
 from airflow_provider_lakecommit.exceptions import SpecError
@@ -27,9 +28,11 @@ PIECE = 1_000
 """Least offsets of a sampled range."""
 REASONS = {
     "gone": "the source no longer has them (retention, truncation or a recreated topic)",
-    "other_rules": "they were landed by other rules than the current ones, or by unknown ones",
+    "other_rules": "they were landed by other rules than the current ones",
+    "unknown_rules": "no rules are recorded for them: a user skipped or stated them, or the record is too old",
     "replayed": "their dead letters were replayed",
     "unmarked": "their rows do not name their record",
+    "earlier": "their rows are of a reading before a reset",
 }
 """Why ranges are not compared, in the order in which reasons apply."""
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
@@ -115,28 +118,32 @@ def source_has(marks: Mapping[SourcePartition, Watermark], truncated: Iterable[T
     return Coverage({p: RangeSet.of((min(m.start, ends[p]), ends[p])) for p, m in marks.items()})
 
 
-def table_ranges(sections: Sequence[LedgerSection], has: Coverage, rules: str) -> TableRanges:
+def table_ranges(sections: Sequence[LedgerSection], has: Coverage, rules: str, by_rules: Coverage) -> TableRanges:
     """Return the ranges of a table.
 
     :param sections: the landing's entries in the ledger of the table
     :param has: what the source has
     :param rules: the current ones
+    :param by_rules: what any table has by these rules: no range is read by different rules for two tables
     """
     covered = Coverage.union(s.covered for s in sections)
-    judged = Coverage.union(s.judged.get(rules, Coverage()) for s in sections)
+    otherwise = Coverage.union(c for s in sections for known, c in s.judged.items() if known != rules)
     shares = [share for s in sections for share in shares_of(s.provenance, s.covered) if share.entry.marked]
     whys = {
         "gone": covered - has,
-        "other_rules": covered - judged,
+        "other_rules": otherwise,
+        "unknown_rules": covered - by_rules,
         "replayed": Coverage.union(s.replayed & s.covered for s in sections),
         "unmarked": covered - Coverage.union(share.part for share in shares),
     }
     others, left = {}, covered
-    for name in REASONS:
+    for name in whys:
         others[name], left = whys[name] & left, left - whys[name]
     compared: dict[int, Coverage] = {}
     for share in shares:
         if part := share.part & left:
             compared[share.entry.generation] = compared.get(share.entry.generation, Coverage()) | part
+    past = [share.part for s in sections for share in past_shares(s.provenance, s.covered)]
+    others["earlier"] = Coverage.union(past)
     generations = frozenset(e.generation for s in sections for e in s.provenance)
     return TableRanges(compared=compared, others={n: c for n, c in others.items() if c}, generations=generations)
