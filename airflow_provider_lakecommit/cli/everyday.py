@@ -157,7 +157,7 @@ def _verify_arguments(parser: ArgumentParser) -> None:
     add("--files", action=BooleanOptionalAction, help="check that files exist (default: on local disks)")
     add("--rows", action="store_true", help="check each row's record too; needs columns.metadata")
     add("--keys", action="store_true", help="check that no key of `upsert` has two rows")
-    add("--source", action="store_true", help="read the records again and compare every column")
+    add("--source", dest="spark", action="store_true", help="read the records again and compare every column")
     sample = "with --source: compare a share or a range; repeatable"
     add("--sample", action="append", metavar="N%|TOPIC:PARTITION=FROM-TO", help=sample)
 

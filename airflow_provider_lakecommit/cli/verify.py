@@ -8,12 +8,19 @@ expired history, ranges that cannot be compared) do not change the exit code.
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
+from airflow_provider_lakecommit.cli.terminal.stop import Signals
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history, verified_text, verified_to_dict
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.operations import Proof
+    from airflow_provider_lakecommit.status import Finding
 
 
 def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
@@ -32,12 +39,10 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
 
         findings += check_keys(landing, tables, output.log)
     more: dict[str, Any] = {}
-    if options.sample and not options.source:
+    if options.sample and not options.spark:
         options.usage_error("--sample needs --source")
-    if options.source:
-        from airflow_provider_lakecommit.cli.proof import prove
-
-        proof, told = prove(spec, options.sample or (), output)
+    if options.spark:
+        proof, told = _prove(spec, options.sample or (), output)
         findings, more = [*findings, *told], {"source": proof.to_dict()}
     wrong = [f for f in findings if f.level is Severity.WRONG]
     values = {**verified_to_dict(landing, histories, findings), **more}
@@ -45,3 +50,17 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
     if wrong:
         output.log(f"lakecommit: {landing.name}: {len(wrong)} problems")
     return Exit.REFUSED if wrong else Exit.DONE
+
+
+def _prove(spec: LandingSpec, sample: Sequence[str], output: Output) -> tuple[Proof, list[Finding]]:
+    """Compare with the source. A stopped command deletes its scratch files before it ends."""
+    from airflow_provider_lakecommit.operations import parse_ranges, sample_of, source_findings
+    from airflow_provider_lakecommit.spark import SparkSection, engine_of
+
+    landing, log, wanted = spec.landing, output.log, sample_of(sample, parse_ranges)
+    with Signals() as signals, LandingSession.connect(landing, spec.kafka, spec.catalog, log=log) as session:
+        engine = engine_of(SparkSection(spec.spark), landing.name, log=log, on_start=signals.install, lane="verify")
+        try:
+            return source_findings(session, wanted, engine, log)
+        finally:
+            engine.close()

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.operations.proof.prove import Proof
+    from airflow_provider_lakecommit.operations import Proof
     from airflow_provider_lakecommit.spark import Engine
     from airflow_provider_lakecommit.status import Finding
 
@@ -122,10 +122,10 @@ class VerifyOperator(LandingTask):
 
     def _prove(self) -> tuple[Proof, list[Finding]]:
         from airflow_provider_lakecommit.hooks import engine_of
-        from airflow_provider_lakecommit.operations import Sample, parse_ranges, sample_of, source_findings
+        from airflow_provider_lakecommit.operations import parse_ranges, sample_of, source_findings
 
         texts = [self.sample] if isinstance(self.sample, str) else [*(self.sample or ())]
-        sample = sample_of(texts, parse_ranges) if texts else Sample()
+        sample = sample_of(texts, parse_ranges)
         settings = Settings.read()
         self._engine = engine = engine_of(
             self.spark_conn_id,

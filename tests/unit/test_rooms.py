@@ -253,7 +253,8 @@ RULES = (
     ),
     rule(
         "operations/proof",
-        "committer core core/planning cycle/plan cycle/session iceberg iceberg/parquet operations/backfill spark status",
+        "committer core core/planning cycle/plan cycle/session iceberg iceberg/parquet operations/backfill "
+        "spark status",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     rule("operations/proof/chosen", "core core/planning", only=NOTHING),

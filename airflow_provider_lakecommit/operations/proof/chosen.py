@@ -60,14 +60,14 @@ class Sample:
 def sample_of(
     texts: Sequence[str], parse: Callable[[Sequence[str], str], Mapping[tuple[str, int], RangeSet]]
 ) -> Sample:
-    """Return the sample that options state: one share, or ranges.
+    """Return the sample that options state: one share, or ranges; everything without options.
 
     :param parse: reads ranges, and names the option in its error
     :raises SpecError: a text is neither
     """
     shares = [share for text in texts if (share := share_of(text)) is not None]
     if shares and len(texts) > 1:
-        raise SpecError("LC8608", "--sample takes one share such as 1%, or ranges such as orders:0=1500-2000, not both")
+        raise SpecError("LC8607", "--sample takes one share such as 1%, or ranges such as orders:0=1500-2000, not both")
     return Sample(share=shares[0]) if shares else Sample(ranges=parse(texts, "--sample"))
 
 

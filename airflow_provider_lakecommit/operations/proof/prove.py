@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -53,7 +53,6 @@ from airflow_provider_lakecommit.operations.proof.compare import Differences, co
 from airflow_provider_lakecommit.operations.proof.keys import UNDECIDED, Landed, compare_keys, newest_of
 from airflow_provider_lakecommit.operations.proof.rows import HeadRows
 from airflow_provider_lakecommit.spark import (
-    Engine,
     ProofSlice,
     Secrets,
     WindowJob,
@@ -62,6 +61,9 @@ from airflow_provider_lakecommit.spark import (
     result_path,
 )
 from airflow_provider_lakecommit.status import Finding, Severity
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.spark import Engine
 
 SLICE_BYTES = 64 << 20
 """Estimated bytes of record values in a slice, whose rows are compared in memory."""

@@ -93,7 +93,7 @@ def test_shares(text: str, share: float | None) -> None:
 def test_a_sample_is_a_share_or_ranges() -> None:
     assert sample_of(["5%"], parse_ranges).share == 0.05
     assert sample_of(["t:0=5-9", "t:0=20-30"], parse_ranges).of(over((0, 25))) == over((5, 9), (20, 25))
-    with pytest.raises(SpecError, match="LC8608"):
+    with pytest.raises(SpecError, match="LC8607"):
         sample_of(["5%", "t:0=5-9"], parse_ranges)
     with pytest.raises(SpecError, match="LC7039"):
         sample_of(["5"], parse_ranges)
