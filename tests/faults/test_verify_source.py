@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import TableError
@@ -20,6 +24,7 @@ from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.proof.chosen import Sample
 from airflow_provider_lakecommit.operations.proof.prove import Proof, source_findings
 from airflow_provider_lakecommit.operations.reset.unblock import unblock
+from airflow_provider_lakecommit.operations.reset.word import Way
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.status.table_history import Severity
@@ -390,3 +395,100 @@ def test_a_sample_of_upserts_is_never_wrong(make_world: Make, produce: Produce) 
         ranges = {(str(world.landing.topics), 0): RangeSet.of((start, min(180, start + 25)))}
         _, found = proof_of(world, Sample(ranges=ranges))
         assert found[Severity.WRONG] == []
+
+
+@pytest.mark.heavy
+def test_upserts_by_a_column_and_keys_in_several_partitions(make_world: Make, produce: Produce) -> None:
+    fields = {**JSON, "create": {"schema": [*JSON["create"]["schema"], {"name": "version", "type": "long"}]}}
+    world = make_world(2, **{**fields, "metadata_columns": True, "upsert_order_by": ["version", "offset"]})
+    for version in (3, 1, 2):
+        for partition in range(2):
+            values = [
+                (json.dumps({"id": n + partition}), json.dumps({"name": f"v{version}", "version": version}))
+                for n in range(20)
+            ]
+            produce(world.landing.topics, values, partition=partition)
+        world.settle()
+    _, found = proof_of(world)
+    assert found[Severity.WRONG] == []
+    assert "keys are undecided" in found[Severity.NOTE][0]
+    ids = table_of(world).scan().to_arrow().column("id").to_pylist()
+    assert sorted(ids) == list(range(21))
+    table_of(world).delete("id = 0")
+    assert counts(world)["lost"] == 1
+
+
+@pytest.mark.heavy
+def test_upserts_of_a_backfill_a_reset_and_a_topic_made_anew(
+    make_world: Make, produce: Produce, anew: Callable[[World, int], None]
+) -> None:
+    world, model = make_world(1, **{**SOFT, "metadata_columns": True}), Model(6)
+    produce(world.landing.topics, model.records(90))
+    world.landing = world.landing.changed(window={"start": "latest"})
+    world.settle()
+    produce(world.landing.topics, model.records(60))
+    world.settle()
+    lane(world, "0=0-90").finish()
+    assert clean(world).records == 150
+    go_on(world, {(str(world.landing.topics), 0): 100}, Way(again=True))
+    world.settle()
+    _, found = proof_of(world)
+    assert found[Severity.WRONG] == []
+    anew(world, 1)
+    produce(world.landing.topics, model.records(60))
+    go_on(world, "earliest")
+    world.settle()
+    proof, found = proof_of(world)
+    assert (proof.records, found[Severity.WRONG]) == (60, [])
+    newest = max(world.rows(), key=lambda r: (r["kafka_generation"], r["kafka_offset"]))
+    table_of(world).delete(f"id = {newest['id']}")
+    assert counts(world)["lost"] == 1
+
+
+@pytest.mark.heavy
+def test_compaction_after_a_new_column_is_clean(make_world: Make, produce: Produce) -> None:
+    """A null list stays one when its file is rewritten in the current columns."""
+    columns = [*TYPED[:1], {"name": "tags", "type": "list<string>"}]
+    world = make_world(1, create={"schema": columns}, metadata_columns=True)
+    produce(world.landing.topics, [(str(n), json.dumps({"id": n})) for n in range(9)])
+    world.settle()
+    with table_of(world).update_schema() as update:
+        update.add_column("more", StringType())
+    world.settle()
+    with world.session() as session:
+        assert [*compact(session, write=True)]
+    table = table_of(world)
+    for task in table.scan().plan_files():
+        found = pq.read_table(task.file.file_path.removeprefix("file://"))
+        assert found.column("tags").null_count == len(found)
+
+
+@pytest.mark.heavy
+def test_a_compacted_topic_is_clean(make_world: Make, produce: Produce, bootstrap: str) -> None:
+    """Compaction removes records that are rows: offsets without a record."""
+    world = make_world(1, metadata_columns=True)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    settings = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.0",
+        "max.compaction.lag.ms": "100",
+        "min.compaction.lag.ms": "0",
+    }
+    entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in settings.items()]
+    resource = ConfigResource(ResourceType.TOPIC, str(world.landing.topics), incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+    produce(world.landing.topics, [("k", json.dumps({"id": n})) for n in range(30)])
+    world.settle()
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        produce(world.landing.topics, [("other", json.dumps({"id": 1000}))])
+        world.settle()
+        proof, found = proof_of(world)
+        assert found[Severity.WRONG] == []
+        if proof.compacted:
+            break
+        time.sleep(2)
+    assert proof.compacted > 0
+    assert "log compaction has removed" in found[Severity.NOTE][0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit verify --source` as a process, with a real Spark job: its report, its exit code, and its scratch files."""
+"""`lakecommit verify --source` as a process, with a real Spark job: its report, exit code and scratch files."""
 
 from __future__ import annotations
 

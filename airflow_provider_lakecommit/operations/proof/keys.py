@@ -11,7 +11,7 @@ Memory: the keys of all compared changes, and one row group of the table.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,7 +38,41 @@ class Changes(NamedTuple):
     mixed: Numbers
 
 
-def newest_of(io: FileIO, rows: Sequence[str], tombstones: Sequence[str], columns: Columns) -> Changes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """Landed ranges: ``compared`` by the generation of their reading, and ``others``. ``topics`` are the first
+    generations of each topic by its id: changes of one topic are ordered by their offsets, whichever reading had them.
+    """
+
+    compared: Mapping[int, Coverage]
+    others: Coverage
+    topics: Mapping[str, int]
+    readings: Mapping[tuple[str, int, int], str]
+    """Topic ids by topic, partition and generation."""
+
+    def aged(self, order: Order, columns: Columns) -> Order:
+        """Return an order whose generations are the first ones of the rows' topics."""
+        out = order.generation.copy()
+        for (topic, partition, generation), topic_id in self.readings.items():
+            source = columns.sources.get((topic, partition), -1)
+            out[(order.source == source) & (order.generation == generation)] = self.topics[topic_id]
+        return order._replace(generation=out)
+
+    def may_be_newer(self, order: Order, columns: Columns) -> Numbers:
+        """Return which changes, of an :meth:`aged` order, may have a newer one among the others."""
+        out = np.zeros(len(order.offset), bool)
+        for p, ranges in self.others.parts.items():
+            own = order.source == columns.sources.get((p.topic, p.partition), -1)
+            first = self.topics.get(p.topic_id)
+            later = order.offset < ranges.ranges[-1].end - 1
+            if first is None or columns.order is not None:
+                out |= own
+            else:
+                out |= own & ((order.generation < first) | ((order.generation == first) & later))
+        return out
+
+
+def newest_of(io: FileIO, rows: Sequence[str], tombstones: Sequence[str], columns: Columns, landed: Landed) -> Changes:
     """Read the changes in the files of a proof, and return the newest of each key.
 
     :raises StorageError: a file cannot be read
@@ -47,7 +81,7 @@ def newest_of(io: FileIO, rows: Sequence[str], tombstones: Sequence[str], column
     live = sum(len(order.offset) for _, order in parts)
     parts += [part for path in tombstones for part in _changes(io, path, columns)]
     keys = [pa.concat_arrays([k[i] for k, _ in parts]) if parts else pa.nulls(0) for i in range(len(columns.key))]
-    order = Order.joined([o for _, o in parts])
+    order = landed.aged(Order.joined([o for _, o in parts]), columns)
     grouped = rank(keys, order)
     sources = order.source[grouped.by_key] != order.source[grouped.winner]
     mixed = np.isin(grouped.last, grouped.winner[sources])
@@ -62,33 +96,6 @@ def _changes(io: FileIO, path: str, columns: Columns) -> Iterator[tuple[list[pa.
                 yield keys, columns.orders(rows, group)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """Landed ranges by the generation of their reading: those that were compared, and the others."""
-
-    compared: Mapping[int, Coverage]
-    others: Collection[tuple[int | None, Coverage]]
-
-    def may_be_newer(self, order: Order, names: Sequence[tuple[str | None, int]], *, by_column: bool) -> Numbers:
-        """Return which changes may have a newer one among the others.
-
-        :param names: topic and partition by the number of the source
-        :param by_column: a column decides before the offsets
-        """
-        if by_column and any(c for _, c in self.others):
-            return np.ones(len(order.offset), bool)
-        out = np.zeros(len(order.offset), bool)
-        for generation, coverage in self.others:
-            for p, ranges in coverage.parts.items():
-                own = order.source == (names.index((p.topic, p.partition)) if (p.topic, p.partition) in names else -1)
-                later = order.offset < ranges.ranges[-1].end - 1
-                if generation is None:
-                    out |= own
-                else:
-                    out |= own & ((order.generation < generation) | ((order.generation == generation) & later))
-        return out
-
-
 def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: Landed) -> Differences:
     """Return the keys whose row is not that of their newest change.
 
@@ -99,7 +106,7 @@ def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: 
     there = np.zeros(len(changes.is_delete), np.int64)
     for block in live_rows(rows_of.table, rows_of.head, DeletePositions(rows_of.name), columns):
         live, keys = pa.array(block.live), block.keys or ()
-        order = columns.orders(block.parquet, block.group).take(np.flatnonzero(block.live))
+        order = landed.aged(columns.orders(block.parquet, block.group).take(np.flatnonzero(block.live)), columns)
         rows, which = changes.keys.find([k.filter(live) for k in keys]) if keys else (np.zeros(0, np.int64),) * 2
         new, old = changes.order.take(which), order.take(rows)
         np.add.at(there, which, 1)
@@ -118,11 +125,8 @@ def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: 
                 compared.of_rows(*(read.column(n).combine_chunks() for n in names)) if len(names) == len(marks) else ()
             )
             _note(out, "foreign", order, columns, at[own] if len(own) else at[:0])
-    sources = list(columns.sources)
     missing = (there == 0) & ~changes.is_delete
-    unsure = missing & (
-        changes.mixed | landed.may_be_newer(changes.order, sources, by_column=columns.order is not None)
-    )
+    unsure = missing & (changes.mixed | landed.may_be_newer(changes.order, columns))
     out.counts[UNDECIDED] += int(unsure.sum())
     _note(out, "lost", changes.order, columns, np.flatnonzero(missing & ~unsure))
     _note(out, "doubled", changes.order, columns, np.flatnonzero(there > 1))

@@ -42,7 +42,6 @@ from airflow_provider_lakecommit.core import (
     role_of,
     rules_of,
     schemas_of,
-    shares_of,
     slice_id,
 )
 from airflow_provider_lakecommit.cycle import LandingSession, secrets_for, target_of, vended_of
@@ -148,7 +147,7 @@ class ProofPlan:
     targets: tuple[TableTarget, ...]
     ranges: Mapping[str, TableRanges]
     readings: Mapping[int, Mapping[tuple[str, ...], Coverage]]
-    unread: Mapping[str, tuple[tuple[int | None, Coverage], ...]]
+    sections: Sequence[LedgerSection]
     compacted: frozenset[str]
     record_bytes: int
     sampled: bool
@@ -219,7 +218,7 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
         targets=targets,
         ranges=ranges,
         readings={g: parts for g, parts in readings.items() if parts},
-        unread={n: _unread(own, chosen[n]) for n, own in sections.items()},
+        sections=sections[landing.table],
         compacted=frozenset(t for t in landing.topic_names if t not in retentions or retentions[t].compacted),
         record_bytes=max((s.record_bytes for own in sections.values() for s in own), default=0),
         sampled=not sample.is_all,
@@ -241,18 +240,6 @@ def source_findings(
     proof = prove(session, plan, engine, progress)
     found = [Finding(level=Severity.WRONG, table=name, text=text) for name, text in proof.wrong()]
     return proof, found + [Finding(level=Severity.NOTE, table=name, text=text) for name, text in proof.notes()]
-
-
-def _unread(
-    sections: Sequence[LedgerSection], chosen: Mapping[int, Coverage]
-) -> tuple[tuple[int | None, Coverage], ...]:
-    """Return landed ranges that are not compared, with the generation of their reading if it is known."""
-    out: list[tuple[int | None, Coverage]] = []
-    for s in sections:
-        shares = shares_of(s.provenance, s.covered)
-        out += [(h.entry.generation, h.part - chosen.get(h.entry.generation, Coverage())) for h in shares]
-        out.append((None, s.covered - Coverage.union(h.part for h in shares)))
-    return tuple((g, c) for g, c in out if c)
 
 
 def prove(
@@ -435,10 +422,20 @@ class _Work:
     def _compare_keys(self) -> None:
         landing, rows = self._landing, self._rows(self._landing.table)
         columns = Columns(rows.table.schema(), tuple(landing.upsert.key), landing.upsert.order_column)
-        changes = newest_of(rows.table.io, *self._changes, columns)
-        readings = self._plan.readings.items()
-        own = {g: Coverage.union(c for tables, c in parts.items() if rows.name in tables) for g, parts in readings}
-        landed = Landed(compared={g: c for g, c in own.items() if c}, others=self._plan.unread[rows.name])
+        entries = [e for section in self._plan.sections for e in section.provenance]
+        readings = {(p.topic, p.partition, e.generation): p.topic_id for e in entries for p in e.coverage.parts}
+        topics: dict[str, int] = {}
+        for (_, _, generation), topic_id in readings.items():
+            topics[topic_id] = min(generation, topics.get(topic_id, generation))
+        parts = self._plan.readings.items()
+        own = {g: Coverage.union(c for tables, c in by.items() if rows.name in tables) for g, by in parts}
+        landed = Landed(
+            compared={g: c for g, c in own.items() if c},
+            others=self._plan.ranges[rows.name].covered - Coverage.union(own.values()),
+            topics=topics,
+            readings=readings,
+        )
+        changes = newest_of(rows.table.io, *self._changes, columns, landed)
         self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
         told = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)
         self._proof.differences[rows.name].add(told)

@@ -20,7 +20,14 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer import HeadReader, bound_of
 from airflow_provider_lakecommit.core import Role, Span
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.iceberg import DeletePositions, ParquetRows, arrow_schema, mark_columns, opened
+from airflow_provider_lakecommit.iceberg import (
+    DeletePositions,
+    Numbers,
+    ParquetRows,
+    arrow_schema,
+    mark_columns,
+    opened,
+)
 
 
 class HeadRows:
@@ -85,7 +92,7 @@ class HeadRows:
         bounds = None if name is None else rows.group_bounds(group, name)
         return bounds is None or any(bounds[0] < s.range.end and bounds[1] >= s.range.start for s in spans)
 
-    def _taken(self, path: str, rows: ParquetRows, group: int, live: np.ndarray, spans: Sequence[Span]) -> pa.Table:  # type: ignore[type-arg]
+    def _taken(self, path: str, rows: ParquetRows, group: int, live: Numbers, spans: Sequence[Span]) -> pa.Table:
         names = [rows.name(f.field_id) for f in self.table.schema().fields]
         block = rows.group(group, [n for n in names if n is not None])
         found = pa.table(
