@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.core.offsets import RangeSet
-from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.exceptions import SparkJobError, TableError
 from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
@@ -31,7 +31,8 @@ from airflow_provider_lakecommit.status.table_history import Severity
 from tests.fakes.position_deletes import delete_positions
 from tests.faults.test_crossings import anew, expire, go_on
 from tests.faults.test_lanes import lane, removed
-from tests.faults.test_replay import WORD, odd, replay
+from tests.faults.test_replay import WORD, odd
+from tests.faults.test_replay import replay as replay_range
 from tests.faults.test_routes import FIELDS as ROUTED
 from tests.faults.test_routes import mixed
 from tests.faults.test_transforms import FIELDS as EXPLODED
@@ -156,18 +157,25 @@ TYPED = [
     {"name": "flag", "type": "boolean"},
     {"name": "tags", "type": "list<string>"},
     {"name": "place", "type": "struct<x: double, name: string>"},
+    {"name": "day", "type": "date"},
+    {"name": "hour", "type": "time"},
+    {"name": "uid", "type": "uuid"},
+    {"name": "bytes", "type": "binary"},
+    {"name": "counts", "type": "map<string, long>"},
 ]
 
 
 def typed(n: int) -> dict[str, Any]:
     value = {"id": n, "n": n, "text": f"t{n}", "at": "2026-01-01T00:00:00.000001Z", "price": f"{n}.10", "ratio": -0.0}
-    return {**value, "flag": True, "tags": ["a", "b"], "place": {"x": 0.5, "name": "here"}}
+    value |= {"flag": True, "tags": ["a", "b"], "place": {"x": 0.5, "name": "here"}, "day": "2026-01-01"}
+    uid = f"12345678-1234-5678-1234-5678123456{n:02d}"
+    return {**value, "hour": "12:00:00.000001", "uid": uid, "bytes": "AAE=", "counts": {"a": n, "b": None}}
 
 
 @pytest.mark.heavy
 def test_an_altered_value_of_each_type_is_found(make_world: Make, produce: Produce) -> None:
-    world = make_world(1, create={"schema": TYPED}, metadata_columns=True)
-    produce(world.landing.topics, [(str(n), json.dumps(typed(n))) for n in range(9)])
+    world = make_world(1, create={"schema": TYPED}, encodings={"bytes": "base64"}, metadata_columns=True)
+    produce(world.landing.topics, [(str(n), json.dumps(typed(n))) for n in range(14)])
     world.settle()
     clean(world)
 
@@ -181,19 +189,24 @@ def test_an_altered_value_of_each_type_is_found(make_world: Make, produce: Produ
         by_id[6]["flag"] = False
         by_id[7]["tags"] = ["b", "a"]
         by_id[8]["place"]["x"] = float("nan")
+        by_id[9]["day"] = None
+        by_id[10]["hour"] = by_id[10]["hour"].replace(microsecond=0)
+        by_id[11]["uid"] = by_id[12]["uid"]
+        by_id[12]["bytes"] = b""
+        by_id[13]["counts"] = [("b", None), ("a", 13)]
         return [*by_id.values()]
 
     put(world, change)
     proof, _ = proof_of(world)
     found = proof.differences["shop.rows"]
-    assert dict(found.counts) == {"altered": 8}
-    assert [e.column for e in found.examples] == [f["name"] for f in TYPED[1:]]
-    assert [e.offset for e in found.examples] == list(range(1, 9))
+    assert dict(found.counts) == {"altered": 13}
+    assert [e.column for e in found.examples] == [f["name"] for f in TYPED[1:11]]
+    assert [e.offset for e in found.examples] == list(range(1, 11))
 
 
 @pytest.mark.heavy
 def test_nulls_and_missing_fields_are_clean(make_world: Make, produce: Produce) -> None:
-    world = make_world(1, create={"schema": TYPED}, metadata_columns=True)
+    world = make_world(1, create={"schema": TYPED}, encodings={"bytes": "base64"}, metadata_columns=True)
     values = [{"id": 0}, dict.fromkeys(typed(0)) | {"id": 1}, {**typed(2), "tags": [], "place": {"x": None}}]
     produce(world.landing.topics, [*((str(v["id"]), json.dumps(v)) for v in values), ("3", None)])
     world.settle()
@@ -257,7 +270,7 @@ def test_every_way_by_which_rows_come_is_clean(make_world: Make, produce: Produc
     produce(topic, records(100, 30), partition=1)
     world.settle()
     lane(world, "0=0-20").finish()
-    replay(world, "1=10-20").finish()
+    replay_range(world, "1=10-20").finish()
     assert clean(world).records == 81
     with world.session() as session:
         assert [*compact(session, write=True)]
@@ -321,7 +334,7 @@ def test_skipped_records_are_counted(make_world: Make, produce: Produce, whole: 
         assert {reason: len(c) for reason, c in proof.others["shop.rows"].items()} == {"unknown_rules": 16}
         return
     assert (proof.records, proof.dropped, proof.differences["shop.rows"].rows) == (15, 1, 15)
-    assert "1 records are rejected, and the landing has no dead-letter table" in found[Severity.NOTE][0]
+    assert "1 records are rejected, and no dead-letter table was compared" in found[Severity.NOTE][0]
 
 
 def test_rows_that_do_not_name_their_record_are_an_error(make_world: Make, produce: Produce) -> None:
@@ -400,7 +413,9 @@ def test_a_sample_of_upserts_is_never_wrong(make_world: Make, produce: Produce) 
 @pytest.mark.heavy
 def test_upserts_by_a_column_and_keys_in_several_partitions(make_world: Make, produce: Produce) -> None:
     fields = {**JSON, "create": {"schema": [*JSON["create"]["schema"], {"name": "version", "type": "long"}]}}
-    world = make_world(2, **{**fields, "metadata_columns": True, "upsert_order_by": ["version", "offset"], "upsert_deletes": "ignore"})
+    world = make_world(
+        2, **{**fields, "metadata_columns": True, "upsert_order_by": ["version", "offset"], "upsert_deletes": "ignore"}
+    )
     for version in (3, 1, 2):
         for partition in range(2):
             values = [
@@ -492,3 +507,37 @@ def test_a_compacted_topic_is_clean(make_world: Make, produce: Produce, bootstra
         time.sleep(2)
     assert proof.compacted > 0
     assert "log compaction has removed" in found[Severity.NOTE][0]
+
+
+@pytest.mark.heavy
+def test_records_that_the_source_removes_meanwhile_are_counted(world: World) -> None:
+    class Slow(Tasks):
+        def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+            removed(world, 10)
+            return super().run(job, secrets)
+
+    with world.session() as session:
+        proof, found = source_findings(session, Sample(), Slow(), world.lines.append)
+    assert [f for f in found if f.level is Severity.WRONG] == []
+    assert proof.others["shop.rows"]["gone"]
+
+
+def test_a_range_that_cannot_be_read_again_is_wrong_and_leaves_no_file(world: World) -> None:
+    class Broken(Tasks):
+        def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+            return super().run(job, replace(secrets, kafka={**secrets.kafka, "bootstrap.servers": "127.0.0.1:1"}))
+
+    class Dead(Tasks):
+        def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+            super().run(job, secrets)
+            raise SparkJobError("LC5024", "it died")
+
+    before = files(world)
+    with world.session() as session:
+        _, found = source_findings(
+            session, Sample(ranges={(str(world.landing.topics), 1): RangeSet.of((0, 5))}), Broken(), print
+        )
+        assert ["could not be read again" in f.text for f in found if f.level is Severity.WRONG] == [True]
+        with pytest.raises(SparkJobError):
+            source_findings(session, Sample(), Dead(), print)
+    assert files(world) == before

@@ -76,7 +76,7 @@ _TEXTS = {"lost": "lost", "doubled": "doubled", "altered": "altered", "foreign":
 @dataclass(slots=True, kw_only=True)
 class Proof:
     """What the comparison found. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are
-    rejected, and the landing has no dead-letter table. ``differences`` are by table, ``others`` are the ranges that
+    rejected, and no dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that
     were not compared, by table and reason, ``compacted`` rows whose record log compaction removed.
     """
 
@@ -114,7 +114,7 @@ class Proof:
         if self.compacted:
             yield first, f"{self.compacted} rows are of records that log compaction has removed from the source"
         if self.dropped:
-            yield first, f"{self.dropped} records are rejected, and the landing has no dead-letter table for them"
+            yield first, f"{self.dropped} records are rejected, and no dead-letter table was compared for them"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -203,8 +203,8 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
             raise TableError(
                 "LC8603",
                 f"{name}: its rows do not name their record, so they cannot be compared with the source: add the "
-                "columns kafka_topic, kafka_partition, kafka_generation and kafka_offset (`columns.metadata`), and "
-                "replay the ranges to compare",
+                "columns kafka_topic, kafka_partition, kafka_generation and kafka_offset (`columns.metadata`); "
+                "ranges that are landed from then on can be compared",
             )
     chosen = {n: {g: sample.of(c) for g, c in found.compared.items()} for n, found in ranges.items()}
     generations = sorted({g for by in chosen.values() for g in by})
@@ -218,7 +218,7 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
         targets=targets,
         ranges=ranges,
         readings={g: parts for g, parts in readings.items() if parts},
-        sections=sections[landing.table],
+        sections=sections.get(landing.table, ()),
         compacted=frozenset(t for t in landing.topic_names if t not in retentions or retentions[t].compacted),
         record_bytes=max((s.record_bytes for own in sections.values() for s in own), default=0),
         sampled=not sample.is_all,
@@ -281,7 +281,7 @@ class _Work:
                 self._batch(generation, some)
                 done += sum(map(len, some))
                 self._progress(f"{self._landing.name}: compared {done:,} of {len(self._proof.ranges):,} offsets")
-        if self._landing.upsert.key:
+        if self._landing.upsert.key and any(self._changes):
             self._compare_keys()
         return self._proof
 
@@ -302,12 +302,23 @@ class _Work:
             for index, one in enumerate(slices):
                 found = self._result(job, index)
                 if found is None or found.error:
-                    self._proof.unread.append(f"{one}: {found.error if found else 'its task left no result'}")
-                    continue
-                self._compare(generation, one, found)
+                    self._not_read(one, found.error if found else "its task left no result")
+                else:
+                    self._compare(generation, one, found)
         finally:
             self._clean(job, keep=bool(self._landing.upsert.key))
             self._jobs.remove(job)
+
+    def _not_read(self, one: Slice, why: str) -> None:
+        """Count a slice that was not read: the source may have removed records since the ranges were chosen."""
+        now = source_has(self._session.source.watermarks(missing_ok=True).partitions, ())
+        if not one.coverage - now:
+            self._proof.unread.append(f"{one}: {why}")
+            return
+        for name in one.tables:
+            others = dict(self._proof.others.get(name, {}))
+            others["gone"] = others.get("gone", Coverage()) | one.coverage
+            self._proof.others[name] = others
 
     def _job(self, generation: int, slices: Sequence[Slice]) -> WindowJob:
         landing, targets = self._landing, tuple(map(proof_target, self._plan.targets))
@@ -370,6 +381,8 @@ class _Work:
         proof.records += found.counts.records
         proof.bytes += found.bytes
         proof.dropped += found.counts.skipped
+        if landing.dead_letter_table not in one.tables:
+            proof.dropped += found.counts.rejected
         self._gaps += found.counts.gaps
         for name in one.tables:
             keyed, rows = name == landing.table and bool(landing.upsert.key), self._rows(name)
