@@ -69,7 +69,7 @@ class VerifyOperator(LandingTask):
     ) -> None:
         super().__init__(landing=landing, **kwargs)
         if sample and not source:
-            raise SpecError("LC8362", f"VerifyOperator {self.task_id!r}: `sample` needs `source=True`")
+            raise SpecError("LC8369", f"VerifyOperator {self.task_id!r}: `sample` needs `source=True`")
         self.files = files
         self.rows = rows
         self.source = source
