@@ -157,13 +157,22 @@ def _verify_arguments(parser: ArgumentParser) -> None:
     add("--files", action=BooleanOptionalAction, help="check that files exist (default: on local disks)")
     add("--rows", action="store_true", help="check each row's record too; needs columns.metadata")
     add("--keys", action="store_true", help="check that no key of `upsert` has two rows")
+    add("--source", dest="spark", action="store_true", help="read the records again and compare every column")
+    sample = "with --source: compare a share or a range; repeatable"
+    add("--sample", action="append", metavar="N%|TOPIC:PARTITION=FROM-TO", help=sample)
 
 
 VERIFY = Command(
     says="check ledger, accounting and files over the tables' history",
-    examples=("verify orders.yaml --files", "verify orders.yaml --rows", "verify --dag land_orders --json"),
+    examples=(
+        "verify orders.yaml --files",
+        "verify orders.yaml --rows",
+        "verify orders.yaml --source --sample 1%",
+        "verify --dag land_orders --json",
+    ),
     arguments=_verify_arguments,
-    run=on_spec("verify:verify"),
+    run=on_spec("verify:verify", results=True),
+    runs_spark=True,
 )
 
 

@@ -27,7 +27,7 @@ __getattr__ = lazy_names(
         ),
         "ledger_by_hand": "OtherSections attest_section prune_sections set_section",
         "ledger_updates": "carry_forward change_section join_table renew_epochs restore_tag swap_sections",
-        "newest": "Columns live_rows",
+        "newest": "Columns Order live_rows rank",
         "outcome_lookup": "RetryPolicy",
         "overwrite": "Rewrite",
         "replace": "Removal ReplaceOutcome ReplaceRequest epochs_of is_due replace_ranges require_ranges",

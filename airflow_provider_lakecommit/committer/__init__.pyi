@@ -57,7 +57,9 @@ from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs as
 from airflow_provider_lakecommit.committer.ledger_updates import restore_tag as restore_tag
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections as swap_sections
 from airflow_provider_lakecommit.committer.newest import Columns as Columns
+from airflow_provider_lakecommit.committer.newest import Order as Order
 from airflow_provider_lakecommit.committer.newest import live_rows as live_rows
+from airflow_provider_lakecommit.committer.newest import rank as rank
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
 from airflow_provider_lakecommit.committer.replace import Removal as Removal

@@ -45,7 +45,7 @@ __getattr__ = lazy_names(
         "planning.goal": "lopsided sized",
         "planning.headroom": "Headroom Retention first_times interval_of next_time oldest_unread threshold_of",
         "planning.measure": "MEASURED WindowCost measure newest to_text",
-        "planning.missing": "Missing Watermark WindowLimits find_missing worth_a_look",
+        "planning.missing": "Missing Watermark WindowLimits by_tables find_missing worth_a_look",
         "planning.restart": "Restart StatedOffsets restart",
         "planning.source_notes": "source_notes",
         "planning.truncation": (

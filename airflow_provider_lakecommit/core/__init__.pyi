@@ -153,6 +153,7 @@ from airflow_provider_lakecommit.core.planning.measure import to_text as to_text
 from airflow_provider_lakecommit.core.planning.missing import Missing as Missing
 from airflow_provider_lakecommit.core.planning.missing import Watermark as Watermark
 from airflow_provider_lakecommit.core.planning.missing import WindowLimits as WindowLimits
+from airflow_provider_lakecommit.core.planning.missing import by_tables as by_tables
 from airflow_provider_lakecommit.core.planning.missing import find_missing as find_missing
 from airflow_provider_lakecommit.core.planning.missing import worth_a_look as worth_a_look
 from airflow_provider_lakecommit.core.planning.restart import Restart as Restart

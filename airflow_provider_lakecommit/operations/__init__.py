@@ -32,6 +32,8 @@ __getattr__ = lazy_names(
         "maintenance.compact": "CompactedTable compact",
         "maintenance.expire": "ExpiredSnapshots SNAPSHOT_AGE expire",
         "maintenance.sweep": "Garbage SweptTable least_age sweep",
+        "proof.chosen": "sample_of",
+        "proof.prove": "Proof source_findings",
         "reset.attest": "Attested attest",
         "reset.audit": "audit_preview decide_audit",
         "reset.delete_back": "DeleteBack delete_back delete_preview",

@@ -51,6 +51,9 @@ from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage as 
 from airflow_provider_lakecommit.operations.maintenance.sweep import SweptTable as SweptTable
 from airflow_provider_lakecommit.operations.maintenance.sweep import least_age as least_age
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep as sweep
+from airflow_provider_lakecommit.operations.proof.chosen import sample_of as sample_of
+from airflow_provider_lakecommit.operations.proof.prove import Proof as Proof
+from airflow_provider_lakecommit.operations.proof.prove import source_findings as source_findings
 from airflow_provider_lakecommit.operations.reset.attest import Attested as Attested
 from airflow_provider_lakecommit.operations.reset.attest import attest as attest
 from airflow_provider_lakecommit.operations.reset.audit import audit_preview as audit_preview

@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit verify` as a task: check that ledger, counts and files of a landing's tables agree over their history.
 
-Contract: reads the tables only. Fails, without further retries, if it finds a problem; notes (commits of other writers,
-expired history) are no problem.
+Contract: reads the tables only, and with ``source`` their records again, by Spark jobs that report nothing. Fails,
+without further retries, if it finds a problem; notes (commits of other writers, expired history, ranges that cannot be
+compared) are no problem. A callback or a notifier of the task gets the problems as its exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.hooks import Settings, hide
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_provider_lakecommit.operations import Proof
+    from airflow_provider_lakecommit.spark import Engine
+    from airflow_provider_lakecommit.status import Finding
 
 __all__ = ["VerifyOperator"]
 
@@ -28,25 +37,47 @@ MOST_TOLD = 5
 class VerifyOperator(LandingTask):
     """Check the tables of a landing, and fail if there is a problem.
 
-    Returns the output of `lakecommit verify --json`.
+    Returns the output of `lakecommit verify --json`; a failed task leaves it as its XCom too.
 
     :param landing: the landing, or the path of its YAML spec
     :param files: check that every file exists; by default only if the files are on a local disk
     :param rows: read the record position of each row: each landed record must be present once. The tables must have
         metadata columns
+    :param source: read the records again, and compare every column of their rows
+    :param sample: with ``source``: compare a share such as ``1%``, or ranges such as ``orders:0=1500-2000`` (templated)
+    :param spark_conn_id: with ``source``: connection of type `spark` or `spark_connect` (templated)
+    :param spark_conf: with ``source``: Spark settings of the jobs (templated)
 
     .. seealso:: :ref:`howto/operator:VerifyOperator`
     """
 
-    template_fields: Sequence[str] = ("landing_name",)
+    template_fields: Sequence[str] = ("landing_name", "sample", "spark_conn_id", "spark_conf")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"spark_conf": "json"}
     ui_color = "#e6edf0"
 
     def __init__(
-        self, *, landing: Landing | str | Path, files: bool | None = None, rows: bool = False, **kwargs: Any
+        self,
+        *,
+        landing: Landing | str | Path,
+        files: bool | None = None,
+        rows: bool = False,
+        source: bool = False,
+        sample: str | Sequence[str] | None = None,
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(landing=landing, **kwargs)
+        if sample and not source:
+            raise SpecError("LC8369", f"VerifyOperator {self.task_id!r}: `sample` needs `source=True`")
         self.files = files
         self.rows = rows
+        self.source = source
+        self.sample = sample
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        hide({"conf": mapping_of(spark_conf)})
+        self._engine: Engine | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check."""
@@ -61,7 +92,7 @@ class VerifyOperator(LandingTask):
             verified_to_dict,
         )
 
-        landing = self.landing
+        landing, more = self.landing, dict[str, Any]()
         with no_retry_in_vain(self):
             tables = Tables(catalog_properties(landing.connections.iceberg))
             try:
@@ -71,14 +102,46 @@ class VerifyOperator(LandingTask):
                 ]
                 findings = check_landing(landing, histories)
                 findings += check_rows(landing, histories, tables, self.log.info) if self.rows else []
+                if self.source:
+                    proof, told = self._prove()
+                    findings, more = [*findings, *told], {"source": proof.to_dict()}
             finally:
                 tables.close()
         for line in verified_text(landing, histories, findings):
             self.log.info("%s", line)
+        values = {**verified_to_dict(landing, histories, findings), **more}
         wrong = [str(f) for f in findings if f.level is Severity.WRONG]
         if wrong:
+            # A failed task returns nothing.
+            context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=values)
             rest = f"; and {len(wrong) - MOST_TOLD} more, see the log" if len(wrong) > MOST_TOLD else ""
             raise AirflowFailException(
                 f"landing {landing.name}: {len(wrong)} problems: {'; '.join(wrong[:MOST_TOLD])}{rest}"
             )
-        return verified_to_dict(landing, histories, findings)
+        return values
+
+    def _prove(self) -> tuple[Proof, list[Finding]]:
+        from airflow_provider_lakecommit.hooks import engine_of
+        from airflow_provider_lakecommit.operations import parse_ranges, sample_of, source_findings
+
+        texts = [self.sample] if isinstance(self.sample, str) else [*(self.sample or ())]
+        sample = sample_of(texts, parse_ranges)
+        settings = Settings.read()
+        self._engine = engine = engine_of(
+            self.spark_conn_id,
+            deployment=settings.deployment_id,
+            landing=self.landing.name,
+            lane="verify",
+            conf=self.spark_conf,
+            grace=settings.spark_grace,
+        )
+        try:
+            with self.session() as session:
+                return source_findings(session, sample, engine, self.log.info)
+        finally:
+            engine.close()
+
+    def on_kill(self) -> None:
+        """Stop the Spark job; scratch files that are left are removed by the sweep."""
+        if self._engine is not None:
+            self._engine.stop()

@@ -24,6 +24,7 @@ __getattr__ = lazy_names(
         "main": "WORKERS_DIED",
         "marks": "marks_of",
         "metadata": "with_metadata",
+        "proof": "ProofSlice proof_target read_proof result_path",
         "probe": "local_view run_probe try_storage",
         "task": "QUIET",
         "upserts": "check_upsert",

@@ -36,5 +36,9 @@ from airflow_provider_lakecommit.spark.metadata import with_metadata as with_met
 from airflow_provider_lakecommit.spark.probe import local_view as local_view
 from airflow_provider_lakecommit.spark.probe import run_probe as run_probe
 from airflow_provider_lakecommit.spark.probe import try_storage as try_storage
+from airflow_provider_lakecommit.spark.proof import ProofSlice as ProofSlice
+from airflow_provider_lakecommit.spark.proof import proof_target as proof_target
+from airflow_provider_lakecommit.spark.proof import read_proof as read_proof
+from airflow_provider_lakecommit.spark.proof import result_path as result_path
 from airflow_provider_lakecommit.spark.task import QUIET as QUIET
 from airflow_provider_lakecommit.spark.upserts import check_upsert as check_upsert

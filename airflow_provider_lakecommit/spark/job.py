@@ -82,7 +82,8 @@ class WindowJob:
     """A group's share of a window. ``plan.slices`` are the slices to do, ``places`` their numbers in the group's whole
     share. The control topic holds the cycle from ``read_from`` on, and messages to this job from ``made_at`` on.
     ``deaths`` counts earlier jobs for the same slices whose processes died. This is number ``replica`` of ``replicas``
-    of the same slices; number 0 is the original.
+    of the same slices; number 0 is the original. A ``proof`` only reads its slices again and reports nothing
+    (:mod:`~airflow_provider_lakecommit.spark.proof`).
     """
 
     landing: Landing
@@ -101,6 +102,7 @@ class WindowJob:
     job_id: UUID = NO_JOB
     replica: int = 0
     replicas: int = 1
+    proof: bool = False
 
     def begun(self) -> WindowJob:
         """Return the job with a new identity of its own, begun now."""
@@ -111,6 +113,7 @@ class WindowJob:
         return json.dumps(
             {
                 **copies,
+                **({"proof": True} if self.proof else {}),
                 "landing": {k: v for k, v in self.landing.to_flat().items() if k not in _OF_PLANS},
                 "plan": plan_to_json(self.plan),
                 "group": self.group,
@@ -148,6 +151,7 @@ class WindowJob:
             job_id=UUID(v["job_id"]) if "job_id" in v else NO_JOB,
             replica=v.get("replica", 0),
             replicas=v.get("replicas", 1),
+            proof=v.get("proof", False),
         )
 
     def transactional_id(self, index: int) -> str:

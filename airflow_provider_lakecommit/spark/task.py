@@ -81,6 +81,10 @@ def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -
 
     :param deaths: processes that died at it in this cycle
     """
+    if job.proof:
+        from airflow_provider_lakecommit.spark.proof import run_proof
+
+        return run_proof(job, secrets, index)
     work, began = job.plan.slices[index], time.monotonic()
     try:
         result = _run(job, secrets, index, work, deaths)

@@ -14,7 +14,7 @@ __getattr__ = lazy_names(
         "record_rows": "check_rows",
         "status": "Status TableStatus read_status to_dict",
         "status_rules": "StatusLimits StatusVerdict status_verdict",
-        "table_history": "Severity",
+        "table_history": "Finding Severity",
         "upserted": "check_keys",
         "verify": "check_landing verified_text verified_to_dict",
     },

@@ -14,6 +14,7 @@ from airflow_provider_lakecommit.status.status import to_dict as to_dict
 from airflow_provider_lakecommit.status.status_rules import StatusLimits as StatusLimits
 from airflow_provider_lakecommit.status.status_rules import StatusVerdict as StatusVerdict
 from airflow_provider_lakecommit.status.status_rules import status_verdict as status_verdict
+from airflow_provider_lakecommit.status.table_history import Finding as Finding
 from airflow_provider_lakecommit.status.table_history import Severity as Severity
 from airflow_provider_lakecommit.status.upserted import check_keys as check_keys
 from airflow_provider_lakecommit.status.verify import check_landing as check_landing

@@ -68,6 +68,7 @@ PLAIN = """
     default function overflow rounds
     garbage rarely collected
     newest order upserts upserted supersede superseding
+    compare differences example landed proof prove
     array decimal entries failing suspects guarded joined null parents release taken wrapped
 """
 

@@ -251,6 +251,14 @@ RULES = (
         "committer core cycle/plan cycle/session iceberg iceberg/parquet landing operations/backfill redaction",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
+    rule(
+        "operations/proof",
+        "committer core core/planning cycle/plan cycle/session iceberg iceberg/parquet operations/backfill "
+        "spark status",
+        nowhere=AIRFLOW | SPARK | KAFKA,
+    ),
+    rule("operations/proof/chosen", "core core/planning", only=NOTHING),
+    rule("operations/proof/compare", only=frozenset({"numpy", "pyarrow"})),
     rule("operations/maintenance/garbage", "core", only=NOTHING),
     rule(
         "operations/dead_letters",
@@ -307,7 +315,7 @@ RULES = (
         "operators",
         "assets committer control core cycle cycle/commit cycle/plan cycle/run cycle/session "
         "cycle/sets cycle/write hooks iceberg landing operations/backfill operations/dead_letters "
-        "operations/kafka_connect operations/maintenance operations/reset "
+        "operations/kafka_connect operations/maintenance operations/proof operations/reset "
         "operators/decisions operators/tasks spark spark/launch status telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
@@ -334,7 +342,7 @@ RULES = (
         "__init__ cli/runs cli/terminal committer control core core/planning cycle/plan cycle/run "
         "cycle/session cycle/sets formats formats/evolution formats/registry formats/transforms hooks "
         "iceberg kafka landing operations/backfill operations/dead_letters operations/kafka_connect "
-        "operations/maintenance operations/reset operators redaction spark "
+        "operations/maintenance operations/proof operations/reset operators redaction spark "
         "spark/launch stall status status/doctor",
         lazily=AIRFLOW | SPARK,
     ),

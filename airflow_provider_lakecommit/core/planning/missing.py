@@ -147,7 +147,7 @@ def find_missing(
         per_table[table] = Coverage(missing)
     if gone:
         raise _removed_error(gone, landing_state)
-    return Missing(ranges=_by_tables(per_table), notes=notes, gone=left_behind)
+    return Missing(ranges=by_tables(per_table), notes=notes, gone=left_behind)
 
 
 def _removed_error(
@@ -224,7 +224,7 @@ def _shorter(table: str, p: SourcePartition, end: int, mark: Watermark) -> str:
     )
 
 
-def _by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Coverage]:
+def by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Coverage]:
     """Group ranges by the exact set of tables that lack them."""
     out: dict[tuple[str, ...], Coverage] = {}
     for table, lacking in per_table.items():

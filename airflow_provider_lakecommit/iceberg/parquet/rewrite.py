@@ -10,14 +10,17 @@ import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyiceberg.exceptions import ResolveError
 from pyiceberg.io import OutputFile
-from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, promote
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
 from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat, OpenFile
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, ParquetRows, opened
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
@@ -100,14 +103,53 @@ class Projection:
         if self._same or not block.num_rows:
             return block
         try:
-            batches = [_to_requested_schema(self._schema, self._physical, b) for b in block.to_batches()]
-        except (ValueError, TypeError, KeyError, NotImplementedError, pa.ArrowException) as e:
+            there = {f.field_id: (f, _array(block.column(f.name))) for f in self._physical.fields}
+            columns = [_column(there.get(f.field_id), f, block.num_rows) for f in self._schema.fields]
+        except (ValueError, TypeError, KeyError, ResolveError, NotImplementedError, pa.ArrowException) as e:
             raise TableError(
                 "LC3363",
                 f"file {self._path} cannot be read in the current columns of the table ({e}): rewrite it with another "
                 "engine",
             ) from None
-        return pa.Table.from_batches(batches)
+        return pa.table(columns, names=[f.name for f in self._schema.fields])
+
+
+def _column(there: tuple[NestedField, pa.Array] | None, wanted: NestedField, rows: int) -> pa.Array:
+    """Return a field of a file, or nulls, as a field of the schema."""
+    if there is not None:
+        return _projected(there[1], there[0].field_type, wanted.field_type)
+    if wanted.required:
+        raise ValueError(f"required column {wanted.name} is missing")
+    return pa.nulls(rows, arrow_field(wanted).type)
+
+
+def _projected(values: pa.Array, have: IcebergType, want: IcebergType) -> pa.Array:
+    """Return values of one type as values of another one. pyiceberg's own projection makes a null list an empty one."""
+    if have == want:
+        return values
+    if isinstance(have, StructType) and isinstance(want, StructType):
+        there = {f.field_id: (f, child) for f, child in zip(have.fields, values.flatten(), strict=True)}
+        children = [_column(there.get(f.field_id), f, len(values)) for f in want.fields]
+        fields = [pa.field(f.name, c.type, not f.required) for f, c in zip(want.fields, children, strict=True)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
+    if values.offset:
+        values = pa.concat_arrays([values])
+    if isinstance(have, ListType) and isinstance(want, ListType):
+        if not pa.types.is_list(values.type):
+            values = values.cast(pa.list_(values.type.value_field))
+        inner = _projected(values.values, have.element_type, want.element_type)
+        return pa.ListArray.from_arrays(values.offsets, inner, mask=values.is_null())
+    if isinstance(have, MapType) and isinstance(want, MapType):
+        keys = _projected(values.keys, have.key_type, want.key_type)
+        items = _projected(values.items, have.value_type, want.value_type)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, mask=values.is_null())
+    promote(have, want)
+    return values.cast(arrow_field(NestedField(1, "promoted", want)).type)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
 def live_blocks(table: Table, path: str, dead: Numbers, schema: Schema, arrow: pa.Schema) -> Iterator[pa.Table]:

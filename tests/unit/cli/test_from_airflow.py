@@ -179,7 +179,7 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
         (["land", "--landing", "x"], "choose among the landings of --dag"),
         (["land"], "give SPEC, or --dag DAG"),
         (["infer-schema"], "give a topic, SPEC, or --dag"),
-        (["verify", "--dag", "x", "--spark-conn-id", "y"], "unrecognized arguments: --spark-conn-id"),
+        (["status", "--dag", "x", "--spark-conn-id", "y"], "unrecognized arguments: --spark-conn-id"),
     ],
     ids=str,
 )

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which landed ranges are compared with the source, and why others are not.
+
+Contract: pure. A range is compared if the source still has its records, the landing would apply the rules by which it
+was landed, and rows name their record. Every other covered range is counted under its first reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    LedgerSection,
+    OffsetRange,
+    RangeSet,
+    SourcePartition,
+    Truncation,
+    Watermark,
+    past_shares,
+    shares_of,
+)
+from airflow_provider_lakecommit.exceptions import SpecError
+
+PIECE = 1_000
+"""Least offsets of a sampled range."""
+REASONS = {
+    "gone": "the source no longer has them (retention, truncation or a recreated topic)",
+    "other_rules": "they were landed by other rules than the current ones",
+    "unknown_rules": "no rules are recorded for them: a user skipped or stated them, or the record is too old",
+    "replayed": "their dead letters were replayed",
+    "unmarked": "their rows do not name their record",
+    "earlier": "their rows are of a reading before a reset",
+}
+"""Why ranges are not compared, in the order in which reasons apply."""
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What to compare: a ``share`` of each partition, or ``ranges`` by topic and partition; by default everything."""
+
+    share: float = 1.0
+    ranges: Mapping[tuple[str, int], RangeSet] = field(default_factory=dict)
+
+    @property
+    def is_all(self) -> bool:
+        return self.share >= 1 and not self.ranges
+
+    def of(self, covered: Coverage) -> Coverage:
+        """Return the part of some ranges to compare."""
+        if self.ranges:
+            stated = {p: self.ranges.get((p.topic, p.partition), RangeSet()) for p in covered.parts}
+            covered = covered & Coverage(stated)
+        return covered if self.share >= 1 else Coverage({p: spread(r, self.share) for p, r in covered.parts.items()})
+
+
+def sample_of(
+    texts: Sequence[str], parse: Callable[[Sequence[str], str], Mapping[tuple[str, int], RangeSet]]
+) -> Sample:
+    """Return the sample that options state: one share, or ranges; everything without options.
+
+    :param parse: reads ranges, and names the option in its error
+    :raises SpecError: a text is neither
+    """
+    shares = [share for text in texts if (share := share_of(text)) is not None]
+    if shares and len(texts) > 1:
+        raise SpecError("LC8607", "--sample takes one share such as 1%, or ranges such as orders:0=1500-2000, not both")
+    return Sample(share=shares[0]) if shares else Sample(ranges=parse(texts, "--sample"))
+
+
+def share_of(text: str) -> float | None:
+    """Return the share that a text as ``1%`` states; ``None`` for any other text."""
+    found = _SHARE.fullmatch(text.strip())
+    share = float(found[1]) / 100 if found else 0.0
+    return share if 0 < share <= 1 else None
+
+
+def spread(ranges: RangeSet, share: float) -> RangeSet:
+    """Return pieces that are spread evenly over the offsets of some ranges, the first and last of them included."""
+    total = len(ranges)
+    wanted = max(1, round(total * share))
+    pieces = max(1, min(wanted, -(-wanted // PIECE)))
+    size = -(-wanted // pieces)
+    starts = [n * (total - size) // max(1, pieces - 1) for n in range(pieces)]
+    found, at = [], 0
+    for r in ranges:
+        for start in starts:
+            low, high = max(start, at), min(start + size, at + len(r))
+            if low < high:
+                found.append(OffsetRange(r.start + low - at, r.start + high - at))
+        at += len(r)
+    return RangeSet.of(*found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRanges:
+    """The landed ranges of one table: those to compare by the generation of their reading, and the others by the name
+    of the reason. ``generations`` are all that rows of the table may have.
+    """
+
+    compared: Mapping[int, Coverage]
+    others: Mapping[str, Coverage]
+    generations: frozenset[int]
+
+    @property
+    def covered(self) -> Coverage:
+        return Coverage.union((*self.compared.values(), *self.others.values()))
+
+
+def source_has(marks: Mapping[SourcePartition, Watermark], truncated: Iterable[Truncation]) -> Coverage:
+    """Return the offsets that the source has, and had when they were landed."""
+    ends = {p: m.stable for p, m in marks.items()}
+    for t in truncated:
+        ends[t.partition] = min(ends.get(t.partition, 0), t.end or 0)
+    return Coverage({p: RangeSet.of((min(m.start, ends[p]), ends[p])) for p, m in marks.items()})
+
+
+def table_ranges(sections: Sequence[LedgerSection], has: Coverage, rules: str, by_rules: Coverage) -> TableRanges:
+    """Return the ranges of a table.
+
+    :param sections: the landing's entries in the ledger of the table
+    :param has: what the source has
+    :param rules: the current ones
+    :param by_rules: what any table has by these rules: no range is read by different rules for two tables
+    """
+    covered = Coverage.union(s.covered for s in sections)
+    otherwise = Coverage.union(c for s in sections for known, c in s.judged.items() if known != rules)
+    shares = [share for s in sections for share in shares_of(s.provenance, s.covered) if share.entry.marked]
+    whys = {
+        "gone": covered - has,
+        "other_rules": otherwise,
+        "unknown_rules": covered - by_rules,
+        "replayed": Coverage.union(s.replayed & s.covered for s in sections),
+        "unmarked": covered - Coverage.union(share.part for share in shares),
+    }
+    others, left = {}, covered
+    for name in whys:
+        others[name], left = whys[name] & left, left - whys[name]
+    compared: dict[int, Coverage] = {}
+    for share in shares:
+        if part := share.part & left:
+            compared[share.entry.generation] = compared.get(share.entry.generation, Coverage()) | part
+    past = [share.part for s in sections for share in past_shares(s.provenance, s.covered)]
+    others["earlier"] = Coverage.union(past)
+    generations = frozenset(e.generation for s in sections for e in s.provenance)
+    return TableRanges(compared=compared, others={n: c for n, c in others.items() if c}, generations=generations)

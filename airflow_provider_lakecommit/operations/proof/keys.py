@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare the keys of an upserting landing's table with the newest changes of their keys at the source.
+
+Contract: the table has one row for each key whose newest compared change is a row, and that change or a newer one made
+it. It has none for a key whose newest compared change is a delete, or a newer one. A change that was landed and is not
+compared (a sample, other rules, gone) may be newer: a missing key that may have one is *undecided*, and so is a key
+with changes in several partitions, whose order is that of their publication.
+
+Memory: the keys of all compared changes, and one row group of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from airflow_provider_lakecommit.committer import Columns, Order, live_rows, rank
+from airflow_provider_lakecommit.core import Coverage
+from airflow_provider_lakecommit.iceberg import DeletePositions, KeySet, Numbers, opened
+from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
+from airflow_provider_lakecommit.operations.proof.compare import Differences, Example
+from airflow_provider_lakecommit.operations.proof.rows import HeadRows
+
+UNDECIDED = "undecided"
+
+
+class Changes(NamedTuple):
+    """The newest change of each key; ``mixed`` keys have changes in several partitions."""
+
+    keys: KeySet
+    order: Order
+    is_delete: Numbers
+    mixed: Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """Landed ranges: ``compared`` by the generation of their reading, and ``others``. ``topics`` are the first
+    generations of each topic by its id: changes of one topic are ordered by their offsets, whichever reading had them.
+    """
+
+    compared: Mapping[int, Coverage]
+    others: Coverage
+    topics: Mapping[str, int]
+    readings: Mapping[tuple[str, int, int], str]
+    """Topic ids by topic, partition and generation."""
+
+    def aged(self, order: Order, columns: Columns) -> Order:
+        """Return an order whose generations are the first ones of the rows' topics."""
+        out = order.generation.copy()
+        for (topic, partition, generation), topic_id in self.readings.items():
+            source = columns.sources.get((topic, partition), -1)
+            out[(order.source == source) & (order.generation == generation)] = self.topics[topic_id]
+        return order._replace(generation=out)
+
+    def may_be_newer(self, order: Order, columns: Columns) -> Numbers:
+        """Return which changes, of an :meth:`aged` order, may have a newer one among the others."""
+        out = np.zeros(len(order.offset), bool)
+        for p, ranges in self.others.parts.items():
+            own = order.source == columns.sources.get((p.topic, p.partition), -1)
+            first = self.topics.get(p.topic_id)
+            later = order.offset < ranges.ranges[-1].end - 1
+            if first is None or columns.order is not None:
+                out |= own
+            else:
+                out |= own & ((order.generation < first) | ((order.generation == first) & later))
+        return out
+
+
+def newest_of(io: FileIO, rows: Sequence[str], tombstones: Sequence[str], columns: Columns, landed: Landed) -> Changes:
+    """Read the changes in the files of a proof, and return the newest of each key.
+
+    :raises StorageError: a file cannot be read
+    """
+    parts = [part for path in rows for part in _changes(io, path, columns)]
+    live = sum(len(order.offset) for _, order in parts)
+    parts += [part for path in tombstones for part in _changes(io, path, columns)]
+    keys = [pa.concat_arrays([k[i] for k, _ in parts]) if parts else pa.nulls(0) for i in range(len(columns.key))]
+    order = landed.aged(Order.joined([o for _, o in parts]), columns)
+    grouped = rank(keys, order)
+    sources = order.source[grouped.by_key] != order.source[grouped.winner]
+    mixed = np.isin(grouped.last, grouped.winner[sources])
+    found = KeySet([k.take(pa.array(grouped.last)) for k in keys], grouped.hashed[grouped.last], grouped.seed)
+    return Changes(found, order.take(grouped.last), grouped.last >= live, mixed)
+
+
+def _changes(io: FileIO, path: str, columns: Columns) -> Iterator[tuple[list[pa.Array], Order]]:
+    with opened(io, path, None) as rows:
+        for group in range(len(rows.group_rows)):
+            if (keys := columns.keys(rows, group)) is not None:
+                yield keys, columns.orders(rows, group)
+
+
+def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: Landed) -> Differences:
+    """Return the keys whose row is not that of their newest change.
+
+    :raises StorageError: a file cannot be read
+    """
+    out, marks = Differences(), rows_of.ids
+    compared = RowRanges(marks, landed.compared.items())
+    there = np.zeros(len(changes.is_delete), np.int64)
+    for block in live_rows(rows_of.table, rows_of.head, DeletePositions(rows_of.name), columns):
+        live, keys = pa.array(block.live), block.keys or ()
+        order = landed.aged(columns.orders(block.parquet, block.group).take(np.flatnonzero(block.live)), columns)
+        rows, which = changes.keys.find([k.filter(live) for k in keys]) if keys else (np.zeros(0, np.int64),) * 2
+        new, old = changes.order.take(which), order.take(rows)
+        np.add.at(there, which, 1)
+        unsure = changes.mixed[which] | (new.source != old.source)
+        out.counts[UNDECIDED] += int(unsure.sum())
+        stale = ~unsure & _older(old, new)
+        _note(out, "stale", old, columns, np.flatnonzero(stale), new.offset, changes.is_delete[which])
+        # A row that claims a compared record whose key has only older changes, or none.
+        claims = np.ones(len(order.offset), bool)
+        claims[rows[~_older(new, old) | unsure]] = False
+        if claims.any():
+            at = np.flatnonzero(claims)
+            names = [n for i in marks if (n := block.parquet.name(i)) is not None]
+            read = block.parquet.group(block.group, names).filter(live).take(pa.array(at))
+            own = (
+                compared.of_rows(*(read.column(n).combine_chunks() for n in names)) if len(names) == len(marks) else ()
+            )
+            _note(out, "foreign", order, columns, at[own] if len(own) else at[:0])
+    missing = (there == 0) & ~changes.is_delete
+    unsure = missing & (changes.mixed | landed.may_be_newer(changes.order, columns))
+    out.counts[UNDECIDED] += int(unsure.sum())
+    _note(out, "lost", changes.order, columns, np.flatnonzero(missing & ~unsure))
+    _note(out, "doubled", changes.order, columns, np.flatnonzero(there > 1))
+    out.counts = +out.counts
+    return out
+
+
+def _older(one: Order, other: Order) -> Numbers:
+    """Return which changes are older than others of the same key and partition."""
+    by_reading = (one.generation < other.generation) | (
+        (one.generation == other.generation) & (one.offset < other.offset)
+    )
+    older: Numbers = (one.column < other.column) | ((one.column == other.column) & by_reading)
+    return older
+
+
+def _note(
+    out: Differences,
+    kind: str,
+    order: Order,
+    columns: Columns,
+    rows: Numbers,
+    newer: Numbers | None = None,
+    deleted: Numbers | None = None,
+) -> None:
+    sources: Iterable[tuple[str | None, int]] = list(columns.sources)
+    names = dict(enumerate(sources))
+    for n in rows.tolist():
+        topic, partition = names[int(order.source[n])]
+        values: tuple[str, ...] = ()
+        if newer is not None and deleted is not None:
+            what = "a delete" if deleted[n] else "a row"
+            values = ("kafka_offset", f"{what} of this key at {newer[n]}", str(order.offset[n]))
+        out.note(1, Example(kind, topic or "", partition, int(order.offset[n]), *values))

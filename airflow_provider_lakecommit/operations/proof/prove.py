@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read landed records again from the source, and compare what they give with the rows of the tables.
+
+It completes `verify`, which compares tables with their own ledgers, `verify --rows` (one row for each landed record)
+and `verify --keys` (one row for each key): those find no wrong value, and nothing that never arrived. A replay reads
+the same way (:mod:`~airflow_provider_lakecommit.operations.backfill.replaying`), but writes.
+
+Contract: each table is read as of one version of its metadata, its ledger included, so that landing and compaction may
+continue. Spark tasks decode the ranges into scratch files (:mod:`~airflow_provider_lakecommit.spark.proof`), some
+slices at a time; each slice is compared with the rows of its offsets, deletes applied. Tables, control topic and
+ledgers are only read. Memory is bounded by a slice, and for `upsert` by the keys of all compared changes.
+
+Failure story: the scratch files are deleted after each comparison, also after an error; after a kill, the sweep removes
+them. A slice that cannot be read again is a finding: it proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+
+from airflow_provider_lakecommit.committer import Columns, read_ledger
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    Coverage,
+    LedgerSection,
+    OffsetRange,
+    Plan,
+    Role,
+    Slice,
+    Span,
+    TableTarget,
+    by_tables,
+    in_doubt,
+    role_of,
+    rules_of,
+    schemas_of,
+    slice_id,
+)
+from airflow_provider_lakecommit.cycle import LandingSession, secrets_for, target_of, vended_of
+from airflow_provider_lakecommit.exceptions import SourceError, TableError
+from airflow_provider_lakecommit.iceberg import delete_unused, opened
+from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, TableRanges, source_has, table_ranges
+from airflow_provider_lakecommit.operations.proof.compare import Differences, compare
+from airflow_provider_lakecommit.operations.proof.keys import UNDECIDED, Landed, compare_keys, newest_of
+from airflow_provider_lakecommit.operations.proof.rows import HeadRows
+from airflow_provider_lakecommit.spark import (
+    ProofSlice,
+    Secrets,
+    WindowJob,
+    proof_target,
+    read_proof,
+    result_path,
+)
+from airflow_provider_lakecommit.status import Finding, Severity
+
+if TYPE_CHECKING:
+    from airflow_provider_lakecommit.spark import Engine
+
+SLICE_BYTES = 64 << 20
+"""Estimated bytes of record values in a slice, whose rows are compared in memory."""
+SLICE_RECORDS, UNKNOWN_RECORDS = 250_000, 50_000
+SLICES_AT_ONCE = 16
+"""Slices of one Spark job, whose scratch files exist at the same time."""
+RETENTION_SECONDS = 5.0
+_TEXTS = {"lost": "lost", "doubled": "doubled", "altered": "altered", "foreign": "of no record", "stale": "outdated"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Proof:
+    """What the comparison found. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are
+    rejected, and no dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that
+    were not compared, by table and reason, ``compacted`` rows whose record log compaction removed.
+    """
+
+    ranges: Coverage
+    sampled: bool
+    records: int = 0
+    bytes: int = 0
+    dropped: int = 0
+    compacted: int = 0
+    unread: list[str] = field(default_factory=list)
+    differences: dict[str, Differences] = field(default_factory=dict)
+    others: dict[str, Mapping[str, Coverage]] = field(default_factory=dict)
+
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """Yield the findings that are wrong, each with its table."""
+        for name, found in self.differences.items():
+            counts = [f"{found.counts[kind]} {text}" for kind, text in _TEXTS.items() if found.counts[kind]]
+            if counts:
+                some = "; ".join(map(str, found.examples))
+                yield name, f"differs from the source: {', '.join(counts)} rows: {some}"
+        first = next(iter(self.differences), "")
+        yield from (
+            (first, f"a range could not be read again, so nothing is known of it: {text}") for text in self.unread
+        )
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Yield what was not compared, each with its table."""
+        for name, others in self.others.items():
+            for reason, c in others.items():
+                yield name, f"{len(c)} offsets were not compared with the source, {REASONS[reason]}: {c}"
+        for name, found in self.differences.items():
+            if found.counts[UNDECIDED]:
+                yield name, f"{found.counts[UNDECIDED]} keys are undecided: a change that was not compared may be newer"
+        first = next(iter(self.differences), "")
+        if self.compacted:
+            yield first, f"{self.compacted} rows are of records that log compaction has removed from the source"
+        if self.dropped:
+            yield first, f"{self.dropped} records are rejected, and no dead-letter table was compared for them"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "sampled": self.sampled,
+            "ranges": self.ranges.to_dict(),
+            "records": self.records,
+            "bytes": self.bytes,
+            "dropped": self.dropped,
+            "compacted": self.compacted,
+            "unread": list(self.unread),
+            "tables": [
+                {
+                    "table": name,
+                    "rows": found.rows,
+                    **{kind: found.counts[kind] for kind in (*_TEXTS, UNDECIDED)},
+                    "examples": [{n: getattr(e, n) for n in e.__dataclass_fields__} for e in found.examples],
+                    "not_compared": {reason: c.to_dict() for reason, c in self.others.get(name, {}).items()},
+                }
+                for name, found in self.differences.items()
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofPlan:
+    """The comparison to make: ``jobs`` are its slices by the generation of their reading."""
+
+    tables: Mapping[str, Table]
+    targets: tuple[TableTarget, ...]
+    ranges: Mapping[str, TableRanges]
+    readings: Mapping[int, Mapping[tuple[str, ...], Coverage]]
+    sections: Sequence[LedgerSection]
+    compacted: frozenset[str]
+    record_bytes: int
+    sampled: bool
+
+    @property
+    def coverage(self) -> Coverage:
+        return Coverage.union(c for parts in self.readings.values() for c in parts.values())
+
+    @property
+    def per_slice(self) -> int:
+        if not self.record_bytes:
+            return UNKNOWN_RECORDS
+        return max(1, min(SLICE_RECORDS, SLICE_BYTES // self.record_bytes))
+
+    def lines(self) -> Iterator[str]:
+        """The cost, for people."""
+        records = len(self.coverage)
+        size = f", about {records * self.record_bytes:,} bytes" if self.record_bytes else ""
+        yield f"reads at most {records:,} records{size} again from the source, in slices of {self.per_slice:,}"
+        if self.sampled:
+            yield f"  sample: {self.coverage}"
+        for name, found in self.ranges.items():
+            for reason, c in found.others.items():
+                yield f"  {name}: {len(c):,} offsets are not compared, {REASONS[reason]}"
+
+
+def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
+    """Return which ranges to compare; writes nothing.
+
+    :raises TableError: no rows of a table name their record
+    :raises SourceError: the sample names ranges of which nothing was landed
+    :raises LakecommitError: a table or the source cannot be read
+    """
+    landing = session.landing
+    tables = {name: t for name in landing.tables if (t := session.tables.find(name)) is not None}
+    states = {name: read_ledger(t.metadata, landing.branch) for name, t in tables.items()}
+    sections = {n: [s for s in state.sections if s.landing == landing.name] for n, state in states.items()}
+    targets = tuple(target_of(n, t, UUID(int=0)) for n, t in tables.items())
+    source = session.source.watermarks(missing_ok=True)
+    positions = [
+        at for own in sections.values() for s in own for at in s.positions.items() if at[0] in source.partitions
+    ]
+    has = source_has(source.partitions, session.source.diverged(in_doubt(positions, source.partitions)))
+    rules = rules_of(landing.decoding_hash, *schemas_of(landing.destinations, targets))
+    by_rules = Coverage.union(s.judged.get(rules, Coverage()) for own in sections.values() for s in own)
+    ranges = {name: table_ranges(own, has, rules, by_rules) for name, own in sections.items()}
+    for name, found in ranges.items():
+        if (
+            role_of(landing.destinations, name) is Role.ROWS
+            and found.covered
+            and found.covered == found.others.get("unmarked")
+        ):
+            raise TableError(
+                "LC8603",
+                f"{name}: its rows do not name their record, so they cannot be compared with the source: add the "
+                "columns kafka_topic, kafka_partition, kafka_generation and kafka_offset (`columns.metadata`); "
+                "ranges that are landed from then on can be compared",
+            )
+    chosen = {n: {g: sample.of(c) for g, c in found.compared.items()} for n, found in ranges.items()}
+    generations = sorted({g for by in chosen.values() for g in by})
+    readings = {g: by_tables({n: by[g] for n, by in chosen.items() if by.get(g)}) for g in generations}
+    if sample.ranges and not any(readings.values()):
+        raise SourceError("LC8604", f"landing {landing.name}: nothing of the stated ranges can be compared")
+    session.source.ask_retention()
+    retentions = session.source.retentions(RETENTION_SECONDS)
+    return ProofPlan(
+        tables=tables,
+        targets=targets,
+        ranges=ranges,
+        readings={g: parts for g, parts in readings.items() if parts},
+        sections=sections.get(landing.table, ()),
+        compacted=frozenset(t for t in landing.topic_names if t not in retentions or retentions[t].compacted),
+        record_bytes=max((s.record_bytes for own in sections.values() for s in own), default=0),
+        sampled=not sample.is_all,
+    )
+
+
+def source_findings(
+    session: LandingSession, sample: Sample, engine: Engine, progress: Callable[[str], None]
+) -> tuple[Proof, list[Finding]]:
+    """Compare with a started or a new engine; tell the cost first.
+
+    :raises LakecommitError: a table, the source or Spark is unavailable
+    """
+    plan = proof_plan(session, sample)
+    for line in plan.lines():
+        progress(line)
+    if plan.readings:
+        engine.start()
+    proof = prove(session, plan, engine, progress)
+    found = [Finding(level=Severity.WRONG, table=name, text=text) for name, text in proof.wrong()]
+    return proof, found + [Finding(level=Severity.NOTE, table=name, text=text) for name, text in proof.notes()]
+
+
+def prove(
+    session: LandingSession, plan: ProofPlan, engine: Engine, progress: Callable[[str], None] = lambda _: None
+) -> Proof:
+    """Compare.
+
+    :raises SparkJobError: a job ended early
+    :raises LakecommitError: a table cannot be read
+    """
+    work = _Work(session, plan, engine, progress)
+    try:
+        return work.run()
+    finally:
+        work.clean()
+
+
+class _Work:
+    def __init__(
+        self, session: LandingSession, plan: ProofPlan, engine: Engine, progress: Callable[[str], None]
+    ) -> None:
+        self._session, self._plan, self._engine, self._progress = session, plan, engine, progress
+        self._landing = session.landing
+        self._proof = Proof(ranges=plan.coverage, sampled=plan.sampled)
+        self._proof.differences = {n: Differences() for n in plan.tables}
+        self._proof.others = {n: found.others for n, found in plan.ranges.items() if found.others}
+        self._jobs: list[WindowJob] = []
+        self._kept: list[str] = []
+        self._heads: dict[str, HeadRows] = {}
+        self._gaps = 0
+        self._changes: tuple[list[str], list[str]] = ([], [])
+
+    def run(self) -> Proof:
+        done = 0
+        for generation, parts in self._plan.readings.items():
+            slices = [s for tables, c in parts.items() for s in self._slices(tables, c)]
+            for at in range(0, len(slices), SLICES_AT_ONCE):
+                some = slices[at : at + SLICES_AT_ONCE]
+                self._batch(generation, some)
+                done += sum(map(len, some))
+                self._progress(f"{self._landing.name}: compared {done:,} of {len(self._proof.ranges):,} offsets")
+        if self._landing.upsert.key and any(self._changes):
+            self._compare_keys()
+        return self._proof
+
+    def _slices(self, tables: tuple[str, ...], coverage: Coverage) -> Iterator[Slice]:
+        step = self._plan.per_slice
+        for p, r in coverage.items():
+            for start in range(r.start, r.end, step):
+                spans = (Span(p, OffsetRange(start, min(r.end, start + step))),)
+                yield Slice(
+                    slice_id=slice_id(UUID(int=0), spans, tables), group=0, spans=spans, tables=tables, budget=None
+                )
+
+    def _batch(self, generation: int, slices: Sequence[Slice]) -> None:
+        job = self._job(generation, slices).begun()
+        self._jobs.append(job)
+        try:
+            self._engine.run(job, self._secrets(job))
+            for index, one in enumerate(slices):
+                found = self._result(job, index)
+                if found is None or found.error:
+                    self._not_read(one, found.error if found else "its task left no result")
+                else:
+                    self._compare(generation, one, found)
+        finally:
+            self._clean(job, keep=bool(self._landing.upsert.key))
+            self._jobs.remove(job)
+
+    def _not_read(self, one: Slice, why: str) -> None:
+        """Count a slice that was not read: the source may have removed records since the ranges were chosen."""
+        now = source_has(self._session.source.watermarks(missing_ok=True).partitions, ())
+        if not one.coverage - now:
+            self._proof.unread.append(f"{one}: {why}")
+            return
+        for name in one.tables:
+            others = dict(self._proof.others.get(name, {}))
+            others["gone"] = others.get("gone", Coverage()) | one.coverage
+            self._proof.others[name] = others
+
+    def _job(self, generation: int, slices: Sequence[Slice]) -> WindowJob:
+        landing, targets = self._landing, tuple(map(proof_target, self._plan.targets))
+        plan = Plan(
+            landing=landing.name,
+            lane=LIVE,
+            spec_version=landing.spec_version,
+            window_id=UUID(int=0),
+            slices=tuple(slices),
+            targets=targets,
+            ends={},
+            asked_at=self._session.now(),
+            vended=vended_of(self._session.tables, [t.table for t in targets]),
+            generation=generation,
+        )
+        return WindowJob(
+            landing=landing,
+            plan=plan,
+            group=0,
+            places=tuple(range(len(slices))),
+            commit_id=self._session.new_id(),
+            slot=0,
+            catalog=self._session.tables.name,
+            control_topic=self._session.control.name,
+            control_partition=0,
+            proof=True,
+        )
+
+    def _secrets(self, job: WindowJob) -> Secrets:
+        return secrets_for(self._session.tables, self._session.kafka, [job], log=self._session.log)
+
+    def _result(self, job: WindowJob, index: int) -> ProofSlice | None:
+        with suppress(FileNotFoundError):
+            return read_proof(job, index, self._io(job, index))
+        return None
+
+    def _io(self, job: WindowJob, index: int) -> Any:
+        return self._plan.tables[job.plan.slices[index].tables[0]].io
+
+    def _clean(self, job: WindowJob, *, keep: bool = False) -> None:
+        for index in range(len(job.plan.slices)):
+            if (found := self._result(job, index)) is None:
+                continue
+            io = self._io(job, index)
+            if keep:
+                self._kept += found.paths()
+            else:
+                delete_unused(io, found.paths())
+            delete_unused(io, [result_path(job, index)])
+
+    def clean(self) -> None:
+        """Delete the scratch files that are left."""
+        for job in list(self._jobs):
+            self._clean(job)
+        if self._kept:
+            delete_unused(self._plan.tables[self._landing.table].io, self._kept)
+
+    def _compare(self, generation: int, one: Slice, found: ProofSlice) -> None:
+        proof, landing = self._proof, self._landing
+        proof.records += found.counts.records
+        proof.bytes += found.bytes
+        proof.dropped += found.counts.skipped
+        if landing.dead_letter_table not in one.tables:
+            proof.dropped += found.counts.rejected
+        self._gaps += found.counts.gaps
+        for name in one.tables:
+            keyed, rows = name == landing.table and bool(landing.upsert.key), self._rows(name)
+            files = found.files.get(name, ())
+            if keyed:
+                self._changes[0].extend(files)
+                self._changes[1].extend(found.tombstones)
+            told = compare(
+                self._expected(rows, files),
+                self._actual(rows, generation, one),
+                (rows.topic, rows.partition, rows.offset),
+                ignored=("reason",) if name == landing.dead_letter_table else (),
+                only_common=keyed,
+            )
+            proof.differences[name].add(self._without_compacted(told, found.counts.gaps, one.spans[0].partition.topic))
+
+    def _rows(self, name: str) -> HeadRows:
+        if name not in self._heads:
+            role = role_of(self._landing.destinations, name)
+            self._heads[name] = HeadRows(self._plan.tables[name], name, self._landing.branch, role)
+        return self._heads[name]
+
+    def _without_compacted(self, told: Differences, gaps: int, *topics: str) -> Differences:
+        """Take rows of no record out, if log compaction may have removed their records."""
+        foreign = told.counts["foreign"]
+        if foreign and gaps and self._plan.compacted.intersection(topics):
+            self._proof.compacted += foreign
+            del told.counts["foreign"]
+            told.examples = [e for e in told.examples if e.kind != "foreign"]
+        return told
+
+    def _expected(self, rows: HeadRows, paths: Sequence[str]) -> pa.Table:
+        parts = []
+        for path in paths:
+            with opened(rows.table.io, path, None) as made:
+                parts += [made.group(n, made.schema.names) for n in range(len(made.group_rows))]
+        return pa.concat_tables(parts).rename_columns(rows.schema.names) if parts else rows.schema.empty_table()
+
+    def _actual(self, rows: HeadRows, generation: int, one: Slice) -> pa.Table:
+        """Return the rows of a slice's offsets, without those that other readings or landings made."""
+        ranges, found = self._plan.ranges[rows.name], rows.read(one.spans)
+        reading = found.column(rows.generation)
+        others = pc.is_in(reading, pa.array(sorted(ranges.generations - {generation}), pa.int64()))
+        if ranges.others.get("unmarked"):
+            others = pc.or_(others, pc.is_null(reading))
+        if role_of(self._landing.destinations, rows.name) is Role.DEAD_LETTERS:
+            others = pc.or_(others, pc.not_equal(found.column("landing"), self._landing.name))
+        return found.filter(pc.invert(others))
+
+    def _compare_keys(self) -> None:
+        landing, rows = self._landing, self._rows(self._landing.table)
+        columns = Columns(rows.table.schema(), tuple(landing.upsert.key), landing.upsert.order_column)
+        entries = [e for section in self._plan.sections for e in section.provenance]
+        readings = {(p.topic, p.partition, e.generation): p.topic_id for e in entries for p in e.coverage.parts}
+        topics: dict[str, int] = {}
+        for (_, _, generation), topic_id in readings.items():
+            topics[topic_id] = min(generation, topics.get(topic_id, generation))
+        parts = self._plan.readings.items()
+        own = {g: Coverage.union(c for tables, c in by.items() if rows.name in tables) for g, by in parts}
+        landed = Landed(
+            compared={g: c for g, c in own.items() if c},
+            others=self._plan.ranges[rows.name].covered - Coverage.union(own.values()),
+            topics=topics,
+            readings=readings,
+        )
+        changes = newest_of(rows.table.io, *self._changes, columns, landed)
+        self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
+        told = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)
+        self._proof.differences[rows.name].add(told)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A slice of `verify --source`: its spans are read and decoded as in a landing, and nothing is reported.
+
+Contract: the task is :func:`~airflow_provider_lakecommit.spark.slices.run_slice` with two changes. Its files are
+unpartitioned scratch files among the data files of the table, and rejects never block it. It touches neither the
+control topic nor a table. What it did is in a result file at a place that the caller knows, since not every engine
+returns results. The caller deletes all of these files (:func:`read_proof` names them).
+
+Failure story: an error is the text of the result. Files of a killed task or caller are named like those of the live
+stream, and no report names them, so the sweep removes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from uuid import UUID, uuid4, uuid5
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+
+from airflow_provider_lakecommit.core import Budget, Counts, TableTarget, attempt_id, file_mark, file_name
+from airflow_provider_lakecommit.iceberg import Layout
+from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
+from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork, run_slice
+
+EVERY_REJECT = Budget(max_records=1 << 60, max_ratio=1.0)
+"""A proof counts all rejects; no landing has this budget."""
+_RESULT = "result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofSlice:
+    """What a task found: paths of its files by table, those with deleted keys, and the accounting of its records."""
+
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tombstones: tuple[str, ...] = ()
+    counts: Counts = field(default_factory=Counts)
+    bytes: int = 0
+    error: str = ""
+
+    @classmethod
+    def of(cls, done: SliceOutcome) -> ProofSlice:
+        return cls(
+            files={name: tuple(f.file_path for f in made) for name, made in done.files.items()},
+            tombstones=tuple(f.file_path for f in done.tombstones),
+            counts=sum((s.counts for s in done.spans), Counts()),
+            bytes=done.bytes,
+        )
+
+    def paths(self) -> Iterator[str]:
+        yield from (path for made in self.files.values() for path in made)
+        yield from self.tombstones
+
+
+def proof_target(target: TableTarget) -> TableTarget:
+    """Return the target of scratch files: the rows are those of the table, its partitions and order do not matter."""
+    return replace(target, spec=UNPARTITIONED_PARTITION_SPEC.model_dump_json(), spec_id=0, sort_order="")
+
+
+def run_proof(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
+    """Read and decode one slice again; never raises for a failure of that slice."""
+    work = replace(job.plan.slices[index], budget=EVERY_REJECT)
+    slice_work = SliceWork(
+        landing=job.landing,
+        slice=work,
+        targets=job.plan.targets,
+        attempt=attempt_id(work.slice_id, uuid4()),
+        lane=job.plan.lane,
+        generation=job.plan.generation,
+    )
+    try:
+        found = ProofSlice.of(run_slice(slice_work, secrets.kafka, secrets.io_of))
+    except Exception as e:
+        found = ProofSlice(error=secrets.without(f"{type(e).__name__}: {e}"))
+    text = json.dumps({**asdict(found), "counts": found.counts.to_dict()})
+    io = file_io(secrets.io_of(_place(job, work.tables[0]).table))
+    # A repeated task replaces the result of its predecessor.
+    with io.new_output(result_path(job, index)).create(overwrite=True) as stream:
+        pq.write_table(pa.table({_RESULT: [text]}), stream)
+    # Not failed: the job of spark-submit would end with an error, and the other slices are to be compared.
+    status = SliceStatus.BLOCKED if found.error else SliceStatus.DONE
+    return SliceResult(slice=str(work), status=status, detail=found.error, records=found.counts.records)
+
+
+def read_proof(job: WindowJob, index: int, io: FileIO) -> ProofSlice:
+    """Return what the task of a slice found.
+
+    :raises FileNotFoundError: it ended without a result
+    """
+    with io.new_input(result_path(job, index)).open() as stream:
+        values = json.loads(pq.read_table(stream).column(_RESULT)[0].as_py())
+    return ProofSlice(
+        files={name: tuple(made) for name, made in values["files"].items()},
+        tombstones=tuple(values["tombstones"]),
+        counts=Counts(**values["counts"]),
+        bytes=values["bytes"],
+        error=values["error"],
+    )
+
+
+def result_path(job: WindowJob, index: int) -> str:
+    """Return the place of a slice's result, in the first table of the slice."""
+    work = job.plan.slices[index]
+    target = _place(job, work.tables[0])
+    attempt: UUID = attempt_id(work.slice_id, uuid5(job.job_id, str(work.slice_id)))
+    name = file_name(attempt, file_mark(target.uuid, job.landing.name, job.plan.lane), 0)
+    return Layout(target, job.landing.connections.location_providers).locations.new_data_location(name)
+
+
+def _place(job: WindowJob, table: str) -> TableTarget:
+    return next(t for t in job.plan.targets if t.table == table)
