@@ -35,6 +35,7 @@ from airflow_provider_lakecommit.iceberg import (
     arrow_field,
     equal_rows,
     hashes,
+    live_of,
     mark_columns,
     opened,
     order_numbers,
@@ -161,9 +162,7 @@ def live_rows(table: Table, head: Head, positions: DeletePositions, columns: Col
         dead, at = positions.of(table, entry.data_file, head.deletes.of(entry)), 0
         with opened(table.io, path, table.metadata.name_mapping()) as parquet:
             for group, many in enumerate(parquet.group_rows):
-                live = np.ones(many, bool)
-                first, last = np.searchsorted(dead, [at, at + many])
-                live[dead[first:last] - at] = False
+                live = live_of(dead, at, many)
                 yield LiveRows(number, parquet, group, at, live, columns.keys(parquet, group))
                 at += many
 

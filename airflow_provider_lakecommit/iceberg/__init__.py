@@ -17,7 +17,7 @@ __getattr__ = lazy_names(
         "parquet.key_set": "KeySet equal_rows hashes order_numbers",
         "parquet.layout": "Layout check_target",
         "parquet.parquet": "FileFormat",
-        "parquet.parquet_rows": "Numbers ParquetRows opened",
+        "parquet.parquet_rows": "Numbers ParquetRows live_of opened",
         "parquet.rewrite": "GroupedFile live_blocks physical_schema",
         "parquet.statistics": "Metrics",
         "parquet.write": "FanoutWriter",

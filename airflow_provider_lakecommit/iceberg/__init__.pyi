@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.iceberg.parquet.layout import check_target as c
 from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat as FileFormat
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers as Numbers
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import ParquetRows as ParquetRows
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import live_of as live_of
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import opened as opened
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import GroupedFile as GroupedFile
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import live_blocks as live_blocks

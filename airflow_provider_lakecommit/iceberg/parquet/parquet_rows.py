@@ -57,10 +57,7 @@ class ParquetRows:
                 batch = next(batches, None)
             if batch is None:
                 return
-            live = np.ones(batch.num_rows, bool)
-            first, last = np.searchsorted(deleted, [at, at + batch.num_rows])
-            live[deleted[first:last] - at] = False
-            yield pa.Table.from_batches([batch]), live
+            yield pa.Table.from_batches([batch]), live_of(deleted, at, batch.num_rows)
             at += batch.num_rows
 
     @property
@@ -85,6 +82,17 @@ class ParquetRows:
         footer = self._file.metadata
         size = sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
         return int(max(1, min(BLOCK_ROWS, BLOCK_BYTES * footer.num_rows // max(1, size))))
+
+
+def live_of(deleted: Numbers, at: int, many: int) -> Numbers:
+    """Return which of ``many`` rows from position ``at`` on no delete names.
+
+    :param deleted: positions in the file, sorted
+    """
+    live = np.ones(many, bool)
+    first, last = np.searchsorted(deleted, [at, at + many])
+    live[deleted[first:last] - at] = False
+    return live
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from airflow_provider_lakecommit.iceberg import (
     Numbers,
     ParquetRows,
     arrow_schema,
+    live_of,
     mark_columns,
     opened,
 )
@@ -69,11 +70,8 @@ class HeadRows:
             dead, at = self._positions.of(self.table, entry.data_file, self.head.deletes.of(entry)), 0
             with opened(self.table.io, path, self.table.metadata.name_mapping()) as rows:
                 for group, many in enumerate(rows.group_rows):
-                    live = np.ones(many, bool)
-                    first, last = np.searchsorted(dead, [at, at + many])
-                    live[dead[first:last] - at] = False
                     if self._group_may_have(rows, group, spans):
-                        parts.append(self._taken(path, rows, group, live, spans))
+                        parts.append(self._taken(path, rows, group, live_of(dead, at, many), spans))
                     at += many
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
