@@ -130,14 +130,9 @@ class SourceDatabase:
         columns = (table.casts.get(name, name) for name in self.columns(table))
         return self.query(f"SELECT {', '.join(columns)} FROM {table.name}")
 
-    def position(self) -> str:
-        """The end of the write-ahead log."""
-        return str(self.query("SELECT pg_current_wal_lsn()")[0][0])
-
-    def is_confirmed(self, position: str, slot: str) -> bool:
-        """Whether the consumer of a slot has stored all changes up to a position."""
-        statement = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
-        return bool(found := self.query(statement, position, slot)) and bool(found[0][0])
+    def position(self) -> int:
+        """The end of the write-ahead log, as Debezium counts."""
+        return int(self.query("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")[0][0])
 
     # -- random values ------------------------------------------------------------------------------------------------
 
