@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import DecimalType, NestedField, TimestamptzType
 
@@ -46,6 +47,7 @@ WORKER = {
     "heartbeat.interval.ms": "1500",
     # A worker that was killed leaves its connector to the next one at once, not after five minutes.
     "scheduled.rebalance.max.delay.ms": "0",
+    "plugin.discovery": "service_load",
 }
 SPARK_EVERY = 10
 """Stops between two comparisons by Spark, which are slow."""
@@ -123,11 +125,19 @@ class Copies:
         """Start the landings that do not run."""
         for name, spec in self.specs.items():
             if name not in self.running:
-                self.running[name] = Running.land(spec, ["--follow", "--window-age", "500ms"])
+                self.running[name] = Running.land(spec, ["--follow", "--window-age", "1s"])
+
+    def wait_for_windows(self) -> None:
+        """Until each of them has planned one."""
+        for running in self.running.values():
+            running.wait_for("cycle 0 (")
 
     def kill(self, name: str) -> None:
-        """SIGKILL."""
-        self.running.pop(name).close()
+        """SIGKILL; none of them may have ended by itself."""
+        running = self.running.pop(name)
+        is_alive = running.process.poll() is None
+        running.close()
+        assert is_alive, running.said[-20:]
 
     def land(self, name: str) -> None:
         """Land all that is in the topic."""
@@ -214,6 +224,7 @@ def copies(
     source_postgres: Postgres,
     worker: ConnectWorker,
     broker: Broker,
+    admin: AdminClient,
     connect_server: ConnectServer,
     engine: Engine,
     tmp_path: Path,
@@ -244,6 +255,8 @@ def copies(
         }
         specs[name] = tmp_path / f"{name}.yaml"
         specs[name].write_text(yaml.safe_dump(spec))
+    topics = {f"{prefix}.public.{name}" for name in TABLES}
+    until(lambda: topics <= admin.list_topics(timeout=30).topics.keys(), what="the topics of the tables", look=0.2)
     made = Copies(source=source, specs=specs, catalog=catalog, engine=engine, folder=tmp_path)
     yield made
     made.close()
@@ -264,25 +277,27 @@ def catch_up(worker: ConnectWorker, source: SourceDatabase) -> None:
 @pytest.mark.parametrize("stops", [8, pytest.param(50, marks=pytest.mark.campaign)])
 def test_tables_equal_those_of_the_source(copies: Copies, worker: ConnectWorker, stops: int) -> None:
     """Random processes are killed at random moments while rows change; after each stop all rows are compared."""
-    chance, source, story = random.Random(stops), copies.source, list[str]()
-    changes = {stops // 3: (CUSTOMERS, "tier", "text"), 2 * stops // 3: (ORDER_LINES, "points", "bigint")}
+    chance, source = random.Random(stops), copies.source
+    columns = {stops // 3: (CUSTOMERS, "tier", "text"), 2 * stops // 3: (ORDER_LINES, "points", "bigint")}
+    with Writer(source, chance.randrange(10**9)):
+        catch_up(worker, source)
     for stop in range(stops):
         with Writer(source, chance.randrange(10**9)) as writer:
             copies.follow()
-            victims = chance.sample([worker, *copies.specs], chance.randint(1, 3))
+            copies.wait_for_windows()
+            victims = chance.sample(["worker", *copies.specs], chance.randint(1, 3))
             for victim in victims:
                 time.sleep(chance.uniform(0.0, 4.0))
-                worker.kill() if victim is worker else copies.kill(str(victim))
-            if stop in changes:
-                source.add_column(*changes[stop])
+                worker.kill() if victim == "worker" else copies.kill(victim)
+            if stop in columns:
+                source.add_column(*columns[stop])
             copies.follow()
             worker.start()
             time.sleep(chance.uniform(0.0, 4.0))
-        story.append(f"{stop}: {writer.transactions} transactions, killed {[str(v) for v in victims]}")
         catch_up(worker, source)
         for name in copies.specs:
             copies.kill(name)
             copies.land(name)
         for table in (CUSTOMERS, ORDER_LINES):
             copies.check(table, spark=stop % SPARK_EVERY == 0 or stop == stops - 1)
-    print("\n".join(story))
+        print(f"stop {stop}: {writer.transactions} transactions, killed {', '.join(victims)}", flush=True)
