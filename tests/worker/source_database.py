@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,6 +24,7 @@ __all__ = ["CUSTOMERS", "ORDER_LINES", "SourceDatabase", "SourceTable", "Writer"
 SCHEMA = """
 CREATE TABLE heartbeat (id int PRIMARY KEY, at timestamptz);
 INSERT INTO heartbeat VALUES (1, now());
+CREATE TABLE debezium_signal (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048));
 CREATE TABLE customers (
     id bigint PRIMARY KEY,
     name text NOT NULL,
@@ -117,9 +118,19 @@ class SourceDatabase:
             cursor.execute(statement, values)
             return cursor.fetchall()
 
-    def add_column(self, table: SourceTable, name: str, kind: str) -> None:
+    def execute(self, statement: str) -> None:
         with self.connection() as connection, connection.cursor() as cursor:
-            cursor.execute(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind}")
+            cursor.execute(statement)
+
+    @contextmanager
+    def locked(self, table: SourceTable) -> Iterator[None]:
+        """Keep others from reading a table until the end of the block."""
+        with self.connection() as connection, connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {table.name}")
+            yield
+
+    def add_column(self, table: SourceTable, name: str, kind: str) -> None:
+        self.execute(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind}")
         self.added[table.name] = (*self.added[table.name], name)
 
     def columns(self, table: SourceTable) -> tuple[str, ...]:
@@ -152,30 +163,50 @@ class SourceDatabase:
         return {name: value_of(chance, name) for name in chance.sample(rest, chance.randint(1, 3))}
 
 
+def a_text(chance: random.Random) -> str:
+    return f"{chance.choice(NAMES)} {chance.randrange(10**6)}"
+
+
+def an_amount(chance: random.Random) -> Decimal:
+    return Decimal(chance.randrange(-(10**12) + 1, 10**12)) / 100
+
+
+def a_time(chance: random.Random) -> datetime:
+    return datetime(1969, 1, 1, tzinfo=UTC) + timedelta(microseconds=chance.randrange(4 * 10**15))
+
+
+def a_flag(chance: random.Random) -> bool:
+    return chance.random() < 0.5
+
+
+def a_note(chance: random.Random) -> str:
+    return chance.randbytes(LARGE_NOTE // 2 if chance.random() < 0.1 else chance.randrange(10)).hex()
+
+
+def an_object(chance: random.Random) -> str:
+    return json.dumps({"level": chance.randrange(9), "tags": ["é", None, 1.5], "zip": f"{chance.random()}"})
+
+
+VALUES: Mapping[str, Callable[[random.Random], Any]] = {
+    "name": a_text,
+    "product": a_text,
+    "credit": an_amount,
+    "price": an_amount,
+    "opened_at": a_time,
+    "sent_at": a_time,
+    "is_active": a_flag,
+    "is_gift": a_flag,
+    "note": a_note,
+    "attributes": an_object,
+    "reference": lambda chance: str(UUID(int=chance.getrandbits(128))),
+    "tier": lambda chance: chance.choice(["gold", "silver"]),
+    "points": lambda chance: chance.randrange(10**12),
+}
+NEVER_NULL = ("name", "product", "price", "is_gift")
+
+
 def value_of(chance: random.Random, column: str) -> Any:
-    if column not in ("name", "product", "price", "is_gift") and chance.random() < 0.2:
-        return None
-    match column:
-        case "name" | "product":
-            return f"{chance.choice(NAMES)} {chance.randrange(10**6)}"
-        case "credit" | "price":
-            return Decimal(chance.randrange(-(10**12) + 1, 10**12)) / 100
-        case "opened_at" | "sent_at":
-            return datetime(1969, 1, 1, tzinfo=UTC) + timedelta(microseconds=chance.randrange(4 * 10**15))
-        case "is_active" | "is_gift":
-            return chance.random() < 0.5
-        case "note":
-            size = LARGE_NOTE if chance.random() < 0.1 else chance.randrange(20)
-            return chance.randbytes(size // 2).hex()
-        case "attributes":
-            return json.dumps({"level": chance.randrange(9), "tags": ["é", None, 1.5], "zip": f"{chance.random()}"})
-        case "reference":
-            return str(UUID(int=chance.getrandbits(128)))
-        case "tier":
-            return chance.choice(["gold", "silver"])
-        case "points":
-            return chance.randrange(10**12)
-    raise AssertionError(column)
+    return None if column not in NEVER_NULL and chance.random() < 0.2 else VALUES[column](chance)
 
 
 def insertion(table: SourceTable, row: Mapping[str, Any]) -> tuple[str, list[Any]]:
