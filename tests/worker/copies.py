@@ -27,11 +27,10 @@ from dev.servers.postgres import USER, Postgres
 from tests.support.cli import LAND_SECONDS, Running, run
 from tests.support.doc_sql import duck
 from tests.support.waiting import until
-from tests.worker.source_database import CUSTOMERS, ORDER_LINES, SourceDatabase, SourceTable
+from tests.worker.source_database import CUSTOMERS, EXAMPLES, ORDER_LINES, SourceDatabase, SourceTable
 
-__all__ = ["EXAMPLES", "Copies", "connector_of", "specs_of"]
+__all__ = ["COLLECTIONS", "CONNECTOR", "Copies", "connector_of", "specs_of"]
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 CONNECTOR = "shop"
 COLLECTIONS = "incremental_snapshot_collections"
 """In a stored offset as long as there are tables of an incremental snapshot to read."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -19,12 +20,10 @@ from psycopg2.extensions import connection as Connection
 
 from dev.servers.postgres import Postgres
 
-__all__ = ["CUSTOMERS", "ORDER_LINES", "SourceDatabase", "SourceTable", "Writer"]
+__all__ = ["CUSTOMERS", "EXAMPLES", "ORDER_LINES", "SourceDatabase", "SourceTable", "Writer"]
 
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SCHEMA = """
-CREATE TABLE heartbeat (id int PRIMARY KEY, at timestamptz);
-INSERT INTO heartbeat VALUES (1, now());
-CREATE TABLE debezium_signal (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048));
 CREATE TABLE customers (
     id bigint PRIMARY KEY,
     name text NOT NULL,
@@ -35,7 +34,6 @@ CREATE TABLE customers (
     attributes jsonb,
     reference uuid
 );
-ALTER TABLE customers REPLICA IDENTITY FULL;
 CREATE TABLE order_lines (
     order_id bigint,
     line_no int,
@@ -99,6 +97,7 @@ class SourceDatabase:
         chance = random.Random(rows)
         with self.connection() as connection, connection.cursor() as cursor:
             cursor.execute(SCHEMA)
+            cursor.execute((EXAMPLES / "debezium_source.sql").read_text())
             for table in (CUSTOMERS, ORDER_LINES):
                 for _ in range(rows):
                     cursor.execute(*insertion(table, self.row(chance, table)))

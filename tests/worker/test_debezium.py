@@ -21,8 +21,8 @@ from dev.servers.kafka import Broker
 from dev.servers.kafka_connect import ConnectWorker
 from dev.servers.postgres import Postgres
 from tests.support.waiting import until
-from tests.worker.copies import COLLECTIONS, CONNECTOR, EXAMPLES, Copies, connector_of, specs_of
-from tests.worker.source_database import CUSTOMERS, ORDER_LINES, SourceDatabase, Writer
+from tests.worker.copies import COLLECTIONS, CONNECTOR, Copies, connector_of, specs_of
+from tests.worker.source_database import CUSTOMERS, EXAMPLES, ORDER_LINES, SourceDatabase, Writer
 
 pytestmark = [pytest.mark.debezium, pytest.mark.engine, pytest.mark.timeout(7200)]
 
