@@ -67,7 +67,7 @@ screenshots: preflight ## the pictures of the documentation, from a live Airflow
 	@$(BIN)/python -m dev.screenshots
 
 test: preflight jars class-archive ## all tests that need no root, PostgreSQL or browser
-	@$(PYTHON_TEST) $(SHARED) --durations=20 -m "not heavy and not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not s3 and not registry and not worker and not cluster" $(PYTEST)
+	@$(PYTHON_TEST) $(SHARED) --durations=20 -m "not heavy and not postgres and not ui and not campaign and not airflow_long and not engine and not toxiproxy and not metastore and not rest and not s3 and not registry and not worker and not debezium and not cluster" $(PYTEST)
 
 test-unit: $(STAMP) ## the tests that need nothing but Python: no broker, no Spark, no Airflow
 	@$(PYTHON_TEST) $(SHARED) tests/unit $(PYTEST)

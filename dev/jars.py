@@ -41,6 +41,8 @@ AVRO = ("avro",)
 """Avro for the Spark that is compared with, in `ivy-avro.xml`."""
 CONVERTER = ("converter",)
 """Avro for the Kafka Connect worker that is compared with, in `ivy-converter.xml`."""
+DEBEZIUM = ("debezium",)
+"""Debezium's connector of PostgreSQL for that worker, in `ivy-debezium.xml`."""
 FILES = {
     "ivy.xml": CONFS,
     "ivy-peers.xml": PEERS,
@@ -48,6 +50,7 @@ FILES = {
     "ivy-rest.xml": REST,
     "ivy-avro.xml": AVRO,
     "ivy-converter.xml": CONVERTER,
+    "ivy-debezium.xml": DEBEZIUM,
 }
 MARKER = "complete.json"
 ATTEMPTS = 2

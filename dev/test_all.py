@@ -104,6 +104,12 @@ NEEDS = (
         remedy="look at what `python -m dev.jars worker sink` says",
     ),
     Need(
+        marker="debezium",
+        what="a Kafka Connect worker with Debezium's connector (some 45 MB from Maven Central), and PostgreSQL",
+        is_met=lambda: _is_brought(lambda: jars.fetch("worker", "debezium")) and postgres.programs() is not None,
+        remedy=f"see the output of `python -m dev.jars worker debezium`, and {postgres.REMEDY}",
+    ),
+    Need(
         marker="engine",
         what="Spark 4.1 with Iceberg's runtime (some 460 MB from the package index and Maven Central)",
         is_met=lambda: _is_brought(engine.ready),

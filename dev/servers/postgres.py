@@ -16,7 +16,7 @@ import pwd
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,7 +49,10 @@ def programs() -> Path | None:
 
 
 class Postgres(Server):
-    """One server, its folder and its processes."""
+    """One server, its folder and its processes.
+
+    :param settings: server settings that win over the ones here
+    """
 
     name = "postgres"
     what = "PostgreSQL"
@@ -59,8 +62,9 @@ class Postgres(Server):
     stop_signal = signal.SIGINT
     """Open transactions are rolled back, clients are thrown out."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory)
+        self._settings = {**SETTINGS, **(settings or {})}
         found = programs()
         if found is None:
             raise PostgresError(f"no PostgreSQL server on the search path or in {', '.join(PLACES)}: {REMEDY}")
@@ -76,7 +80,7 @@ class Postgres(Server):
         if not data.exists():
             self._initialise(data)
         command = [str(self._programs / "postgres"), "-D", str(data), "-p", str(self.port)]
-        return [*command, *(word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}"))]
+        return [*command, *(word for name, value in self._settings.items() for word in ("-c", f"{name}={value}"))]
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "HOME": str(self.directory)}

@@ -28,6 +28,10 @@ NOT_RUN = {
     r"(INSTALL|CREATE SECRET|ATTACH) .*": "a REST catalog behind a login, and an extension from DuckDB's own servers",
     r"SELECT count\(\*\) FROM lake\.shop\.orders": "the query of the catalog that is attached there",
     r"MERGE INTO shop\.customers .*": "needs changes and a table for them: tests/faults/test_envelopes.py runs it",
+    r"(CREATE TABLE|INSERT INTO|ALTER TABLE) (heartbeat|debezium_signal|customers) .*": (
+        "PostgreSQL's: tests/worker/test_debezium.py runs it"
+    ),
+    r"DELETE FROM shop\.customers .*": "an engine's that writes: tests/worker/test_debezium.py runs it",
     r"SELECT (date\(ts\)|\*|committed_at,) .*": "Spark's and Trino's: there is no Iceberg runtime for our Spark yet",
 }
 PLACE = re.compile(r"(?<=iceberg_scan\()'[^']+'")
