@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0005,
-0087, 0093 and 0094.
+0087, 0093 to 0095.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 88_440,
+    "lines": 89_830,
     "doors": 42,
-    "pairs of rooms": 286,
-    "dataclasses": 417,
+    "pairs of rooms": 294,
+    "dataclasses": 425,
     "example DAGs": 10,
 }
 
