@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must be in a table that has one row per key: for each key its newest change, of those that were landed.
 
-Contract: pure. Which records were landed is what the ledger says; what they are, and which of them is the newest,
-the campaign knows. A key whose records are being read again may have an older state until that is done.
+Contract: pure. Which offsets were landed is what the ledger says, and which readings of them the control topic; what
+their records were then, and which of them is the newest, the campaign knows. A key whose records are being read again
+may have an older state until that is done.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from tests.fakes.broker import MemoryPartition
 from tests.support.campaign.console import Answer
 from tests.support.campaign.model import GIVES_UP, Born, Model, Nature, Places, named_in
-from tests.support.campaign.reader import Found
+from tests.support.campaign.reader import Found, Reading
 
 __all__ = ["Change", "Key", "UpsertModel", "Way"]
 
@@ -116,6 +117,10 @@ class UpsertModel(Model):
     way: Way = field(kw_only=True)
     changes: dict[int, Change] = field(default_factory=dict)
     bound: dict[Mark, int | None] = field(default_factory=dict)
+    read: dict[Mark, int | None] = field(default_factory=dict)
+    """The record that an offset had when its newest report was sent. Its log may have lost that record since."""
+    heard: int = 0
+    """How many reports are in it."""
     present: set[Mark] = field(default_factory=set)
     starts: dict[tuple[str, int], int] = field(default_factory=dict)
     """Where the live stream began."""
@@ -125,6 +130,7 @@ class UpsertModel(Model):
     def judge(self, nature: Nature, found: Found, answer: Answer | None = None, *, revives: bool = False) -> list[str]:
         """What is wrong with the tables after a step."""
         own = [s for s in found.sections if s.landing == "orders"]
+        self._hear(found.readings)
         self._bind(own, named_in(answer.log, GIVES_UP) if answer else set(), nature)
         self.starts = {(p.topic_id, p.partition): o for s in own if s.lane == LIVE for p, o in s.starts.items()}
         ids = {n for mark in self.present if (n := self.bound[mark]) is not None and self.changes[n].kind != "dead"}
@@ -146,16 +152,27 @@ class UpsertModel(Model):
 
     # -- what was landed ----------------------------------------------------------------------------------------------
 
-    def _bind(self, own: Sequence[LedgerSection], given_up: Places, nature: Nature) -> None:
-        """Note which record an offset had when it was landed."""
-        before, self.present = self.present, set(_marks(own))
+    def _hear(self, readings: Sequence[Reading]) -> None:
+        """Note which records the offsets of new reports have."""
         here = {(at.topic_id, at.partition, at.offset): n for n, at in self.born.items() if not self.changes[n].is_lost}
-        for mark in self.present - before:
-            _, p, offset = mark
-            if nature is Nature.FOREIGN and mark in self.bound:
+        for generation, coverage in readings[self.heard :]:
+            for p, offset in _offsets(coverage):
+                mark = generation, p, offset
+                self.read[mark] = here.get((p.topic_id, p.partition, offset))
+                if self.bound.get(mark, 0) is None:
+                    # It was given up, and is read after all.
+                    del self.bound[mark]
+        self.heard = len(readings)
+
+    def _bind(self, own: Sequence[LedgerSection], given_up: Places, nature: Nature) -> None:
+        """Note which record an offset had when it was read, of those that are landed now."""
+        before, self.present = self.present, set(_marks(own))
+        for mark in self.present:
+            if mark in self.bound and (mark in before or nature is Nature.FOREIGN):
                 continue
+            _, p, offset = mark
             gone = (p.topic, p.partition, offset) in given_up
-            self.bound[mark] = None if gone else here.get((p.topic_id, p.partition, offset))
+            self.bound[mark] = None if gone else self.read.get(mark)
 
     def _clouded(self, covered: Coverage) -> set[Key]:
         """Return the keys of which a landed record was gone back over: it is not read again, or was given up then."""
@@ -163,7 +180,7 @@ class UpsertModel(Model):
         for generation, p, offset in self.present:
             newest[p, offset] = max(generation, newest.get((p, offset), generation))
         current = {topic.topic_id for topic in self.logs.topics.values()}
-        known = {(p, o) for p, ranges in covered.parts.items() for r in ranges for o in range(r.start, r.end)}
+        known = {*_offsets(covered)}
         out = set[Key]()
         for mark in self.present:
             _, p, offset = mark
@@ -234,9 +251,12 @@ class UpsertModel(Model):
 def _marks(own: Iterable[LedgerSection]) -> Iterator[Mark]:
     for section in own:
         for entry in section.provenance:
-            for p, ranges in entry.coverage.parts.items():
-                for r in ranges:
-                    yield from ((entry.generation, p, o) for o in range(r.start, r.end))
+            yield from ((entry.generation, p, o) for p, o in _offsets(entry.coverage))
+
+
+def _offsets(coverage: Coverage) -> Iterator[Place]:
+    for p, ranges in coverage.parts.items():
+        yield from ((p, o) for r in ranges for o in range(r.start, r.end))
 
 
 def _until_kept(changes: Sequence[Change]) -> Iterator[Change | None]:
