@@ -236,6 +236,10 @@ FOUND = {
         "upsert-hard",
         "topic-anew:761366 reset-offsets:147219 follow:264450 rollback:324116 land-some:1006558 reset-latest:937283",
     ),
+    "offsets that one table has behind a range that it lacks, and reads again": (
+        "upsert-hard",
+        "rollback:552634 reset-earliest:546103 land-some:756380 reset-latest:337747 rollback:577408",
+    ),
     "a table that is handed back after a replay": (
         "sink",
         "land:942111 backfill:458736 replay:374599 hand-back:905250 sink:382881",
