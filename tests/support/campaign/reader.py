@@ -46,8 +46,8 @@ class Found:
     live: Sequence[Mapping[str, object]] = ()
     sections: Sequence[LedgerSection] = ()
     readings: Sequence[Reading] = ()
-    """Of a table with a row per key: its rows, what its ledger says of the records that made them, and all reports of
-    finished slices so far, in their order.
+    """Of a table with a row per key: its rows, what its ledger says of the records that made them, and the reports of
+    its slices so far, in their order.
     """
 
     @property
@@ -122,7 +122,7 @@ class UpsertReader(TableReader):
             for record in log.records:
                 lane = (find(record.headers) or {}).get("lane", "")
                 entry = read_entry(record, "orders", lane)
-                if isinstance(entry, SliceReported) and not (entry.report.blocked or entry.report.failed):
+                if isinstance(entry, SliceReported) and entry.report.table(ROWS) is not None:
                     self._readings.append((entry.report.generation or 0, entry.report.coverage))
 
     def _counted(self, name: str, location: str) -> Counter[int]:
