@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from tests.fakes.broker import MemoryPartition
 from tests.support.campaign.console import Answer
-from tests.support.campaign.model import GIVES_UP, Born, Model, Nature, Places, named_in
+from tests.support.campaign.model import Born, Model, Nature
 from tests.support.campaign.reader import Found, Reading
 
 __all__ = ["Change", "Key", "UpsertModel", "Way"]
@@ -131,7 +131,7 @@ class UpsertModel(Model):
         """What is wrong with the tables after a step."""
         own = [s for s in found.sections if s.landing == "orders"]
         self._hear(found.readings)
-        self._bind(own, named_in(answer.log, GIVES_UP) if answer else set(), nature)
+        self._bind(own, nature)
         self.starts = {(p.topic_id, p.partition): o for s in own if s.lane == LIVE for p, o in s.starts.items()}
         ids = {n for mark in self.present if (n := self.bound[mark]) is not None and self.changes[n].kind != "dead"}
         landed = Found(Counter(ids), Counter({*found.dead}), found.heads)
@@ -164,15 +164,14 @@ class UpsertModel(Model):
                     del self.bound[mark]
         self.heard = len(readings)
 
-    def _bind(self, own: Sequence[LedgerSection], given_up: Places, nature: Nature) -> None:
-        """Note which record an offset had when it was read, of those that are landed now."""
+    def _bind(self, own: Sequence[LedgerSection], nature: Nature) -> None:
+        """Note which record an offset had when it was read, of those that are landed now; what was never reported was
+        given up.
+        """
         before, self.present = self.present, set(_marks(own))
         for mark in self.present:
-            if mark in self.bound and (mark in before or nature is Nature.FOREIGN):
-                continue
-            _, p, offset = mark
-            gone = (p.topic, p.partition, offset) in given_up
-            self.bound[mark] = None if gone else self.read.get(mark)
+            if mark not in self.bound or (mark not in before and nature is not Nature.FOREIGN):
+                self.bound[mark] = self.read.get(mark)
 
     def _clouded(self, covered: Coverage) -> set[Key]:
         """Return the keys of which a landed record was gone back over: it is not read again, or was given up then."""
