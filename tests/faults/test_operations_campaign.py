@@ -248,6 +248,11 @@ FOUND = {
         "upsert-envelope",
         "reset-offsets:438567 kill:762827 retention:488520 again:635743",
     ),
+    "a column that is added after the rows of its first values": (
+        "upsert-soft",
+        "again:56694 rollback:258237 race:555645 partitions:434293 race:580331 race:114078",
+    ),
+    "ignored deletes at the end of a log": ("upsert-ignore", "reset-hard:974447"),
     "a table that is handed back after a replay": (
         "sink",
         "land:942111 backfill:458736 replay:374599 hand-back:905250 sink:382881",
@@ -427,12 +432,17 @@ class Keyed:
 
     def report(self, start: int, end: int) -> None:
         """A slice was read and reported, and its rows are in no table yet."""
-        self.readings.append((1, Coverage({self.place: RangeSet.of((start, end))})))
+        self.readings.append(Reading(1, Coverage({self.place: RangeSet.of((start, end))})))
         self.found = replace(self.found, readings=(*self.readings,))
         self.model.judge(Nature.LANDS, self.found, answer(1))
 
     def judge(
-        self, landed: int, *rows: dict[str, Any], covered: int | None = None, read: int | None = None
+        self,
+        landed: int,
+        *rows: dict[str, Any],
+        covered: int | None = None,
+        read: int | None = None,
+        ignored: frozenset[str] = frozenset(),
     ) -> list[str]:
         """What is wrong with rows once the ledger has so many offsets; those that are read are reported by now."""
         coverage = Coverage({self.place: RangeSet.of((0, landed))})
@@ -448,8 +458,8 @@ class Keyed:
             provenance=(Provenance.counted(1, coverage, landed),),
         )
         reported = Coverage({self.place: RangeSet.of((0, landed if read is None else read))})
-        if rest := reported - Coverage.union(before for _, before in self.readings):
-            self.readings.append((1, rest))
+        if rest := reported - Coverage.union(before.coverage for before in self.readings):
+            self.readings.append(Reading(1, rest, ignored))
         self.found = Found(live=rows, sections=[section], readings=(*self.readings,))
         return self.model.judge(Nature.LANDS, self.found, answer())
 
@@ -497,6 +507,24 @@ def test_what_was_given_up_is_no_change_until_it_is_read_after_all() -> None:
     assert any("is no landed change" in problem for problem in keyed.judge(4, row(4), read=2))
     keyed.report(2, 4)
     assert keyed.judge(4, row(4)) == []
+
+
+def test_a_field_is_missing_in_a_row_only_if_its_report_says_so() -> None:
+    for ignored, said in ((frozenset({"more"}), False), (frozenset[str](), True)):
+        keyed = Keyed()
+        keyed.model.changes[4].more = True
+        found = keyed.judge(4, row(4, more=None), ignored=ignored)
+        assert any("other values: ['more']" in problem for problem in found) is said
+
+
+def test_changes_that_give_no_row_need_not_be_in_a_ledger_once_they_were_read() -> None:
+    keyed = Keyed("ignore")
+    keyed.judge(2, row(2))
+    assert any("2 records" in problem for problem in keyed.model.missing())
+    keyed.report(2, 3)
+    assert any("1 records (4 (" in problem for problem in keyed.model.missing())
+    keyed.judge(4, row(4))
+    assert keyed.model.missing() == []
 
 
 @pytest.mark.parametrize("reported", ["before", "after"])

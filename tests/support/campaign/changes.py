@@ -119,6 +119,8 @@ class UpsertModel(Model):
     bound: dict[Mark, int | None] = field(default_factory=dict)
     read: dict[Mark, int | None] = field(default_factory=dict)
     """The record that an offset had when its newest report was sent. Its log may have lost that record since."""
+    lacking: set[Mark] = field(default_factory=set)
+    """The offsets that were read while the table had no column for a field of theirs, which their reports say."""
     heard: int = 0
     """How many reports are in it."""
     present: set[Mark] = field(default_factory=set)
@@ -139,12 +141,18 @@ class UpsertModel(Model):
         return [*wrong, *self._wrong(found.live, Coverage.union(s.covered for s in own))]
 
     def readable(self) -> set[int]:
-        """The records that the source still has, and that can be landed: what lies before the start is a backfill's."""
-        found = Model.readable(self)
+        """The records that the source still has, and that can be landed: what lies before the start is a backfill's. A
+        ledger need not have those that were read and give no row.
+        """
+        found = Model.readable(self) - {n for n in self.read.values() if n is not None and self._is_rowless(n)}
         if self.way.deletes != "hard":
             return found
         begun = ((n, self.starts.get((self.born[n].topic_id, self.born[n].partition), 0)) for n in found)
         return {n for n, start in begun if self.born[n].offset >= start}
+
+    def _is_rowless(self, n: int) -> bool:
+        kind = self.changes[n].kind
+        return kind == "nothing" or (kind == "deletion" and self.way.deletes == "ignore")
 
     def _is_in(self, n: int, at: Born) -> bool:
         log = self.logs.topics[at.topic].partitions[at.partition]
@@ -155,9 +163,10 @@ class UpsertModel(Model):
     def _hear(self, readings: Sequence[Reading]) -> None:
         """Note which records the offsets of new reports have."""
         here = {(at.topic_id, at.partition, at.offset): n for n, at in self.born.items() if not self.changes[n].is_lost}
-        for generation, coverage in readings[self.heard :]:
-            for p, offset in _offsets(coverage):
-                mark = generation, p, offset
+        for reading in readings[self.heard :]:
+            for p, offset in _offsets(reading.coverage):
+                mark = reading.generation, p, offset
+                (self.lacking.add if "more" in reading.ignored else self.lacking.discard)(mark)
                 self.read[mark] = here.get((p.topic_id, p.partition, offset))
                 if self.bound.get(mark, 0) is None:
                     # It was given up, and is read after all.
@@ -243,7 +252,10 @@ class UpsertModel(Model):
         expected = {"id": None if gone else change.id, "name": None if gone else change.name}
         expected |= {"ver": change.version} if self.way.ordered else {}
         expected |= {"_is_deleted": gone} if self.way.deletes == "soft" else {}
-        expected |= {"more": change.id if change.more else None} if "more" in row else {}
+        if "more" in row:
+            at = self.born[change.id]
+            mark = row["kafka_generation"], SourcePartition(at.topic, at.partition, at.topic_id), at.offset
+            expected["more"] = change.id if change.more and mark not in self.lacking else None
         return [name for name, value in expected.items() if row[name] != value]
 
 

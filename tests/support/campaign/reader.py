@@ -32,8 +32,15 @@ __all__ = ["DEAD", "ROWS", "Found", "Reading", "TableReader", "UpsertReader"]
 
 ROWS, DEAD = "shop.rows", "shop.dead"
 _FILE = "file://"
-Reading = tuple[int, Coverage]
-"""A report: the generation of its reading, and what it was of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A report: the generation of its reading, what it was of, and the fields that had no column."""
+
+    generation: int
+    coverage: Coverage
+    ignored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +129,9 @@ class UpsertReader(TableReader):
             for record in log.records:
                 lane = (find(record.headers) or {}).get("lane", "")
                 entry = read_entry(record, "orders", lane)
-                if isinstance(entry, SliceReported) and entry.report.table(ROWS) is not None:
-                    self._readings.append((entry.report.generation or 0, entry.report.coverage))
+                if isinstance(entry, SliceReported) and (report := entry.report).table(ROWS) is not None:
+                    ignored = frozenset(report.ignored_fields)
+                    self._readings.append(Reading(report.generation or 0, report.coverage, ignored))
 
     def _counted(self, name: str, location: str) -> Counter[int]:
         if _is_dead(name):
