@@ -234,15 +234,12 @@ FOUND = {
     ),
     "a range of a topic made anew that one table gave up and reads after all": (
         "upsert-hard",
-        "topic-anew:761366 reset-offsets:147219 follow:264450 rollback:324116 land-some:1006558 reset-latest:937283",
+        "reset-blocked:487933 race:370543 kill:35777 reset-fill:442335 topic-anew:761366 reset-offsets:147219 "
+        "follow:264450 backfill:81604 reset-fill:419044 rollback:324116 land-some:1006558 reset-latest:937283",
     ),
     "offsets that one table has behind a range that it lacks, and reads again": (
         "upsert-hard",
         "rollback:552634 reset-earliest:546103 land-some:756380 reset-latest:337747 rollback:577408",
-    ),
-    "a range that one table gave up, and another one reads after a rollback": (
-        "upsert-envelope",
-        "reset-latest:185762 compact:437940 land-some:499478 rollback:458154 kill:893230",
     ),
     "reported for one table, and passed by the other without a row, before a reset that goes back": (
         "upsert-envelope",
