@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection
+from airflow_provider_lakecommit.core.model import ControlPosition, LedgerSection, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.provenance import Provenance
-from tests.fakes.broker import MemoryBroker
+from tests.fakes.broker import MemoryBroker, MemoryReader, MemoryRecord
 from tests.support.campaign.changes import Change, UpsertModel, Way
 from tests.support.campaign.command import LENGTH, steps_of
 from tests.support.campaign.console import Answer
@@ -30,7 +30,7 @@ from tests.support.campaign.model import Born, Model, Nature
 from tests.support.campaign.operations import operations_of
 from tests.support.campaign.pairs import Covered
 from tests.support.campaign.play import CampaignError, memory_player, play, remedies
-from tests.support.campaign.reader import Found
+from tests.support.campaign.reader import Found, Reading
 from tests.support.campaign.real import real_player
 from tests.support.campaign.shrink import shrunk
 from tests.support.campaign.steps import Step, parsed, written
@@ -228,6 +228,28 @@ FOUND = {
         "backfill:4416 kill:934044 reset-earliest:479749 expire:214385 sweep:665698 compaction:64151 again:46812 "
         "follow:53363 land:19304 kill:799443",
     ),
+    "reported by a killed run before its log lost the end": (
+        "upsert-hard",
+        "kill:485724 truncation:1008414 land:972146",
+    ),
+    "a range of a topic made anew that one table gave up and reads after all": (
+        "upsert-hard",
+        "reset-blocked:487933 race:370543 kill:35777 reset-fill:442335 topic-anew:761366 reset-offsets:147219 "
+        "follow:264450 backfill:81604 reset-fill:419044 rollback:324116 land-some:1006558 reset-latest:937283",
+    ),
+    "offsets that one table has behind a range that it lacks, and reads again": (
+        "upsert-hard",
+        "rollback:552634 reset-earliest:546103 land-some:756380 reset-latest:337747 rollback:577408",
+    ),
+    "reported for one table, and passed by the other without a row, before a reset that goes back": (
+        "upsert-envelope",
+        "reset-offsets:438567 kill:762827 retention:488520 again:635743",
+    ),
+    "a column that is added after the rows of its first values": (
+        "upsert-soft",
+        "again:56694 rollback:258237 race:555645 partitions:434293 race:580331 race:114078",
+    ),
+    "ignored deletes at the end of a log": ("upsert-ignore", "reset-hard:974447"),
     "a table that is handed back after a replay": (
         "sink",
         "land:942111 backfill:458736 replay:374599 hand-back:905250 sink:382881",
@@ -238,7 +260,7 @@ FOUND = {
         "adopt:113710 evolve:304381 adopt:328686 retention:284805 replay-some:667741",
     ),
 }
-"""Sequences of which each has lost or doubled records, or came to no end."""
+"""Sequences of which each has lost or doubled records, came to no end, or was taken for wrong."""
 CHANGES = [(shape, n) for shape in WAYS for n in range(4)]
 MANY, EACH = {"plain": 1_200, "sink": 400, "set": 400, **dict.fromkeys(WAYS, 400)}, 50
 CHUNKS = [(shape, first) for shape, many in MANY.items() for first in range(0, many, EACH)]
@@ -372,32 +394,54 @@ class Keyed:
     """A model of changes of key 1: set, set, deletion, set; ``row`` is how a reader finds one."""
 
     deletes: str = "hard"
+    readings: list[Reading] = field(default_factory=list)
+    found: Found = field(default_factory=Found)
 
     def __post_init__(self) -> None:
         logs = MemoryBroker()
         logs.create("orders", 1)
-        kinds = ("set", "set", "deletion", "set")
-        logs.produce("orders", [("1", kind) for kind in kinds], 0)
-        topic = logs.topics["orders"]
-        self.place = SourcePartition("orders", 0, topic.topic_id)
+        self.place = SourcePartition("orders", 0, logs.topics["orders"].topic_id)
         self.model = UpsertModel(logs, way=Way(deletes=self.deletes, key={"k": "long"}))
-        for n, kind in enumerate(kinds, 1):
-            self.model.born[n] = Born("orders", topic.topic_id, 0, n - 1)
-            self.model.changes[n] = Change(
-                id=n,
-                key=(1,),
-                kind=kind,
-                version=0,
-                more=False,
-                log=topic.partitions[0],
-                epoch=0,
-                incarnation=0,
-                partition=0,
-                offset=n - 1,
-            )
+        for kind in ("set", "set", "deletion", "set"):
+            self._produce(kind)
 
-    def judge(self, landed: int, *rows: dict[str, Any], covered: int | None = None, log: str = "") -> list[str]:
-        """What is wrong with rows once so many offsets are landed."""
+    def _produce(self, kind: str) -> None:
+        log, n = self.model.logs.topics["orders"].partitions[0], len(self.model.born) + 1
+        self.model.born[n] = Born("orders", self.place.topic_id, 0, log.end)
+        self.model.changes[n] = Change(
+            id=n,
+            key=(1,),
+            kind=kind,
+            version=0,
+            more=False,
+            log=log,
+            epoch=len(log.epochs) - 1,
+            incarnation=0,
+            partition=0,
+            offset=log.end,
+        )
+        self.model.logs.produce("orders", [("1", kind)], 0)
+
+    def truncate(self, to: int) -> None:
+        """The log loses its end, and gets another change there."""
+        self.model.logs.truncate("orders", 0, to)
+        self._produce("set")
+
+    def report(self, start: int, end: int) -> None:
+        """A slice was read and reported, and its rows are in no table yet."""
+        self.readings.append(Reading(1, Coverage({self.place: RangeSet.of((start, end))})))
+        self.found = replace(self.found, readings=(*self.readings,))
+        self.model.judge(Nature.LANDS, self.found, answer(1))
+
+    def judge(
+        self,
+        landed: int,
+        *rows: dict[str, Any],
+        covered: int | None = None,
+        read: int | None = None,
+        ignored: frozenset[str] = frozenset(),
+    ) -> list[str]:
+        """What is wrong with rows once the ledger has so many offsets; those that are read are reported by now."""
         coverage = Coverage({self.place: RangeSet.of((0, landed))})
         section = LedgerSection(
             landing="orders",
@@ -410,7 +454,11 @@ class Keyed:
             control=ControlPosition(cluster_id="cluster", topic="c", topic_id="c", partition=0, read_from=0, low=None),
             provenance=(Provenance.counted(1, coverage, landed),),
         )
-        return self.model.judge(Nature.LANDS, Found(live=rows, sections=[section]), answer(log=log))
+        reported = Coverage({self.place: RangeSet.of((0, landed if read is None else read))})
+        if rest := reported - Coverage.union(before.coverage for before in self.readings):
+            self.readings.append(Reading(1, rest, ignored))
+        self.found = Found(live=rows, sections=[section], readings=(*self.readings,))
+        return self.model.judge(Nature.LANDS, self.found, answer())
 
 
 def row(n: int, **more: Any) -> dict[str, Any]:
@@ -450,8 +498,71 @@ def test_a_key_that_is_read_again_may_have_an_older_state_until_then() -> None:
     assert any("is not its newest" in problem for problem in keyed.judge(4, row(1)))
 
 
-def test_what_was_given_up_by_name_is_no_change() -> None:
-    assert Keyed().judge(4, row(2), log="GIVES UP, never read: orders[0] [2, 4) (2 offsets)") == []
+def test_what_was_given_up_is_no_change_until_it_is_read_after_all() -> None:
+    keyed = Keyed()
+    assert keyed.judge(4, row(2), read=2) == []
+    assert any("is no landed change" in problem for problem in keyed.judge(4, row(4), read=2))
+    keyed.report(2, 4)
+    assert keyed.judge(4, row(4)) == []
+
+
+def test_a_field_is_missing_in_a_row_only_if_its_report_says_so() -> None:
+    for ignored, said in ((frozenset({"more"}), False), (frozenset[str](), True)):
+        keyed = Keyed()
+        keyed.model.changes[4].more = True
+        found = keyed.judge(4, row(4, more=None), ignored=ignored)
+        assert any("other values: ['more']" in problem for problem in found) is said
+
+
+def test_changes_that_give_no_row_need_not_be_in_a_ledger_once_they_were_read() -> None:
+    keyed = Keyed("ignore")
+    keyed.judge(2, row(2))
+    assert any("2 records" in problem for problem in keyed.model.missing())
+    keyed.report(2, 3)
+    assert any("1 records (4 (" in problem for problem in keyed.model.missing())
+    keyed.judge(4, row(4))
+    assert keyed.model.missing() == []
+
+
+@pytest.mark.parametrize("reported", ["before", "after"])
+def test_the_change_of_an_offset_is_that_which_its_log_had_when_it_was_reported(reported: str) -> None:
+    """A slice of a run that was killed is published later, whatever its log has lost by then."""
+    keyed = Keyed()
+    keyed.judge(3)
+    if reported == "before":
+        keyed.report(3, 4)
+    keyed.truncate(3)
+    if reported == "after":
+        keyed.report(3, 4)
+    lost, kept = row(4), row(5, kafka_offset=3)
+    right, wrong = (lost, kept) if reported == "before" else (kept, lost)
+    assert keyed.judge(4, right) == []
+    assert any("is no landed change" in problem for problem in keyed.judge(4, wrong))
+
+
+def test_a_reader_that_returns_records_its_log_has_lost_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a replica that was not truncated would."""
+    lost: dict[int, MemoryRecord] = {}
+    truncate = MemoryBroker.truncate
+
+    def kept(broker: MemoryBroker, topic: str, partition: int, offset: int) -> None:
+        log = broker.topics[topic].partitions[partition]
+        lost.update((r.offset(), r) for r in log.between(offset, log.end))
+        truncate(broker, topic, partition, offset)
+
+    def stale(reader: MemoryReader, span: Span) -> list[MemoryRecord]:
+        return [lost.get(r.offset(), r) if span.partition.partition == 0 else r for r in read(reader, span)]
+
+    read = MemoryReader._records
+    steps = parsed("truncation:1008414 land:972146")
+    with memory_player(tmp_path / "right", "upsert-hard") as player:
+        play(player, steps)
+    monkeypatch.setattr(MemoryBroker, "truncate", kept)
+    monkeypatch.setattr(MemoryReader, "_records", stale)
+    with memory_player(tmp_path / "stale", "upsert-hard") as player, pytest.raises(CampaignError, match="no landed"):
+        play(player, steps)
 
 
 def test_remedies_are_the_commands_of_a_text_that_need_no_more_words() -> None:

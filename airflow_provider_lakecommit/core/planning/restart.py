@@ -140,10 +140,13 @@ def _goes_on(starts: dict[SourcePartition, int], out: Mapping[str, Ranges], know
         # What lies before the first offset was landed by others.
         out["covered"][p] = section.covered[p] & RangeSet.of((0, to)) | RangeSet.of((min(first, to), to))
         return to
-    if said is not None and said < end and known.word.again:
+    # Behind a range that the table lacks it may have more.
+    reached = max(end, section.covered[p].ranges[-1].end) if section.covered[p] else end
+    if said is not None and said < reached and known.word.again:
         # What the source has removed is not read again, so it stays as it is.
-        to = min(end, max(said, known.mark.start))
-        out["again"][p] = section.covered[p] & RangeSet.of((to, end))
+        to = min(reached, max(said, known.mark.start))
+        out["again"][p] = section.covered[p] & RangeSet.of((to, reached))
+        out["given_up"][p] = RangeSet.of((min(end, to), to)) - section.covered[p]
         starts[p] = min(first, to)
         out["covered"][p] = section.covered[p] & RangeSet.of((0, to)) | RangeSet.of((min(first, to), to))
         return to

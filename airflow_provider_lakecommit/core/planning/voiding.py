@@ -96,12 +96,15 @@ def rescued(
     accepted: Sequence[AcceptedSlice],
     marks: Marks,
     given_up: Callable[[LedgerSection], Coverage],
+    *,
+    drained: bool = False,
 ) -> Rescued:
     """Return what to publish before a decision voids these slices: nothing if all can be read again.
 
     :param given_up: ranges of a ledger that the decision gives up
+    :param drained: publish what can be published in any case, because another table has irreplaceable slices
     """
-    if not irreplaceable(accepted, marks, table):
+    if not drained and not irreplaceable(accepted, marks, table):
         return Rescued()
     first = settle(accepted, section).ready
     published = _all_of(first)

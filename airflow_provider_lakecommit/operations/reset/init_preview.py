@@ -140,6 +140,8 @@ class SectionInit:
     diverged: Mapping[SourcePartition, int]
     pending: tuple[AcceptedSlice, ...]
     publishable: bool
+    drained: bool = False
+    """True if what can be published is published first, because a table has slices that the source no longer has."""
     remembered: LedgerSection | None = None
     rolled_back: bool = False
     endangered: Mapping[UUID, str] = field(default_factory=dict)
@@ -217,7 +219,7 @@ class SectionInit:
         marks = self.source.partitions
         if self.old is None or not self.publishable:
             return Rescued(lost=losses(irreplaceable(self.pending, marks, self.name), marks))
-        return rescued(self.name, self.old, self.pending, marks, self._given_up)
+        return rescued(self.name, self.old, self.pending, marks, self._given_up, drained=self.drained)
 
     def _given_up(self, section: LedgerSection) -> Coverage:
         """Return what the decision gives up, and what can never be read of a recreated topic."""
@@ -332,7 +334,8 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         )
         found = settings[name].restart(old)
         data = data or found
-    return settings
+    drained = any(s.rescued.published for s in settings.values())
+    return {name: replace(s, drained=drained) for name, s in settings.items()}
 
 
 def _begun(session: LandingSession, states: Mapping[str, LedgerState | None]) -> dict[SourcePartition, int]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must be in a table that has one row per key: for each key its newest change, of those that were landed.
 
-Contract: pure. Which records were landed is what the ledger says; what they are, and which of them is the newest,
-the campaign knows. A key whose records are being read again may have an older state until that is done.
+Contract: pure. Which offsets were landed is what the ledger says, and which readings of them the control topic; what
+their records were then, and which of them is the newest, the campaign knows. A key whose records are being read again
+may have an older state until that is done.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from tests.fakes.broker import MemoryPartition
 from tests.support.campaign.console import Answer
-from tests.support.campaign.model import GIVES_UP, Born, Model, Nature, Places, named_in
-from tests.support.campaign.reader import Found
+from tests.support.campaign.model import Born, Model, Nature
+from tests.support.campaign.reader import Found, Reading
 
 __all__ = ["Change", "Key", "UpsertModel", "Way"]
 
@@ -116,6 +117,12 @@ class UpsertModel(Model):
     way: Way = field(kw_only=True)
     changes: dict[int, Change] = field(default_factory=dict)
     bound: dict[Mark, int | None] = field(default_factory=dict)
+    read: dict[Mark, int | None] = field(default_factory=dict)
+    """The record that an offset had when its newest report was sent. Its log may have lost that record since."""
+    lacking: set[Mark] = field(default_factory=set)
+    """The offsets that were read while the table had no column for a field of theirs, which their reports say."""
+    heard: int = 0
+    """How many reports are in it."""
     present: set[Mark] = field(default_factory=set)
     starts: dict[tuple[str, int], int] = field(default_factory=dict)
     """Where the live stream began."""
@@ -125,7 +132,8 @@ class UpsertModel(Model):
     def judge(self, nature: Nature, found: Found, answer: Answer | None = None, *, revives: bool = False) -> list[str]:
         """What is wrong with the tables after a step."""
         own = [s for s in found.sections if s.landing == "orders"]
-        self._bind(own, named_in(answer.log, GIVES_UP) if answer else set(), nature)
+        self._hear(found.readings)
+        self._bind(own, nature)
         self.starts = {(p.topic_id, p.partition): o for s in own if s.lane == LIVE for p, o in s.starts.items()}
         ids = {n for mark in self.present if (n := self.bound[mark]) is not None and self.changes[n].kind != "dead"}
         landed = Found(Counter(ids), Counter({*found.dead}), found.heads)
@@ -133,12 +141,18 @@ class UpsertModel(Model):
         return [*wrong, *self._wrong(found.live, Coverage.union(s.covered for s in own))]
 
     def readable(self) -> set[int]:
-        """The records that the source still has, and that can be landed: what lies before the start is a backfill's."""
-        found = Model.readable(self)
+        """The records that the source still has, and that can be landed: what lies before the start is a backfill's. A
+        ledger need not have those that were read and give no row.
+        """
+        found = Model.readable(self) - {n for n in self.read.values() if n is not None and self._is_rowless(n)}
         if self.way.deletes != "hard":
             return found
         begun = ((n, self.starts.get((self.born[n].topic_id, self.born[n].partition), 0)) for n in found)
         return {n for n, start in begun if self.born[n].offset >= start}
+
+    def _is_rowless(self, n: int) -> bool:
+        kind = self.changes[n].kind
+        return kind == "nothing" or (kind == "deletion" and self.way.deletes == "ignore")
 
     def _is_in(self, n: int, at: Born) -> bool:
         log = self.logs.topics[at.topic].partitions[at.partition]
@@ -146,16 +160,27 @@ class UpsertModel(Model):
 
     # -- what was landed ----------------------------------------------------------------------------------------------
 
-    def _bind(self, own: Sequence[LedgerSection], given_up: Places, nature: Nature) -> None:
-        """Note which record an offset had when it was landed."""
-        before, self.present = self.present, set(_marks(own))
+    def _hear(self, readings: Sequence[Reading]) -> None:
+        """Note which records the offsets of new reports have."""
         here = {(at.topic_id, at.partition, at.offset): n for n, at in self.born.items() if not self.changes[n].is_lost}
-        for mark in self.present - before:
-            _, p, offset = mark
-            if nature is Nature.FOREIGN and mark in self.bound:
-                continue
-            gone = (p.topic, p.partition, offset) in given_up
-            self.bound[mark] = None if gone else here.get((p.topic_id, p.partition, offset))
+        for reading in readings[self.heard :]:
+            for p, offset in _offsets(reading.coverage):
+                mark = reading.generation, p, offset
+                (self.lacking.add if "more" in reading.ignored else self.lacking.discard)(mark)
+                self.read[mark] = here.get((p.topic_id, p.partition, offset))
+                if self.bound.get(mark, 0) is None:
+                    # It was given up, and is read after all.
+                    del self.bound[mark]
+        self.heard = len(readings)
+
+    def _bind(self, own: Sequence[LedgerSection], nature: Nature) -> None:
+        """Note which record an offset had when it was read, of those that are landed now; what was never reported was
+        given up.
+        """
+        before, self.present = self.present, set(_marks(own))
+        for mark in self.present:
+            if mark not in self.bound or (mark not in before and nature is not Nature.FOREIGN):
+                self.bound[mark] = self.read.get(mark)
 
     def _clouded(self, covered: Coverage) -> set[Key]:
         """Return the keys of which a landed record was gone back over: it is not read again, or was given up then."""
@@ -163,7 +188,7 @@ class UpsertModel(Model):
         for generation, p, offset in self.present:
             newest[p, offset] = max(generation, newest.get((p, offset), generation))
         current = {topic.topic_id for topic in self.logs.topics.values()}
-        known = {(p, o) for p, ranges in covered.parts.items() for r in ranges for o in range(r.start, r.end)}
+        known = {*_offsets(covered)}
         out = set[Key]()
         for mark in self.present:
             _, p, offset = mark
@@ -227,16 +252,22 @@ class UpsertModel(Model):
         expected = {"id": None if gone else change.id, "name": None if gone else change.name}
         expected |= {"ver": change.version} if self.way.ordered else {}
         expected |= {"_is_deleted": gone} if self.way.deletes == "soft" else {}
-        expected |= {"more": change.id if change.more else None} if "more" in row else {}
+        if "more" in row:
+            at = self.born[change.id]
+            mark = row["kafka_generation"], SourcePartition(at.topic, at.partition, at.topic_id), at.offset
+            expected["more"] = change.id if change.more and mark not in self.lacking else None
         return [name for name, value in expected.items() if row[name] != value]
 
 
 def _marks(own: Iterable[LedgerSection]) -> Iterator[Mark]:
     for section in own:
         for entry in section.provenance:
-            for p, ranges in entry.coverage.parts.items():
-                for r in ranges:
-                    yield from ((entry.generation, p, o) for o in range(r.start, r.end))
+            yield from ((entry.generation, p, o) for p, o in _offsets(entry.coverage))
+
+
+def _offsets(coverage: Coverage) -> Iterator[Place]:
+    for p, ranges in coverage.parts.items():
+        yield from ((p, o) for r in ranges for o in range(r.start, r.end))
 
 
 def _until_kept(changes: Sequence[Change]) -> Iterator[Change | None]:

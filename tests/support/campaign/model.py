@@ -21,7 +21,7 @@ from tests.support.campaign.reader import Found
 __all__ = ["Born", "Model", "Nature", "named_in"]
 
 # The lines by which commands show what they give up, delete or leave to later; and the ranges in such a line.
-GIVES_UP = re.compile(r"GIVES UP|gives up|CANNOT be read again|LOSES|does NOT read again|has removed|skips|given up")
+GIVES_UP = re.compile(r"GIVES UP|gives up|CANNOT be read again|LOSES|does NOT read again|has removed|given up")
 DELETES = re.compile(r"DELETES|goes BACK")
 LEAVES = re.compile(r"leaves to backfill|is read again by|stays open|lacks")
 _PLACE = re.compile(r"([\w.-]+)\[(\d+)\]((?: \[\d+, \d+\))+)")

@@ -267,7 +267,7 @@ def memory_player(folder: Path, shape: str = "plain") -> Iterator[Player]:
             yield Player(CampaignLanding(*parts, Model(broker), TOPICS[0]), TableReader(folder / "c.db"), shape)
         else:
             landing = UpsertLanding(*parts, UpsertModel(broker, way=way), TOPICS[0], way=way)
-            yield Player(landing, UpsertReader(folder / "c.db"), shape)
+            yield Player(landing, UpsertReader(folder / "c.db", broker.control("control")), shape)
 
 
 def play(player: Player, steps: Sequence[Step]) -> list[str]:

@@ -21,12 +21,26 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import StaticTable
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.control.headers import find
+from airflow_provider_lakecommit.control.records import read_entry
+from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LedgerSection
+from airflow_provider_lakecommit.core.offsets import Coverage
+from tests.fakes.kafka import FakeControl
 
-__all__ = ["DEAD", "ROWS", "Found", "TableReader", "UpsertReader"]
+__all__ = ["DEAD", "ROWS", "Found", "Reading", "TableReader", "UpsertReader"]
 
 ROWS, DEAD = "shop.rows", "shop.dead"
 _FILE = "file://"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A report: the generation of its reading, what it was of, and the fields that had no column."""
+
+    generation: int
+    coverage: Coverage
+    ignored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +52,10 @@ class Found:
     heads: Mapping[str, str] = field(default_factory=dict)
     live: Sequence[Mapping[str, object]] = ()
     sections: Sequence[LedgerSection] = ()
-    """Of a table with a row per key: its rows, and what its ledger says of the records that made them."""
+    readings: Sequence[Reading] = ()
+    """Of a table with a row per key: its rows, what its ledger says of the records that made them, and the reports of
+    its slices so far, in their order.
+    """
 
     @property
     def ids(self) -> set[int]:
@@ -87,13 +104,34 @@ class TableReader:
 
 
 class UpsertReader(TableReader):
-    """Reads the rows of a table that has one per key as pyiceberg scans them, and the coverage of its ledger."""
+    """Reads the rows of a table that has one per key as pyiceberg scans them, the coverage of its ledger, and the
+    reports in a control topic.
+    """
 
     _head: tuple[str, Sequence[Mapping[str, object]], Sequence[LedgerSection]] = ("", (), ())
 
+    def __init__(self, database: Path, control: FakeControl) -> None:
+        super().__init__(database)
+        self._control = control
+        self._readings: list[Reading] = []
+        self._next: dict[int, int] = {}
+
     def read(self) -> Found:
         found = super().read()
-        return replace(found, live=self._head[1], sections=self._head[2])
+        self._read_on()
+        return replace(found, live=self._head[1], sections=self._head[2], readings=(*self._readings,))
+
+    def _read_on(self) -> None:
+        """Read the reports that are new in the control topic."""
+        for partition in range(self._control.partitions):
+            log = self._control.read(partition, self._next.get(partition))
+            self._next[partition] = log.end
+            for record in log.records:
+                lane = (find(record.headers) or {}).get("lane", "")
+                entry = read_entry(record, "orders", lane)
+                if isinstance(entry, SliceReported) and (report := entry.report).table(ROWS) is not None:
+                    ignored = frozenset(report.ignored_fields)
+                    self._readings.append(Reading(report.generation or 0, report.coverage, ignored))
 
     def _counted(self, name: str, location: str) -> Counter[int]:
         if _is_dead(name):

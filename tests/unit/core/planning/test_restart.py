@@ -74,6 +74,22 @@ def test_what_is_landed_behind_a_hole_stays_landed() -> None:
     assert past.given_up == coverage([(P0, 10, 20), (P0, 30, 40)])
 
 
+def test_what_is_landed_behind_a_hole_is_read_again_from_the_stated_offset_on() -> None:
+    hole = ledger(covered=[(P0, 0, 10), (P0, 20, 30), (P1, 30, 40), (P1, 50, 60)], starts={P0: 0, P1: 30}).section
+
+    def again(stated: int, p: SourcePartition = P0) -> tuple[Coverage, Coverage, RangeSet]:
+        word = StatedOffsets(offsets={p: stated}, again=True)
+        found = restart(word, LOG, hole, passed=coverage([]), firsts={})
+        return found.again, found.given_up, found.covered[p]
+
+    assert again(25) == (coverage([(P0, 25, 30)]), coverage([(P0, 10, 20)]), RangeSet.of((0, 25)))
+    assert again(15) == (coverage([(P0, 20, 30)]), coverage([(P0, 10, 15)]), RangeSet.of((0, 15)))
+    assert again(5) == (coverage([(P0, 5, 10), (P0, 20, 30)]), Coverage(), RangeSet.of((0, 5)))
+    assert again(30)[2] == RangeSet.of((0, 30))
+    # The source has removed what is before 30.
+    assert again(0, P1) == (coverage([(P1, 30, 40), (P1, 50, 60)]), Coverage(), RangeSet())
+
+
 def test_a_partition_that_is_newer_than_its_topics_origin_keeps_what_it_has() -> None:
     section = at({P0: 50, P1: 40}, starts={P0: 0})
     assert ends(said({}, section)) == {P0: 50, P1: 40}

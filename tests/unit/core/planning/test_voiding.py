@@ -91,3 +91,10 @@ def test_what_waits_behind_a_hole_is_published_over_it_if_the_word_gives_the_hol
     kept_hole = rescued(ORDERS, HELD.section, waiting, marks(250), forward(0))
     assert losses_text(kept_hole.lost) == "orders[0] [150, 200) (50 records)"
     assert not kept_hole.bridged
+
+
+def test_what_the_source_has_is_published_too_where_another_table_is_drained() -> None:
+    waiting = accepted([(P0, 100, 150)], [(P0, 170, 200)])
+    found = rescued(ORDERS, HELD.section, waiting, marks(0), forward(200), drained=True)
+    assert found.published == coverage([(P0, 100, 150)])
+    assert (found.bridged, found.lost) == (Coverage(), ())
