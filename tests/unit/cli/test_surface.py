@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.core import commands as spelled
 from airflow_provider_lakecommit.core.commands import PROGRAM, spoken
 
 MOST_COMMANDS = 22
-MOST_OPTIONS = 88
+MOST_OPTIONS = 90
 MOST_WORDS = 10
 EVERYDAY = ["land", "plan", "status", "verify", "history", "doctor", "infer-schema"]
 CLI = Path(__file__).resolve().parents[3] / "airflow_provider_lakecommit" / "cli"
