@@ -53,7 +53,7 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
 
 
 def _prove(spec: LandingSpec, sample: Sequence[str], output: Output) -> tuple[Proof, list[Finding]]:
-    """Compare with the source. A stopped command deletes its scratch files before it ends."""
+    """Compare with the source. A stopped command deletes the scratch files of finished tasks before it ends."""
     from airflow_provider_lakecommit.operations import parse_ranges, sample_of, source_findings
     from airflow_provider_lakecommit.spark import SparkSection, engine_of
 

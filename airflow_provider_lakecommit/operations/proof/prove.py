@@ -10,8 +10,9 @@ continue. Spark tasks decode the ranges into scratch files (:mod:`~airflow_provi
 slices at a time; each slice is compared with the rows of its offsets, deletes applied. Tables, control topic and
 ledgers are only read. Memory is bounded by a slice, and for `upsert` by the keys of all compared changes.
 
-Failure story: the scratch files are deleted after each comparison, also after an error; after a kill, the sweep removes
-them. A slice that cannot be read again is a finding: it proves nothing.
+Failure story: the scratch files are deleted after each comparison, also after an error. Tasks that were under way when
+the proof was stopped or killed leave files that nobody knows: the sweep removes them. A slice that cannot be read again
+is a finding: it proves nothing.
 """
 
 from __future__ import annotations
@@ -156,6 +157,10 @@ def prove(
     work = _Work(session, plan, engine, progress)
     try:
         return work.run()
+    except BaseException:
+        # Its tasks end with it, and write no further file.
+        engine.close()
+        raise
     finally:
         work.clean()
 
