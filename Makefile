@@ -75,7 +75,7 @@ test-unit: $(STAMP) ## the tests that need nothing but Python: no broker, no Spa
 test-all: preflight jars class-archive ## also the tests that need more, then what could not be run and why
 	@$(BIN)/python -m dev.test_all $(PYTEST)
 
-test-pythons: preflight jars ## the unit tests and a landing on each other Python that is here: 3.12 to 3.14
+test-pythons: preflight jars ## the unit tests and a landing on each other Python that is here: 3.12 and 3.13
 	@WORKERS=$(WORKERS) bash dev/test_pythons.sh $(PYTEST)
 
 bench: preflight jars ## 2 M orders, checked row by row, beside a plain process; FORMAT=avro SHAPE=wide PEERS="spark connect"

@@ -20,7 +20,7 @@ from pathlib import Path
 from dev.java import REMEDY, SUPPORTED, JavaMissingError, java_major
 from dev.paths import CHECKOUT
 
-PYTHON_FROM, PYTHON_BELOW = (3, 11), (3, 15)
+PYTHON_FROM, PYTHON_BELOW = (3, 11), (3, 14)
 DISK_GB = 5.0
 DISK_GB_INSTALLED = 2.0
 MEMORY_GB = 3.0
@@ -32,7 +32,7 @@ Check = Callable[[], Iterator[str]]
 def python_fits() -> Iterator[str]:
     """The Python that runs this."""
     if not PYTHON_FROM <= sys.version_info[:2] < PYTHON_BELOW:
-        yield f"Python {sys.version.split()[0]} runs, 3.11 to 3.14 is needed: make PYTHON=/path/to/python3.12 …"
+        yield f"Python {sys.version.split()[0]} runs, 3.11 to 3.13 is needed: make PYTHON=/path/to/python3.12 …"
     lacking = [module for module in ("venv", "ensurepip", "sqlite3", "ssl") if find_spec(module) is None]
     if lacking:
         yield (

@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=0
-for version in 3.12 3.13 3.14; do
+for version in 3.12 3.13; do
   python=$(command -v "python$version" || compgen -G "$HOME/.pyenv/versions/$version.*/bin/python$version" | tail -1)
   if [ -z "$python" ] || ! "$python" -c '' 2>/dev/null; then
     echo "NOT RUN: there is no Python $version here"
