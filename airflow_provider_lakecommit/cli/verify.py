@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
     """Check and report; by default, files on a local disk are checked too."""
+    if options.sample and not options.spark:
+        options.usage_error("--sample needs --source")
     landing, tables = spec.landing, Tables(spec.catalog)
     histories = [
         read_history(tables, t, landing.branch, files=options.files, progress=output.log) for t in landing.tables
@@ -39,8 +41,6 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
 
         findings += check_keys(landing, tables, output.log)
     more: dict[str, Any] = {}
-    if options.sample and not options.spark:
-        options.usage_error("--sample needs --source")
     if options.spark:
         proof, told = _prove(spec, options.sample or (), output)
         findings, more = [*findings, *told], {"source": proof.to_dict()}

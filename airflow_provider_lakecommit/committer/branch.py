@@ -290,8 +290,8 @@ def _decided(
         state = read_ledger(loaded.metadata, branch)
         kept = kept_decisions(state.decisions, record.decisions)
         extra = {RESTARTED: str(found.main_id)} if record.kind is SnapshotKind.EPOCH else {RELEASED: str(head_id)}
-        told = replace(record, decisions=kept, extra=extra)
-        return Change(summary=to_summary(told, sections(state, loaded)), why=None)
+        recorded = replace(record, decisions=kept, extra=extra)
+        return Change(summary=to_summary(recorded, sections(state, loaded)), why=None)
 
     made = compare_and_swap(tables, table, branch, decide, staging=staging).snapshot_id
     if made is None:

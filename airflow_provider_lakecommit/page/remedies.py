@@ -43,7 +43,7 @@ _Offer = tuple[Callable[[LandingRow], bool], str, str]
 """Which rows the command fits, the command with ``{whose}`` for the arguments that name the landing, and its effect."""
 
 _REFUSED = "[LC6250]"
-"""The code of the error by which a commit says that checks refuse its rows."""
+"""The code of the error of a commit whose rows are refused by checks."""
 
 _LANDING: tuple[_Offer, ...] = (
     (

@@ -68,9 +68,9 @@ def audit(
             session.log(f"{name}: published snapshot {found.head_id} of branch {landing.branch} on main")
             records = (r for r in reversed(found.records) if r.publishes and r.landing == landing.name)
             moved += (snapshot_of(r, name, r.commit_id) for r in records if r.commit_id is not None)
-    told = {p.snapshot_id for p in moved}
+    new = {p.snapshot_id for p in moved}
     # An earlier attempt of this commit may have moved main.
-    return (*(p for p in own if p.snapshot_id not in told and _is_on_main(session, p)), *moved)
+    return (*(p for p in own if p.snapshot_id not in new and _is_on_main(session, p)), *moved)
 
 
 def _is_on_main(session: LandingSession, one: PublishedSnapshot) -> bool:

@@ -7,8 +7,8 @@ COMMIT_COMPLETE is sent only if no table operation failed, including reading a t
 windows may continue after failures of single tables (:mod:`~airflow_provider_lakecommit.cycle.commit.failing`).
 
 Durable steps, in order: table snapshot, COMMIT_TO_TABLE, (next chunk or table), the publication of a branch
-(:mod:`~airflow_provider_lakecommit.cycle.commit.audit`), COMMIT_COMPLETE. After a crash between
-any two, the next commit task of any run finds the snapshot by its token, announces it, and publishes the rest.
+(:mod:`~airflow_provider_lakecommit.cycle.commit.audit`), COMMIT_COMPLETE. After a crash between any two, the next
+commit task of any run finds the snapshot by its token, announces it, and publishes the rest.
 
 Failure story: a failure is sent as evidence (START_COMMIT again with ``failed``), then raised; abandoned work sends
 nothing. A slice that contradicts its table or whose files are missing is voided by name: its range is planned again.
