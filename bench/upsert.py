@@ -5,9 +5,13 @@ Contract: a table of ``--rows`` accounts in 16 buckets of their keys, which are 
 can be left out by its bounds. A window of ``--changes`` changes, half of them of keys that the table has, is written by
 the product's writer and then published: looked up and committed, which alone is measured, next to a publish of as many
 rows that are appended. With ``--recent`` the keys grow with time, as those of an order do, and changes are of recent
-ones. DuckDB counts rows and keys before a figure counts.
+ones. DuckDB counts rows and keys before a figure counts, and then scans one column: what deleted rows cost a reader.
+In the end the table is compacted as `lakecommit maintain` does, and scanned again.
 
-CPU is of this process. The peak is that of the measured step, above what the process had before.
+With ``--engine`` Spark with Iceberg's runtime, warm, merges the changes of the last window into the table as it was
+before that window, by MERGE with position deletes. It reads them from a table of changes, which no figure includes.
+
+CPU is of the whole process tree. The peak is that of the measured step, above what this process had before.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb_extensions import import_extension
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
@@ -36,11 +40,16 @@ from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.targets import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
+from airflow_provider_lakecommit.landing import Columns, Landing, Upsert
+from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from bench.entries import section, whole_slice
+from bench.measure import measured
+from dev.servers.engine import Engine
 
 TABLE = "bench.accounts"
 BLOCK = 250_000
@@ -57,6 +66,11 @@ SCHEMA = Schema(
     NestedField(10, "kafka_offset", LongType()),
 )
 SPEC = PartitionSpec(PartitionField(1, 1000, BucketTransform(16), "id_bucket"))
+CHANGES = "bench.changes"
+MERGE = (
+    f"MERGE INTO lake.{TABLE} t USING lake.{CHANGES} s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -66,12 +80,19 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--changes", type=int, default=250_000)
     parser.add_argument("--windows", type=int, default=2)
     parser.add_argument("--recent", action="store_true", help="keys that grow, and changes of recent ones")
+    parser.add_argument("--engine", action="store_true", help="Spark's MERGE of the last window too")
     options = parser.parse_args(arguments)
-    print(f"{'':10}{'wall s':>8}{'CPU s':>8}{'peak MB':>9}{'rows':>12}{'superseded':>12}{'files':>7}{'deletes':>9}")
+    heads = ("wall s", "CPU s", "peak MB", "rows", "superseded", "files", "deletes", "scan s", "load")
+    print(f"{'':10}" + "".join(f"{head:>11}" for head in heads))
     with tempfile.TemporaryDirectory(prefix="lakecommit-bench-") as folder:
         bench = Bench(Path(folder), options.rows, options.changes, recent=options.recent)
+        bench.report("clean", lambda: None)
         for n in range(options.windows):
             bench.step(f"upsert {n + 1}", upsert=True)
+        if options.engine:
+            with Engine(Path(folder) / "engine") as engine:
+                bench.merge(engine)
+        bench.report("maintain", bench.maintain)
         bench.step("append", upsert=False)
     return 0
 
@@ -82,7 +103,8 @@ class Bench:
     def __init__(self, place: Path, rows: int, changes: int, *, recent: bool) -> None:
         (place / "data").mkdir()
         uri, warehouse = f"sqlite:///{place}/catalog.db", f"file://{place}/data"
-        self._tables = Tables({"name": "bench", "type": "sql", "uri": uri, "warehouse": warehouse})
+        self._catalog = {"name": "bench", "type": "sql", "uri": uri, "warehouse": warehouse}
+        self._tables = Tables(self._catalog)
         table = self._tables.create(TABLE, SCHEMA, SPEC)
         self._own = replace(section("accounts", [SOURCE]), generation=1)
         join_table(self._tables, TABLE, self._own, table_uuid=table.metadata.table_uuid)
@@ -100,20 +122,51 @@ class Bench:
         new = np.arange(self._known, self._known + self._changes - half)
         numbers = new if not upsert else self._choose.permutation(np.concatenate([old, new]))
         self._known += len(new)
-        act = self._publish(iter([numbers]), upsert=upsert)
-        before, wall, cpu = _memory(reset=True), time.monotonic(), time.process_time()
-        act()
-        took = time.monotonic() - wall, time.process_time() - cpu, _memory() - before
-        rows, keys = self._counted()
+        self._window = numbers
+        self.report(name, self._publish(iter([numbers]), upsert=upsert))
+
+    def report(self, name: str, act: Callable[[], object]) -> None:
+        """Measure a step; count rows and keys, scan the table, and print."""
+        before = _memory(reset=True)
+        with measured() as cost:
+            act()
+        peak = _memory() - before
+        rows, keys, scan = self._scanned()
         if rows != keys or rows != self._known:
-            raise SystemExit(f"{rows} rows of {keys} keys, {self._known} expected")
+            raise SystemExit(f"{name}: {rows} rows of {keys} keys, {self._known} expected")
         found = self._tables.load(TABLE).current_snapshot().summary.additional_properties  # type: ignore[union-attr]
-        gone, files, deletes = (
-            found.get(k, "0") for k in ("lakecommit.superseded", "total-data-files", "total-delete-files")
-        )
-        print(
-            f"{name:10}{took[0]:>8.2f}{took[1]:>8.2f}{took[2]:>9}{rows:>12}{gone:>12}{files:>7}{deletes:>9}", flush=True
-        )
+        counts = [found.get(k, "0") for k in ("lakecommit.superseded", "total-data-files", "total-delete-files")]
+        values = [f"{cost.wall:.2f}", f"{cost.cpu:.2f}", peak, rows, *counts, f"{scan:.2f}", f"{cost.load:.1f}"]
+        print(f"{name:10}" + "".join(f"{value:>11}" for value in values), flush=True)
+
+    def maintain(self) -> None:
+        """Compact the table as `lakecommit maintain` does."""
+        upsert, columns = Upsert(key=("id",), deletes="ignore"), Columns(metadata=True)
+        landing = Landing(name="accounts", topics="accounts", table=TABLE, upsert=upsert, columns=columns)
+        session = LandingSession.connect(landing, {"bootstrap.servers": "none:1"}, self._catalog, log=print)
+        for done in compact(replace(session, tables=self._tables, lent=True), write=True):
+            if done.error:
+                raise RuntimeError(done.error)
+
+    def merge(self, engine: Engine) -> None:
+        """Merge the last window's changes by Spark into the table as it was before that window, twice: the first time
+        warms it up. Then the table is as the product left it.
+        """
+        table = self._tables.load(TABLE)
+        head = table.metadata.current_snapshot_id
+        before = table.current_snapshot().parent_snapshot_id  # type: ignore[union-attr]
+        changes = self._tables.create(CHANGES, SCHEMA, UNPARTITIONED_PARTITION_SPEC)
+        changes.append(self._rows(self._window).cast(changes.schema().as_arrow()))
+        modes = ", ".join(f"'write.{of}.mode' = 'merge-on-read'" for of in ("merge", "update", "delete"))
+        engine.sql(self._catalog, f"ALTER TABLE lake.{TABLE} SET TBLPROPERTIES ({modes})")
+        for name in ("MERGE 1", "MERGE 2"):
+            self._head(before)
+            self.report(name, lambda: engine.sql(self._catalog, MERGE))
+        self._head(head)
+
+    def _head(self, snapshot: int | None) -> None:
+        with self._tables.load(TABLE).manage_snapshots() as change:
+            change.set_current_snapshot(snapshot)
 
     def _publish(self, numbers: Iterator[np.ndarray], *, upsert: bool) -> Callable[[], PublishOutcome]:
         """Write rows, and return what publishes them."""
@@ -151,15 +204,20 @@ class Bench:
         }
         return pa.table(columns).cast(arrow_schema(SCHEMA))
 
-    def _counted(self) -> tuple[int, int]:
+    def _scanned(self) -> tuple[int, int, float]:
+        """Return how many rows and keys there are, and the seconds of the fastest of three scans."""
         with duckdb.connect() as database:
             for name in ("avro", "iceberg"):
                 import_extension(name, con=database)
                 database.load_extension(name)
-            place = self._tables.load(TABLE).metadata_location
-            sql = f"SELECT count(*), count(DISTINCT id) FROM iceberg_scan('{place}')"
-            rows, keys = database.execute(sql).fetchone() or (0, 0)
-            return rows, keys
+            rows = f"iceberg_scan('{self._tables.load(TABLE).metadata_location}')"
+            counted, keys = database.execute(f"SELECT count(*), count(DISTINCT id) FROM {rows}").fetchone() or (0, 0)
+            took = []
+            for _ in range(3):
+                began = time.monotonic()
+                database.execute(f"SELECT sum(amount) FROM {rows}").fetchall()
+                took.append(time.monotonic() - began)
+            return counted, keys, min(took)
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:

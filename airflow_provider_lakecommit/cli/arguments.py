@@ -68,7 +68,7 @@ class Command:
         parser.set_defaults(run=self.run, usage_error=parser.error, needs_landing=self.spec == "required")
         add = parser.add_argument
         if self.spec != "none":
-            add("spec", metavar="SPEC", nargs="?", help="YAML file: a landing, kafka, catalog, spark")
+            add("spec", metavar="SPEC", nargs="?", help="YAML file: the landing's keys, kafka, catalog, spark")
         self.arguments(parser)
         if self.effect in (Effect.ACTS, Effect.BY_OPTION):
             add("--dry-run", action="store_true", help="show what would happen; write nothing")

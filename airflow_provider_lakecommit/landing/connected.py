@@ -59,6 +59,10 @@ def read_connected(
     :raises SpecError: unreadable file, no mapping, or anything that *make* refuses; all mistakes together
     """
     values = read_yaml(path)
+    for key, value in values.items():
+        if key not in kinds and isinstance(value, dict) and len(kinds.keys() & value.keys()) > 1:
+            moved = f"move the keys below {key!r} to the top of the file, next to kafka, catalog and spark [LC1226]"
+            raise mistaken(f"spec {path}", [moved])
     sections = {s: values.pop(s, None) or {} for s in _ALL}
     wrong = [f"section {s!r} must be a mapping [LC1126]" for s, v in sections.items() if not isinstance(v, dict)]
     needed = [s for s in _ALL if connections and s not in elsewhere]

@@ -86,7 +86,8 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
         name = column.get("name") if isinstance(column, Mapping) else None
         if not isinstance(name, str) or not name:
             entry = f"entry {n + 1} of {path or 'the columns'}"
-            yield f"{entry}: {why}" if (why := unquoted(name)) else f"{entry} needs a `name`: {column!r} [LC1161]"
+            needs = f"{entry} must be like {{name: id, type: long}}, not {column!r} [LC1161]"
+            yield f"{entry}: {why}" if (why := unquoted(name)) else needs
             continue
         where = f"{path}{name}"
         if name in seen:

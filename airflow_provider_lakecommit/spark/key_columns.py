@@ -83,7 +83,7 @@ class KeyColumns:
             return decoded
         of_rows = np.asarray(range(len(records)) if decoded.records is None else decoded.records, np.int64)
         landed, rows = np.unique(of_rows, return_inverse=True)
-        columns, refused, ignored = dict[str, pa.Array](), dict[int, Refusal](), Counter(decoded.ignored)
+        columns, refused, ignored = dict[str, pa.Array](), dict[int, Refusal](), Counter[str]()
         keys = [records[i].key() for i in landed]
         headers = [headers_of(records[i]) or () for i in landed] if self._headers else [()] * len(landed)
         if self._framed_keys:
@@ -93,6 +93,8 @@ class KeyColumns:
             columns |= found.columns
             refused = found.refused | refused
             ignored += found.ignored
+        # A field of the value with the name of such a column is not missing in the table.
+        ignored.update({p: n for p, n in decoded.ignored.items() if p.partition(".")[0] not in columns})
         kept = np.array([i not in refused for i in range(len(landed))], bool)[rows]
         table = _with(decoded.table, {n: c.take(pa.array(rows)) for n, c in columns.items()}, self._schema, kept)
         rejects = [*decoded.rejects, *(Reject.of(int(landed[i]), why) for i, why in refused.items())]

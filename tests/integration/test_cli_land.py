@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -237,6 +238,35 @@ def test_a_spark_connect_server_lands_the_same(
     assert answer.value["slices"] == {"done": 4}, "what the server told, in one cycle"
     assert rows_of(spec) == expected(1000)
     assert "spark" not in land(spec).value["seconds"]
+
+
+WITHOUT_SPARK = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in {"pyspark", "py4j", "pandas", "duckdb", "airflow.providers.apache.spark"}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+from airflow_provider_lakecommit.cli.main import main
+sys.exit(main())
+"""
+"""Runs a command as on a machine that lacks these packages."""
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "arguments", [("land",), ("verify", "--rows"), ("verify", "--source"), ("status",)], ids=" ".join
+)
+def test_with_a_spark_connect_server_a_machine_needs_no_spark(
+    new_landing: Callable[..., tuple[Path, Sender]], connect_server: ConnectServer, arguments: tuple[str, ...]
+) -> None:
+    spec, sender = new_landing(1, spark={"remote": connect_server.url})
+    sender.produce(topic_of(spec), orders(300), 0)
+    for command in (("land",), arguments):
+        words = [sys.executable, "-c", WITHOUT_SPARK, command[0], str(spec), *command[1:]]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LAND_SECONDS, check=False)
+        assert done.returncode == 0, done.stderr
+    assert rows_of(spec) == expected(300)
 
 
 @pytest.mark.heavy

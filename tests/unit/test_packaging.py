@@ -67,6 +67,22 @@ def test_pyspark_its_client_and_its_jars_are_of_one_version() -> None:
     assert {version("pyspark"), version("pyspark-client")} == spark_jar_versions()
 
 
+def test_the_docs_name_the_versions_that_are_tested() -> None:
+    page = " ".join((CHECKOUT / "docs" / "operate" / "supported.rst").read_text(encoding="utf-8").split())
+    locked = (CHECKOUT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = exact_pins([line for line in locked if line and not line.startswith(("#", " "))])
+    minor = {name: ".".join(pins[name].split(".")[:2]) for name in ("pyiceberg", "duckdb")}
+    pythons = [f"{PYTHON_FROM[0]}.{n}" for n in range(PYTHON_FROM[1], PYTHON_BELOW[1])]
+    for text in (
+        ", ".join(pythons),
+        f"all tests with {pins['apache-airflow']}",
+        f"pyspark, pyspark-client - {pins['pyspark']}",
+        f"pyiceberg {minor['pyiceberg']}",
+        f"DuckDB {minor['duckdb']}",
+    ):
+        assert text in page
+
+
 def test_the_wheel_pins_pyspark_and_its_client_to_that_version(metadata: email.message.Message) -> None:
     pins = exact_pins(metadata.get_all("Requires-Dist", []))
     assert pins["pyspark"] == pins["pyspark-client"] == version("pyspark")

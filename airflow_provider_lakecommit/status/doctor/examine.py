@@ -95,9 +95,7 @@ def _executor(
                 warm.start()
             seen, began = _through_connect(section.remote, places, secrets)
         except ImportError as e:
-            yield warn(
-                "executor", f"not checked: {e}", "install the dependencies of a Spark Connect client, or use --no-spark"
-            )
+            yield warn("executor", f"not checked: {e}", "install pyspark-client here, or use --no-spark")
             return
     else:
         engine = LocalSpark(section, log=log, on_start=lambda: None)

@@ -14,6 +14,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.landing.names import unquoted
 from airflow_provider_lakecommit.landing.type_text import parse_type
 
+CODE = re.compile(r"LC\d{4}")
 SPEC = "name: orders\ntopics: orders\ntable: shop.orders\n"
 
 
@@ -128,3 +129,13 @@ def test_a_single_mistake_is_told_by_its_own_code(tmp_path: Path) -> None:
     assert told(tmp_path, f"{SPEC}connections: {{control_events: 1.10}}\n").code == "LC1343"
     assert told(tmp_path, f"{SPEC}connections: {{control_topic: orders}}\n").code == "LC1347"
     assert told(tmp_path, f"{SPEC}create: {{schema: [{{name: _pos, type: long}}]}}\n").code == "LC1345"
+
+
+def test_keys_of_a_landing_below_a_key_of_their_own_are_moved_up(tmp_path: Path) -> None:
+    error = told(tmp_path, "landing: {name: orders, topics: orders, table: shop.orders}\nkafka: {}\n")
+    assert [CODE.findall(mistake) for mistake in error.mistakes] == [["LC1226"]]
+
+
+def test_a_column_without_a_name_is_shown_one(tmp_path: Path) -> None:
+    error = told(tmp_path, f"{SPEC}create: {{schema: [id long, amount double]}}\n")
+    assert [CODE.findall(mistake) for mistake in error.mistakes] == [["LC1161"], ["LC1161"]]
