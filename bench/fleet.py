@@ -216,7 +216,7 @@ class Fleet:
             slices=slices[: _most(decision)],
             targets=(self.target,),
             ends=dict.fromkeys(self.places, self.ends),
-            asked_at=self._now,
+            requested_at=self._now,
         )
 
     def _plan(self, refused: Refuse) -> Plan:
@@ -230,7 +230,7 @@ class Fleet:
             slices=(),
             targets=(),
             ends={},
-            asked_at=self._now,
+            requested_at=self._now,
             reason=str(refused),
             refused=refused.state,
         )

@@ -97,7 +97,7 @@ class Landing:
             slices=(work,),
             targets=(self._target(),),
             ends={s.partition: span.end for s in spans},
-            asked_at=now,
+            requested_at=now,
         )
         report = SliceReport(
             slice_id=work.slice_id,

@@ -213,7 +213,7 @@ def _next(
     return replace(
         section,
         covered=section.covered | Coverage.union(s.coverage for s in chosen),
-        judged=merged(section.judged, ((s.rules, s.coverage) for s in chosen)),
+        evaluated=merged(section.evaluated, ((s.rules, s.coverage) for s in chosen)),
         provenance=added(section.provenance, (e for s in chosen for e in s.provenance)),
         positions=newest_positions((*section.positions.items(), *_read(chosen))),
         control=request.control if request.control and whole else section.control,

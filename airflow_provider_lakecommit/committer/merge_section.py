@@ -110,7 +110,7 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
             starts={},
             ends={},
             covered=Coverage(),
-            judged={},
+            evaluated={},
             positions={},
             replayed=Coverage(),
             sink=None,
@@ -119,7 +119,7 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
             provenance=(),
             control=replace(section.control, low=None),
         )
-    judged = merged(other.judged, section.judged.items(), most=None)
+    judged = merged(other.evaluated, section.evaluated.items(), most=None)
     starts = {p: min(o, other.starts.get(p, o)) for p, o in section.starts.items()}
     return replace(
         other,
@@ -127,7 +127,7 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
         spec_version=other.spec_version if other.spec_version == section.spec_version else "",
         starts={**other.starts, **starts},
         covered=other.covered | section.covered | passed,
-        judged=judged,
+        evaluated=judged,
         replayed=other.replayed | section.replayed,
         provenance=added(other.provenance, (*section.provenance, *_empty(section, passed))),
     )

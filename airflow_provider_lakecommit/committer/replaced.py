@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.core import (
     Provenance,
     SourcePartition,
     added,
-    judged_in,
+    evaluated_in,
     merged,
     positions_up_to,
 )
@@ -142,9 +142,9 @@ def _after(s: LedgerSection, taken: Coverage, anew: Replacement, token: UUID, re
     own = s.lane == anew.lane
     kept = s.covered - taken
     covered = kept | anew.coverage if own else kept
-    judged = merged(judged_in(s.judged, kept), anew.judged if own else ())
+    judged = merged(evaluated_in(s.evaluated, kept), anew.judged if own else ())
     provenance = added(s.provenance, anew.provenance if own else ())
-    changed = replace(s, covered=covered, judged=judged, provenance=provenance)
+    changed = replace(s, covered=covered, evaluated=judged, provenance=provenance)
     in_place = own and (s.covered & anew.coverage)
     return replace(
         changed,

@@ -29,7 +29,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
-from airflow_provider_lakecommit.core import data_roots, place_problem
+from airflow_provider_lakecommit.core import data_roots, path_problem
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 
 MOST_LOOKS = 50
@@ -137,7 +137,7 @@ def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Sn
         if entry.status == ManifestEntryStatus.DELETED and entry.snapshot_id == snapshot.snapshot_id
     }
     roots = data_roots(after.location, after.properties)
-    paths = {path for path in paths if place_problem(path, roots) is None}
+    paths = {path for path in paths if path_problem(path, roots) is None}
     # Another writer may have brought a file back; landings never do.
     head = after.snapshot_by_name(branch)
     there = (s for s in after.snapshots if s == head or not has_ledger(s)) if paths else ()

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.control.coverage import (
 from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
 from airflow_provider_lakecommit.control.plan import budget_from_json, budget_to_json
 from airflow_provider_lakecommit.core import (
-    MARKS,
+    COORDINATES,
     MOST_TEXT,
     Budget,
     Counts,
@@ -122,7 +122,7 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
     rare |= {"rejects": dict(r.rejects)} if r.rejects else {}
     rare |= {"reject_reason": r.reject_reason} if r.reject_reason else {}
     rare |= {"unknown_at": {name: list(place) for name, place in r.unknown_at.items()}} if r.unknown_at else {}
-    rare |= {"whole": str(r.whole)} if r.whole else {}
+    rare |= {"whole": str(r.planned_slice)} if r.planned_slice else {}
     rare |= {"voids": str(r.voids)} if r.voids else {}
     rare |= {} if r.generation is None else {"generation": r.generation}
     if any(s.position for s in r.spans):
@@ -166,7 +166,7 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             rejects={text(k): count(n) for k, n in v.get("rejects", {}).items()},
             reject_reason=text(v.get("reject_reason", "")),
             unknown_at={text(k): _place(at) for k, at in v.get("unknown_at", {}).items()},
-            whole=UUID(v["whole"]) if v.get("whole") else None,
+            planned_slice=UUID(v["whole"]) if v.get("whole") else None,
             voids=UUID(v["voids"]) if v.get("voids") else None,
             generation=count(v["generation"]) if "generation" in v else None,
         )
@@ -226,7 +226,7 @@ def _table_to_json(t: TableReport) -> list[Any]:
 def _table(v: list[Any]) -> TableReport:
     table, uuid, epoch, *numbers = v
     schema_id, spec_id, events, files, rows, *columns = map(count, numbers)
-    if len(columns) not in (0, len(MARKS)):
+    if len(columns) not in (0, len(COORDINATES)):
         raise ValueError(f"{len(columns)} columns do not name a record")
     return TableReport(
         table=text(table),

@@ -26,8 +26,8 @@ from airflow_provider_lakecommit.control.coverage import (
 )
 from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
 from airflow_provider_lakecommit.core import (
+    COORDINATES,
     MAINTAIN,
-    MARKS,
     UNKNOWN,
     AdoptedSink,
     ControlPosition,
@@ -37,8 +37,8 @@ from airflow_provider_lakecommit.core import (
     ReadPosition,
     RowsPerOffset,
     SourcePartition,
-    judged_in,
-    unjudged,
+    evaluated_in,
+    unevaluated,
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
@@ -85,7 +85,7 @@ def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
 
 def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     c = s.control
-    rare: dict[str, Any] = {"judged": _judged_to_json(s)} if s.judged else {}
+    rare: dict[str, Any] = {"judged": _judged_to_json(s)} if s.evaluated else {}
     rare |= {"positions": _positions_to_json(s)} if s.positions else {}
     rare |= {"ahead": ahead} if (ahead := _ahead_to_json(s)) else {}
     rare |= {"ends": offsets_to_json(s.ends)} if s.ends else {}
@@ -133,7 +133,7 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         upsert_key=tuple(map(text, s.get("upsert", ()))),
         provenance=_readings_from_json(s.get("readings", ()), covered),
         covered=covered,
-        judged=_judged_from_json(s.get("judged", ()), covered),
+        evaluated=_judged_from_json(s.get("judged", ()), covered),
         record_bytes=count(s["record_bytes"]),
         sink=_sink_from_json(s["sink"]) if "sink" in s else None,
         replayed=coverage_from_json(s.get("replayed", ())),
@@ -193,7 +193,7 @@ def _readings_from_json(values: Any, covered: Coverage) -> tuple[Provenance, ...
 
 
 def _reading(generation: Any, columns: Any, spread: Any, rows: Any, ranges: Any, *, rest: Coverage) -> Provenance:
-    if len(columns) not in (0, len(MARKS)):
+    if len(columns) not in (0, len(COORDINATES)):
         raise ValueError(f"{len(columns)} columns do not name a record")
     return Provenance(
         generation=count(generation),
@@ -206,9 +206,9 @@ def _reading(generation: Any, columns: Any, spread: Any, rows: Any, ranges: Any,
 
 def _judged_to_json(s: LedgerSection) -> list[Any]:
     """Return rules with their ranges, oldest first; the last ones have the rest."""
-    *older, newest = s.judged
-    told = [[rules, coverage_to_json(s.judged[rules])] for rules in older]
-    if of_none := unjudged(s.judged, s.covered):
+    *older, newest = s.evaluated
+    told = [[rules, coverage_to_json(s.evaluated[rules])] for rules in older]
+    if of_none := unevaluated(s.evaluated, s.covered):
         told.insert(0, [UNKNOWN, coverage_to_json(of_none)])
     return [*told, [newest, None]]
 
@@ -218,9 +218,9 @@ def _judged_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
     known: dict[str, Coverage] = {}
     for rules, ranges in values:
         of = covered if ranges is None else coverage_from_json(ranges) & covered
-        known[text(rules)] = known.get(rules, Coverage()) | unjudged(known, of)
+        known[text(rules)] = known.get(rules, Coverage()) | unevaluated(known, of)
     known.pop(UNKNOWN, None)
-    return judged_in(known, covered)
+    return evaluated_in(known, covered)
 
 
 def _positions_to_json(s: LedgerSection) -> list[Any]:

@@ -73,7 +73,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "slices": [_slice_to_json(s) for s in plan.slices],
         "targets": [_target_to_json(t) for t in plan.targets],
         "ends": offsets_to_json(plan.ends),
-        "asked_at": time_to_json(plan.asked_at),
+        "asked_at": time_to_json(plan.requested_at),
         "left": plan.left,
         "reason": plan.reason,
     }
@@ -90,7 +90,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             slices=tuple(_slice_from_json(s, window) for s in values["slices"]),
             targets=tuple(_target_from_json(t) for t in values["targets"]),
             ends=offsets_from_json(values["ends"]),
-            asked_at=time_from_json(values["asked_at"]),
+            requested_at=time_from_json(values["asked_at"]),
             left=count(values["left"]),
             reason=None if values["reason"] is None else text(values["reason"]),
             refused=refusal_from_json(values),

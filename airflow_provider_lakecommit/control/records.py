@@ -43,7 +43,7 @@ from airflow_provider_lakecommit.core import (
     CycleClosed,
     CycleOpened,
     Directives,
-    EndAsked,
+    EndRequested,
     Entry,
     Plan,
     SliceFiles,
@@ -147,7 +147,7 @@ class Sender:
         return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
 
     def voided(self, event_id: UUID, at: datetime, attempts: Sequence[UUID]) -> Outgoing:
-        """DATA_COMPLETE without a position, like :meth:`end_asked`: the files of these attempts will be deleted."""
+        """DATA_COMPLETE without a position, like :meth:`end_requested`: the files of these attempts will be deleted."""
         values = {"kind": "void", "attempts": [u.hex for u in attempts]}
         return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
 
@@ -274,7 +274,7 @@ def _entry(
             return SliceReported(offset=offset, at=at, commit_id=commit_id, report=report)
         case (PayloadType.DATA_COMPLETE, "end"):
             job = None if v["job"] is None else UUID(v["job"])
-            return EndAsked(offset=offset, at=at, commit_id=commit_id, job=job, reason=text(v["reason"]))
+            return EndRequested(offset=offset, at=at, commit_id=commit_id, job=job, reason=text(v["reason"]))
         case (PayloadType.DATA_COMPLETE, "void"):
             attempts = tuple(map(UUID, v["attempts"]))
             return AttemptsVoided(offset=offset, at=at, commit_id=commit_id, attempts=attempts)

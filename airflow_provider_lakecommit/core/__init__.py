@@ -20,13 +20,13 @@ __getattr__ = lazy_names(
             "PAUSE PROGRAM PUBLISH_NOW RESET_ASSERT RESET_BLOCKED RESET_HARD RESET_KEY RESET_MIGRATE "
             "RESET_OFFSETS RESUME STATUS UNBLOCK VERIFY for_landing spoken"
         ),
-        "connection_names": "CONNECTION_ID named whose",
+        "connection_names": "CONNECTION_ID connection_suffix named",
         "decisions": "Decision MOST_TEXT kept_decisions",
         "formats": "DEFAULTS FORMATS FormatOptions SCHEMA_NAMES SCHEMA_SOURCES UNCOUNTED WITH_REGISTRY",
         "identity": "attempt_id cycle_id group_id is_attempt_at set_of slice_id token transactional_id window_id",
         "log": (
-            "AttemptsVoided CommitFailed CycleClosed CycleOpened Directives EndAsked Entry Raised SliceFiles "
-            "SliceReported TablePublished Unreadable"
+            "AttemptsVoided CommitFailed CycleClosed CycleOpened Directives EndRequested Entry Raised "
+            "SliceFiles SliceReported TablePublished Unreadable"
         ),
         "model": (
             "AdoptedSink Budget ControlPosition Counts Cycle FILLED LIVE LedgerSection Plan ReadPosition "
@@ -34,35 +34,35 @@ __getattr__ = lazy_names(
         ),
         "offsets": "Coverage NOTHING OffsetRange RangeSet SourcePartition",
         "outcome": "Commit Ended FAILED Outcome decide",
-        "places": (
-            "PLACING PROVIDER REPLAY REWRITE attempt_of data_roots file_mark file_name landing_mark mark_of "
-            "name_problem named_provider place_problem storage_place"
+        "locations": (
+            "PLACING PROVIDER REPLAY REWRITE attempt_of data_roots file_mark file_name landing_mark "
+            "mark_of name_problem named_provider path_problem storage_location"
         ),
         "planning.admission": "HANDED_BACK REASON_LENGTH Refuse Terms catalog_away resumed_by spec_waits",
         "planning.backlog": "Backlog BacklogLimits planned_after unplanned",
         "planning.decide": "PlanInputs abandoned decide_plan empty_plan free_slot",
-        "planning.fates": "RefusedRange other_rules outruled",
-        "planning.goal": "lopsided sized",
+        "planning.disposition": "RefusedRange other_rules outruled",
+        "planning.window_target": "lopsided sized",
         "planning.headroom": "Headroom Retention first_times interval_of next_time oldest_unread threshold_of",
         "planning.measure": "MEASURED WindowCost measure newest to_text",
-        "planning.missing": "Missing Watermark WindowLimits by_tables find_missing worth_a_look",
+        "planning.missing": "Missing Watermark WindowLimits by_tables find_missing needs_size_check",
         "planning.restart": "Restart StatedOffsets restart",
         "planning.source_notes": "source_notes",
         "planning.truncation": (
             "Truncation first_offsets_of goes_on_at in_doubt known_positions lost_rows newest_positions "
             "positions_up_to reported_rows"
         ),
-        "planning.voiding": "Loss Rescued disentangled gone irreplaceable losses losses_text rescued",
-        "provenance": "MARKS Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked",
+        "planning.voiding": "Loss Rescued irreplaceable losses losses_text removed rescued voidable_slices",
+        "provenance": "COORDINATES Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked",
         "refusal": "RefusalState",
         "retry": "lifted own_budget",
         "routing": (
             "BY_FIELD BY_SCHEMA DEAD_LETTER Destination FAIL NOT_ROUTED Role Route role_of row_tables "
             "schemas_of tables_for"
         ),
-        "rules": "Judged UNKNOWN judged_in merged otherwise rules_of unjudged",
+        "rules": "EvaluatedBy UNKNOWN evaluated_in evaluated_otherwise merged rules_of unevaluated",
         "settle": "CLOCKS_APART chunks holes passed_by_all passed_ends valid_through",
-        "shown": "partitions_text short_number",
+        "formatting": "partitions_text short_number",
         "state": "AcceptedSlice CycleState LandingState TableLedger granted",
         "window_budget": "blocking done_reports over_by_window",
         "status_fields": "account_fields cycle_fields lag_fields partition_fields pending_fields",

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.blocks import Blocks
 from airflow_provider_lakecommit.core.offsets import NOTHING, Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.rules import UNKNOWN, otherwise
+from airflow_provider_lakecommit.core.rules import UNKNOWN, evaluated_otherwise
 from airflow_provider_lakecommit.core.state import AcceptedSlice, Redundant, TableLedger
 
 
@@ -40,7 +40,7 @@ class Acceptance:
             first = first & other
         return first
 
-    def judge(self, s: AcceptedSlice) -> None:
+    def evaluate(self, s: AcceptedSlice) -> None:
         """Accept a report, or record why not, for each of its tables."""
         for table in [t.table for t in s.report.tables if t.table in self.ledgers]:
             if reason := self.objection(s, table):
@@ -71,13 +71,13 @@ class Acceptance:
         taken = self.taken[table]
         if any(taken.get(p, NOTHING).overlaps(r) for p, r in s.coverage.items()):
             return "its ranges are in the ledger or accepted already"
-        others = ((t, self.judged_otherwise(s, t)) for t in self.ledgers if t != table)
+        others = ((t, self.evaluated_by_other_rules(s, t)) for t in self.ledgers if t != table)
         return next((f"{t} has {ranges} by other rules" for t, ranges in others if ranges), None)
 
-    def judged_otherwise(self, s: AcceptedSlice, table: str) -> Coverage:
+    def evaluated_by_other_rules(self, s: AcceptedSlice, table: str) -> Coverage:
         """Return the ranges of a slice that a table has by rules known to differ."""
         rules = s.report.rules
-        found = otherwise(self.ledgers[table].judged, s.coverage, rules)
+        found = evaluated_otherwise(self.ledgers[table].evaluated, s.coverage, rules)
         if rules != UNKNOWN and self.rules[table] - {rules, UNKNOWN}:
             for a in self.accepted[table]:
                 if a.report.rules not in (rules, UNKNOWN):
@@ -90,8 +90,8 @@ class Acceptance:
 
     def void(self, attempt: UUID) -> None:
         for table, slices in self.accepted.items():
-            for gone in [s for s in slices if s.report.attempt == attempt]:
-                self.give_up(gone, table, "it was voided")
+            for voided in [s for s in slices if s.report.attempt == attempt]:
+                self.give_up(voided, table, "it was voided")
 
     def give_up(self, s: AcceptedSlice, table: str, reason: str) -> None:
         self.accepted[table].remove(s)

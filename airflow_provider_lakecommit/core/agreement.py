@@ -13,7 +13,7 @@ from dataclasses import replace
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.provenance import Provenance, same_readings, shares_of
-from airflow_provider_lakecommit.core.rules import judged_in, merged, otherwise
+from airflow_provider_lakecommit.core.rules import evaluated_in, evaluated_otherwise, merged
 
 
 def differing(one: Sequence[LedgerSection], other: Sequence[LedgerSection]) -> Coverage:
@@ -22,8 +22,8 @@ def differing(one: Sequence[LedgerSection], other: Sequence[LedgerSection]) -> C
     Ranges that an open replay has replaced in one table only are left out.
     """
     same = same_readings(_current(one), _current(other))
-    judged = merged({}, _judged(one), most=None)
-    found = Coverage.union(otherwise(judged, ranges, rules) for rules, ranges in _judged(other))
+    evaluated = merged({}, _evaluated(one), most=None)
+    found = Coverage.union(evaluated_otherwise(evaluated, ranges, rules) for rules, ranges in _evaluated(other))
     replaying = Coverage.union(s.bounds for s in (*one, *other) if s.replaces)
     return found - same - replaying
 
@@ -35,5 +35,5 @@ def _current(sections: Sequence[LedgerSection]) -> list[Provenance]:
     return [replace(share.entry, coverage=share.part) for share in shares_of(entries, covered)]
 
 
-def _judged(sections: Sequence[LedgerSection]) -> list[tuple[str, Coverage]]:
-    return [item for s in sections if not s.replaces for item in judged_in(s.judged, s.covered).items()]
+def _evaluated(sections: Sequence[LedgerSection]) -> list[tuple[str, Coverage]]:
+    return [item for s in sections if not s.replaces for item in evaluated_in(s.evaluated, s.covered).items()]

@@ -22,19 +22,19 @@ def announced_in(entries: Sequence[Entry], table: str, uuid: UUID) -> Coverage:
 
     :param entries: of one lane, in log order
     """
-    wanted = _source_of(entries, table, uuid)
+    source = _source_of(entries, table, uuid)
     landed: dict[UUID | None, Coverage] = {}
     order: dict[UUID | None, int] = {None: -1}
     epochs: list[tuple[Coverage, UUID]] = []
     for e in entries:
         match e:
-            case CycleOpened() if (epoch := _epoch_of(e, table, wanted)) is not None:
+            case CycleOpened() if (epoch := _epoch_of(e, table, source)) is not None:
                 age = order.setdefault(epoch, len(order))
                 again = Coverage.union(s.coverage for s in e.plan.slices if table in s.tables)
                 landed = {k: c - again if order.get(k, -1) < age else c for k, c in landed.items()}
             case SliceReported() if (of := e.report.table(table)) is not None:
                 epochs.append((e.report.coverage, of.epoch))
-            case TablePublished() if e.table == table and e.uuid in (None, wanted):
+            case TablePublished() if e.table == table and e.uuid in (None, source):
                 key = next((k for c, k in reversed(epochs) if c.overlaps(e.coverage)), None)
                 landed[key] = landed.get(key, Coverage()) | e.coverage
     return Coverage.union(landed.values())

@@ -15,7 +15,7 @@ def named(settings: Mapping[str, Any], conn_id: str) -> dict[str, Any]:
     return {**settings, CONNECTION_ID: conn_id}
 
 
-def whose(settings: Mapping[str, Any]) -> str:
+def connection_suffix(settings: Mapping[str, Any]) -> str:
     """Return a suffix for messages that names the connection; empty for settings of a spec."""
     found = settings.get(CONNECTION_ID)
     return f" (Airflow connection {found!r})" if found else ""

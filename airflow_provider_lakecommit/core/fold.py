@@ -13,7 +13,7 @@ their ranges are planned again.
 Invariants: claims of open cycles are disjoint when made, their slots always. Clocks only end claims, so a wrong clock
 causes extra work, never wrong results. A log whose head was removed can only make reports incomplete, hence redundant.
 Accepted slices are never given up here: only a caller that asks the source knows whether their records still exist
-(:mod:`~airflow_provider_lakecommit.core.entangled`).
+(:mod:`~airflow_provider_lakecommit.core.blocked_slices`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.core.log import (
     CycleClosed,
     CycleOpened,
     Directives,
-    EndAsked,
+    EndRequested,
     Entry,
     SliceFiles,
     SliceReported,
@@ -65,8 +65,8 @@ def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_ti
     :param completion_timeout: how long a claim lives from its START
     """
     folding, log = _Folding(ledgers, completion_timeout), tuple(entries)
-    for entry, seen in zip(log, _times_of_sight(log), strict=True):
-        folding.seen = seen
+    for entry, observed in zip(log, _times_of_sight(log), strict=True):
+        folding.observed = observed
         if not folding.is_copy(entry):
             folding.take(entry)
     return folding.state()
@@ -74,12 +74,12 @@ def fold(entries: Iterable[Entry], ledgers: Sequence[TableLedger], completion_ti
 
 def _times_of_sight(log: Sequence[Entry]) -> list[datetime | None]:
     """Return for each entry the earliest time of later ones: by then it was in the log, if one clock was right."""
-    seen: list[datetime | None] = [None]
+    observed: list[datetime | None] = [None]
     for later in reversed(log[1:]):
         # The time of a record that nobody reads is as little believed as the rest of it.
-        told = seen[-1] if isinstance(later, Unreadable) else later.at
-        seen.append(told if seen[-1] is None or told is None else min(told, seen[-1]))
-    return seen[::-1] if log else []
+        at = observed[-1] if isinstance(later, Unreadable) else later.at
+        observed.append(at if observed[-1] is None or at is None else min(at, observed[-1]))
+    return observed[::-1] if log else []
 
 
 class _Folding:
@@ -96,11 +96,11 @@ class _Folding:
         self.attempts: set[UUID] = set()
         self.swept: set[UUID] = set()
         self.planned: dict[UUID, dict[UUID, Slice]] = {}
-        self.told: dict[UUID, set[UUID]] = {}
+        self.reported_slices: dict[UUID, set[UUID]] = {}
         self.failing: dict[UUID, FailedCycle] = {}
         self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
         self.quarantined_count = 0
-        self.seen: datetime | None = None
+        self.observed: datetime | None = None
 
     def is_copy(self, entry: Entry) -> bool:
         """Return True if the same decision was recorded before."""
@@ -125,8 +125,8 @@ class _Folding:
                 self.apply(entry.directives, entry.offset)
             case CycleClosed():
                 self.closed(entry)
-            case EndAsked():
-                self.end_asked(entry)
+            case EndRequested():
+                self.end_requested(entry)
             case AttemptsVoided():
                 self.swept.update(entry.attempts)
             case Unreadable():
@@ -140,11 +140,11 @@ class _Folding:
         if e.commit_id in self.cycles:
             return
         self.apply(e.directives, e.offset)
-        wanted = e.plan.coverage
-        earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(wanted)]
-        claim = wanted - Coverage.union(c.claim for c in earlier)
+        coverage = e.plan.coverage
+        earlier = [c for c in self.cycles.values() if c.live(e.at) and c.claim.overlaps(coverage)]
+        claim = coverage - Coverage.union(c.claim for c in earlier)
         self.planned[e.commit_id] = {s.slice_id: s for s in e.plan.slices}
-        own = granted(e.plan, claim) if wanted.overlaps(self.acceptance.landed) else ()
+        own = granted(e.plan, claim) if coverage.overlaps(self.acceptance.landed) else ()
         slot, holders = self.slot_of(e.cycle)
         self.cycles[e.commit_id] = CycleState(
             offset=e.offset,
@@ -154,7 +154,7 @@ class _Folding:
             plan=e.plan,
             claim=claim,
             timeout=self.timeout,
-            seen=self.seen,
+            observed=self.observed,
             # What all tables have is done, also where the log that told so is cut off.
             finished=frozenset(s.slice_id for s in own if not s.coverage - self.acceptance.landed),
         )
@@ -186,18 +186,20 @@ class _Folding:
         cycle = self.cycles.get(e.commit_id)
         if wrong := report_problem(report, cycle.plan.ends if cycle else {}):
             self.contradiction(e, report, wrong, files)
-        elif (reason := self.unasked(e, report)) is not None:
+        elif (reason := self.unrequested(e, report)) is not None:
             self.turn_down(e, report, files, reason)
         elif report.attempt in self.swept:
-            self.acceptance.turn_down(self.whole(e, report, files), "its files were swept before it was reported")
+            self.acceptance.turn_down(
+                self.accepted_slice(e, report, files), "its files were swept before it was reported"
+            )
         elif report.blocked is not None:
             self.over_budget(e)
         elif report.failed is not None:
             self.slice_failed(e)
         else:
-            self.judge(e, report, files)
+            self.evaluate(e, report, files)
 
-    def unasked(self, e: SliceReported, report: SliceReport) -> str | None:
+    def unrequested(self, e: SliceReported, report: SliceReport) -> str | None:
         """Return why a report matches no planned slice, or ``None``. An unfinished one may outlive its plan."""
         cycle = self.cycles.get(e.commit_id)
         if cycle is not None:
@@ -210,7 +212,7 @@ class _Folding:
     def turn_down(self, e: SliceReported, report: SliceReport, files: list[SliceFiles], reason: str) -> None:
         if e.commit_id in self.cycles:
             self.set_aside(e, f"the report of slice {report.slice_id} was not planned: {reason}")
-        self.acceptance.turn_down(self.whole(e, report, files), reason)
+        self.acceptance.turn_down(self.accepted_slice(e, report, files), reason)
 
     def over_budget(self, e: SliceReported) -> None:
         if e.report.voids is not None:
@@ -223,7 +225,7 @@ class _Folding:
         if self.blocks.note_failure(e):
             self.acceptance.lift_blocks()
 
-    def whole(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> AcceptedSlice:
+    def accepted_slice(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> AcceptedSlice:
         """Return a report with its files. Its offset is the smallest that it needs, its plan's included."""
         cycle = self.cycles.get(e.commit_id)
         plan = [] if cycle is None else [cycle]
@@ -232,19 +234,19 @@ class _Folding:
             commit_id=e.commit_id,
             offset=min([e.offset, *(f.offset for f in files), *(c.offset for c in plan)]),
             at=e.at,
-            asked_at=None if cycle is None else cycle.plan.asked_at,
-            seen=self.seen,
+            requested_at=None if cycle is None else cycle.plan.requested_at,
+            observed=self.observed,
             files={t.table: tuple(f.value for f in files if f.table == t.table) for t in report.tables},
         )
 
-    def judge(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
-        self.acceptance.judge(self.whole(e, report, files))
+    def evaluate(self, e: SliceReported, report: SliceReport, files: list[SliceFiles]) -> None:
+        self.acceptance.evaluate(self.accepted_slice(e, report, files))
         if (c := self.cycles.get(e.commit_id)) is None:
             return
         if self.is_redundant(c, report):
             self.cycles[e.commit_id] = replace(c, redundant=c.redundant | {report.attempt})
             return
-        self.told.setdefault(e.commit_id, set()).add(report.slice_id)
+        self.reported_slices.setdefault(e.commit_id, set()).add(report.slice_id)
         part = Coverage() if report.slice_id in self.planned[e.commit_id] else report.coverage
         self.cycles[e.commit_id] = replace(
             c, finished=c.finished | {report.slice_id}, in_parts=c.in_parts | part if part else c.in_parts
@@ -252,16 +254,16 @@ class _Folding:
 
     def is_redundant(self, c: CycleState, report: SliceReport) -> bool:
         """Return True if this cycle already has a report on some of it."""
-        told, slices = self.told.get(c.cycle.commit_id, set()), self.planned[c.cycle.commit_id]
-        if report.slice_id in told or c.in_parts.overlaps(report.coverage):
+        reported, slices = self.reported_slices.get(c.cycle.commit_id, set()), self.planned[c.cycle.commit_id]
+        if report.slice_id in reported or c.in_parts.overlaps(report.coverage):
             return True
         if report.slice_id in slices:
             return False
-        return any(s.slice_id in told and s.coverage.overlaps(report.coverage) for s in slices.values())
+        return any(s.slice_id in reported and s.coverage.overlaps(report.coverage) for s in slices.values())
 
     def contradiction(self, e: SliceReported, report: SliceReport, wrong: str, files: list[SliceFiles]) -> None:
         self.set_aside(e, f"the report of slice {report.slice_id} contradicts itself: {wrong}")
-        self.acceptance.turn_down(self.whole(e, report, files), wrong)
+        self.acceptance.turn_down(self.accepted_slice(e, report, files), wrong)
 
     def closed(self, e: CycleClosed) -> None:
         self.apply(e.directives, e.offset)
@@ -277,7 +279,7 @@ class _Folding:
             if c.closed_at is None and c.offset < opened and (done or e.at >= c.ends(e.at)):
                 self.cycles[commit_id] = replace(c, closed_at=e.offset)
 
-    def end_asked(self, e: EndAsked) -> None:
+    def end_requested(self, e: EndRequested) -> None:
         """The claim stays until the cycle is closed: its tasks are about to report."""
         if e.job is None and (c := self.cycles.get(e.commit_id)) is not None and not c.over:
             self.cycles[e.commit_id] = replace(c, ended_early=e.reason)

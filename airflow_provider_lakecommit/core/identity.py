@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core.model import Span
 _NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
 _NONCE = 6
 """Random bytes of an attempt's id."""
-_TELLS = 8
+_NUMBERED = 8
 """The version by which those ids are known that tell their slice."""
 
 
@@ -66,7 +66,7 @@ def attempt_id(of: UUID, random: UUID) -> UUID:
 
 def is_attempt_at(attempt: UUID, of: UUID) -> bool | None:
     """Return True if the attempt was made at this slice; ``None`` if its id is of an older form."""
-    return attempt == attempt_id(of, attempt) if attempt.version == _TELLS else None
+    return attempt == attempt_id(of, attempt) if attempt.version == _NUMBERED else None
 
 
 def token(commit_id: UUID, table_uuid: UUID, slice_ids: Iterable[UUID]) -> UUID:
@@ -79,5 +79,5 @@ def transactional_id(landing: str, lane: str, deployment: str, slot: int, role: 
 
     ``@`` is in no landing's name, so ``lakecommit-<landing>-@`` is a prefix of this landing's ids alone.
     """
-    whose = f"@{deployment}-" if deployment else ""
-    return f"lakecommit-{landing}-{whose}{lane}-{slot}-{role}"
+    deployment_part = f"@{deployment}-" if deployment else ""
+    return f"lakecommit-{landing}-{deployment_part}{lane}-{slot}-{role}"

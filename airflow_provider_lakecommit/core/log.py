@@ -115,7 +115,7 @@ class AttemptsVoided(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndAsked(Entry):
+class EndRequested(Entry):
     """DATA_COMPLETE without a position: tasks of a ``job`` must stop at the current record and report; without one, all
     tasks.
 

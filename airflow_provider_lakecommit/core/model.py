@@ -109,7 +109,7 @@ class Plan:
     """What a cycle sets out to do; without slices, ``reason`` says why.
 
     ``refused`` is the state that kept all or some partitions from being planned. ``ends`` are the last stable offsets
-    at ``asked_at``, even where the plan stops earlier. ``vended`` are the tables whose catalog vends storage
+    at ``requested_at``, even where the plan stops earlier. ``vended`` are the tables whose catalog vends storage
     properties, and whether keys are among them. ``positions`` tell how far partitions were read before,
     ``leader_epochs`` are those of the leaders that gave the ends. ``generation`` is that of the reading
     (:mod:`~airflow_provider_lakecommit.core.provenance`).
@@ -122,7 +122,7 @@ class Plan:
     slices: tuple[Slice, ...]
     targets: tuple[TableTarget, ...]
     ends: Mapping[SourcePartition, int]
-    asked_at: datetime
+    requested_at: datetime
     left: int = 0
     reason: str | None = None
     refused: RefusalState | None = None
@@ -250,8 +250,8 @@ class SliceReport:
     (:mod:`~airflow_provider_lakecommit.core.rules`). ``rejects`` counts by kind and column, ``reject_reason`` is the
     most frequent one. ``unknown_at`` has topic, partition and offset of the first record with an unknown field or a
     value that its column does not take. A blocked slice may have been read in part; its counts are of that part.
-    ``whole`` is the planned slice of an attempt that ended early. ``voids`` is the attempt whose report a blocked one
-    takes back.
+    ``planned_slice`` is the planned slice of an attempt that ended early. ``voids`` is the attempt whose report a
+    blocked one takes back.
     """
 
     slice_id: UUID
@@ -269,7 +269,7 @@ class SliceReport:
     rejects: Mapping[str, int] = field(default_factory=dict)
     reject_reason: str = ""
     unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
-    whole: UUID | None = None
+    planned_slice: UUID | None = None
     voids: UUID | None = None
     generation: int | None = None
     coverage: Coverage = field(init=False, repr=False, compare=False)
@@ -322,7 +322,7 @@ class LedgerSection:
     """What one lane of one landing has in one table.
 
     ``starts`` and ``ends`` bound the lane per partition; the live lane has no ends. ``suspended`` is who paused the
-    landing, and why. ``replaces``: the lane lands anew what the table has. ``judged`` are the known rules of the
+    landing, and why. ``replaces``: the lane lands anew what the table has. ``evaluated`` are the known rules of the
     covered ranges, ``positions`` the leader epochs of the last reading, ``sink`` the connector that wrote before.
     ``replayed`` are offsets whose dead letters were replayed or read again. ``generation`` is that of the lane's
     reading, ``provenance`` tells which readings landed the table's rows. ``upsert_key`` are the columns by which its
@@ -338,7 +338,7 @@ class LedgerSection:
     covered: Coverage
     control: ControlPosition
     record_bytes: int = 0
-    judged: Mapping[str, Coverage] = field(default_factory=dict)
+    evaluated: Mapping[str, Coverage] = field(default_factory=dict)
     positions: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     suspended: str = ""

@@ -106,16 +106,16 @@ class RangeSet:
         if not other.ranges or not self.ranges:
             return self
         out: list[OffsetRange] = []
-        cuts, place = other.ranges, 0
+        cuts, index = other.ranges, 0
         for r in self.ranges:
             at = r.start
-            while place < len(cuts) and cuts[place].start < r.end:
-                if cuts[place].start > at:
-                    out.append(OffsetRange(at, cuts[place].start))
-                at = max(at, cuts[place].end)
+            while index < len(cuts) and cuts[index].start < r.end:
+                if cuts[index].start > at:
+                    out.append(OffsetRange(at, cuts[index].start))
+                at = max(at, cuts[index].end)
                 if at > r.end:
                     break
-                place += 1
+                index += 1
             if at < r.end:
                 out.append(OffsetRange(at, r.end))
         return RangeSet(tuple(out))
@@ -124,8 +124,8 @@ class RangeSet:
         return not r or any(have.start <= r.start and r.end <= have.end for have in self.ranges)
 
     def overlaps(self, r: OffsetRange) -> bool:
-        place = bisect_right(self.ranges, r.start, key=_end)
-        return bool(r) and place < len(self.ranges) and self.ranges[place].start < r.end
+        index = bisect_right(self.ranges, r.start, key=_end)
+        return bool(r) and index < len(self.ranges) and self.ranges[index].start < r.end
 
     def reach(self, start: int) -> int:
         """Return the end of the interval that holds ``start``, or ``start``: how far one gets without a hole."""

@@ -95,7 +95,7 @@ class OutcomeRule:
     name: str
     applies: Callable[[Ended, Commit], bool]
     verdict: Verdict
-    says: Callable[[Ended, Commit], str]
+    reason_for: Callable[[Ended, Commit], str]
 
 
 def _numbers(items: list[int]) -> str:
@@ -111,8 +111,8 @@ def _led(commit: Commit, text: str, unwritten: str = "") -> str:
     """Return the text after its cause, if one is known, and before the remedy."""
     more = f" (and {len(commit.causes) - 1} more causes)" if len(commit.causes) > 1 else ""
     cause = f"{commit.causes[0]}{more}" if commit.causes else unwritten
-    told = f"{cause}; {text}" if cause else text
-    return f"{told}; {_HELPS}" if commit.blocked else told
+    reason = f"{cause}; {text}" if cause else text
+    return f"{reason}; {_HELPS}" if commit.blocked else reason
 
 
 _HELPS = (
@@ -218,4 +218,4 @@ TABLE = (
 def decide(run: Ended) -> Outcome:
     commit = run.closed or Commit()
     row = next(row for row in TABLE if row.applies(run, commit))
-    return Outcome(verdict=row.verdict, reason=row.says(run, commit))
+    return Outcome(verdict=row.verdict, reason=row.reason_for(run, commit))

@@ -20,7 +20,7 @@ from enum import Enum
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 
-MARKS = ("topic", "partition", "generation", "offset")
+COORDINATES = ("topic", "partition", "generation", "offset")
 """The columns of a marked reading, in this order."""
 MOST_MIXED = 16
 """Entries with one sum for several offsets that a ledger keeps per reading; the oldest are joined."""
@@ -102,15 +102,15 @@ class Share:
     part: Coverage
 
     @property
-    def beside(self) -> Coverage:
+    def uncounted(self) -> Coverage:
         """Return the offsets whose rows must be counted to know those of the part."""
         mixed = self.entry.per_offset is RowsPerOffset.MIXED
         return self.entry.coverage - self.part if mixed else Coverage()
 
-    def expected(self, beside: int) -> int:
+    def expected(self, uncounted: int) -> int:
         """Return the rows of the part, given the counted rows of the rest."""
         exact = {RowsPerOffset.NONE: 0, RowsPerOffset.ONE: len(self.part)}
-        return exact.get(self.entry.per_offset, self.entry.rows - beside)
+        return exact.get(self.entry.per_offset, self.entry.rows - uncounted)
 
 
 def added(known: Sequence[Provenance], new: Iterable[Provenance]) -> tuple[Provenance, ...]:
@@ -167,9 +167,9 @@ def without(known: Sequence[Provenance], taken: Iterable[Share], mixed: Iterable
 
     :param mixed: by share, the counted rows of the rest of its entry
     """
-    gone: dict[Provenance, Provenance] = {}
+    remaining: dict[Provenance, Provenance] = {}
     for share, rows in zip(taken, mixed, strict=True):
         # Of one entry a current and a past part may go.
-        left = gone.get(share.entry, share.entry)
-        gone[share.entry] = left.rest(share.part, left.rows - share.expected(rows))
-    return added((), (gone.get(entry, entry) for entry in known))
+        left = remaining.get(share.entry, share.entry)
+        remaining[share.entry] = left.rest(share.part, left.rows - share.expected(rows))
+    return added((), (remaining.get(entry, entry) for entry in known))

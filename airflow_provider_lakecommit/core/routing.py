@@ -60,7 +60,7 @@ class Route:
         return self.by == BY_SCHEMA
 
     @property
-    def told(self) -> str:
+    def selector(self) -> str:
         """Return what selects the table, for users."""
         return "the schema of the record" if self.by_schema else f"field {self.field} of the value"
 

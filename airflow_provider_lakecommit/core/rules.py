@@ -3,7 +3,7 @@
 
 Rules are one text, equal for readings that judge every record alike; ids and comments of columns are not part of it.
 Ledgers and reports record the rules of their ranges. A range that one table has by some rules is never read for another
-table by other rules (:func:`otherwise`): a record could end up in both tables, or in none.
+table by other rules (:func:`evaluated_otherwise`): a record could end up in both tables, or in none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_RULES = 8
 """Rules that a ledger keeps; those of older ranges are forgotten."""
 _IDS = frozenset({"id", "element-id", "key-id", "value-id", "schema-id", "identifier-field-ids", "doc"})
 
-Judged = Mapping[str, Coverage]
+EvaluatedBy = Mapping[str, Coverage]
 """Disjoint ranges by their rules, oldest rules first."""
 
 
@@ -43,7 +43,7 @@ def _plain(value: Any) -> Any:
 
 
 def merged(
-    known: Judged, added: Iterable[tuple[str, Coverage]], *, most: int | None = MOST_RULES
+    known: EvaluatedBy, added: Iterable[tuple[str, Coverage]], *, most: int | None = MOST_RULES
 ) -> dict[str, Coverage]:
     """Add ranges, without those of unknown rules, and forget the oldest rules.
 
@@ -56,18 +56,18 @@ def merged(
     return dict(list(out.items())[-most:]) if most else out
 
 
-def judged_in(known: Judged, coverage: Coverage) -> dict[str, Coverage]:
+def evaluated_in(known: EvaluatedBy, coverage: Coverage) -> dict[str, Coverage]:
     return {rules: both for rules, c in known.items() if (both := c & coverage)}
 
 
-def unjudged(known: Judged, coverage: Coverage) -> Coverage:
+def unevaluated(known: EvaluatedBy, coverage: Coverage) -> Coverage:
     """Return the ranges of unknown rules."""
     for c in known.values():
         coverage = coverage - c
     return coverage
 
 
-def otherwise(known: Judged, coverage: Coverage, rules: str) -> Coverage:
+def evaluated_otherwise(known: EvaluatedBy, coverage: Coverage, rules: str) -> Coverage:
     """Return the ranges known to be judged by other rules."""
     found = Coverage()
     for r, c in known.items():

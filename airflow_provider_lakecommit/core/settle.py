@@ -59,14 +59,14 @@ def settle(accepted: Sequence[AcceptedSlice], section: LedgerSection, others: Co
         all_of_it = (Waiting(slice=s, partition=next(iter(s.coverage.parts)), behind=None) for s in accepted)
         return Settlement(steps=(), waiting=tuple(all_of_it))
     have = section.covered | others
-    held = holes([s.coverage for s in accepted], have, section.starts)
-    waiting = tuple(Waiting(slice=accepted[n], partition=p, behind=behind) for n, (p, behind) in held.items())
-    chosen = [s for n, s in enumerate(accepted) if n not in held]
+    unpublishable = holes([s.coverage for s in accepted], have, section.starts)
+    waiting = tuple(Waiting(slice=accepted[n], partition=p, behind=behind) for n, (p, behind) in unpublishable.items())
+    chosen = [s for n, s in enumerate(accepted) if n not in unpublishable]
     return Settlement(steps=_steps(chosen, have, section.starts), waiting=waiting)
 
 
 def holes(
-    wanted: Sequence[Coverage], have: Coverage, starts: Mapping[SourcePartition, int]
+    coverages: Sequence[Coverage], have: Coverage, starts: Mapping[SourcePartition, int]
 ) -> dict[int, tuple[SourcePartition, int]]:
     """Return by index the coverages that are not connected to the table, each with the first missing offset.
 
@@ -74,15 +74,15 @@ def holes(
 
     :param have: what the table has; partitions missing in ``starts`` start at 0
     """
-    chosen = dict(enumerate(wanted))
-    held: dict[int, tuple[SourcePartition, int]] = {}
+    chosen = dict(enumerate(coverages))
+    unpublishable: dict[int, tuple[SourcePartition, int]] = {}
     while True:
         through = Coverage.union(chosen.values())
         reach = {p: (have[p] | through[p]).reach(have[p].reach(starts.get(p, 0))) for p in through.parts}
         gaps = {n: gap for n, c in chosen.items() if (gap := _gap(c, reach))}
         if not gaps:
-            return held
-        held.update(gaps)
+            return unpublishable
+        unpublishable.update(gaps)
         chosen = {n: c for n, c in chosen.items() if n not in gaps}
 
 
@@ -171,6 +171,6 @@ def valid_through(cycles: Iterable[CycleState], ends: Mapping[SourcePartition, i
 
     :param cycles: in log order
     """
-    asked = [c.plan for c in cycles if c.plan.ends and not c.plan.stopped]
-    full = [plan.asked_at for plan in asked if all(ends.get(p, 0) >= end for p, end in plan.ends.items())]
+    requested = [c.plan for c in cycles if c.plan.ends and not c.plan.stopped]
+    full = [plan.requested_at for plan in requested if all(ends.get(p, 0) >= end for p, end in plan.ends.items())]
     return full[-1] if full else None

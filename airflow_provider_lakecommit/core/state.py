@@ -23,14 +23,15 @@ from airflow_provider_lakecommit.core.rules import UNKNOWN
 class TableLedger:
     """One table: our section, and what other landings and lanes have in it.
 
-    ``judged`` are the known rules of all of that. ``elsewhere`` is how far the landing's other lanes read this cluster.
+    ``evaluated`` are the known rules of all of that. ``elsewhere`` is how far the landing's other lanes read this
+    cluster.
     """
 
     table: str
     uuid: UUID
     section: LedgerSection
     others: Coverage = field(default_factory=Coverage)
-    judged: Mapping[str, Coverage] = field(default_factory=dict)
+    evaluated: Mapping[str, Coverage] = field(default_factory=dict)
     elsewhere: tuple[tuple[SourcePartition, ReadPosition], ...] = ()
 
     @property
@@ -42,7 +43,7 @@ class TableLedger:
     def as_needed(self) -> TableLedger:
         """Return the ledger of a lane that replaces as if the table had nothing of the lane's range."""
         s = self.section
-        return replace(self, others=self.others - s.bounds, judged=s.judged) if s.replaces else self
+        return replace(self, others=self.others - s.bounds, evaluated=s.evaluated) if s.replaces else self
 
     def has(self, p: SourcePartition) -> RangeSet:
         return self.section.covered[p] | self.others[p]
@@ -59,8 +60,8 @@ class CycleState:
 
     ``claim`` is what its plan got after earlier live claims, and ``since`` the smallest log offset that decides it.
     ``closed_at`` is a log offset. ``in_parts`` is reported of slices that were not done as planned; ``redundant``
-    attempts repeated a report. ``at`` is its sender's time of the START, ``seen`` the earliest time of a later record:
-    by then the START existed. ``ended_early`` is why no attempt continues it though it is open.
+    attempts repeated a report. ``at`` is its sender's time of the START, ``observed`` the earliest time of a later
+    record: by then the START existed. ``ended_early`` is why no attempt continues it though it is open.
     """
 
     offset: int
@@ -70,7 +71,7 @@ class CycleState:
     plan: Plan
     claim: Coverage
     timeout: timedelta
-    seen: datetime | None = field(default=None, compare=False)
+    observed: datetime | None = field(default=None, compare=False)
     failed: Mapping[str, str] = field(default_factory=dict)
     finished: frozenset[UUID] = frozenset()
     in_parts: Coverage = field(default_factory=Coverage)
@@ -85,7 +86,7 @@ class CycleState:
 
         For a START from the future its first sight counts, so that a wrong clock holds no claim longer.
         """
-        began = self.at if self.at <= now else min(now, self.seen or now)
+        began = self.at if self.at <= now else min(now, self.observed or now)
         return began + self.timeout
 
     def live(self, now: datetime) -> bool:
@@ -117,8 +118,8 @@ class CycleState:
 class AcceptedSlice:
     """A complete report with the bytes of its files per table.
 
-    ``offset`` is the smallest log offset that it needs, ``seen`` the earliest time of a later record. ``asked_at`` is
-    when its plan read the source: the slice is no younger.
+    ``offset`` is the smallest log offset that it needs, ``observed`` the earliest time of a later record.
+    ``requested_at`` is when its plan read the source: the slice is no younger.
     """
 
     report: SliceReport
@@ -126,18 +127,18 @@ class AcceptedSlice:
     offset: int
     at: datetime
     files: Mapping[str, tuple[bytes, ...]]
-    seen: datetime | None = field(default=None, compare=False)
-    asked_at: datetime | None = None
+    observed: datetime | None = field(default=None, compare=False)
+    requested_at: datetime | None = None
 
     def age(self, now: datetime) -> timedelta:
         """Return the time since it was planned or reported; by its first sight if its own time is in the future."""
-        reported = self.at if self.at <= now else min(now, self.seen or now)
-        return now - min(reported, self.asked_at or reported)
+        reported = self.at if self.at <= now else min(now, self.observed or now)
+        return now - min(reported, self.requested_at or reported)
 
     def young(self, now: datetime, age: timedelta) -> bool:
         """Return True if it was planned and reported within this time. One from the future proves nothing."""
-        reported = min(self.at, self.seen or self.at)
-        return reported <= now and now - min(reported, self.asked_at or reported) <= age
+        reported = min(self.at, self.observed or self.at)
+        return reported <= now and now - min(reported, self.requested_at or reported) <= age
 
     @property
     def coverage(self) -> Coverage:
@@ -189,7 +190,7 @@ class Quarantined:
     at: datetime
     reason: str
 
-    def told(self, partition: int) -> str:
+    def describe(self, partition: int) -> str:
         """Return a text with the record's place in the control topic."""
         return f"{partition}@{self.offset}: {self.reason}"
 

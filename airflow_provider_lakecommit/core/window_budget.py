@@ -121,7 +121,7 @@ def blocking(
                 ignored_fields={},
                 cost=None,
                 unknown_at={},
-                whole=None,
+                planned_slice=None,
                 blocked=(
                     f"{cause}: slice {span.span}: {rejected} rejected records of {records} in its window are over "
                     f"dead_letters.max_ratio={max_ratio:g}, {bad} of {of} in this slice"

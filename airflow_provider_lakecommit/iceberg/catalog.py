@@ -40,7 +40,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from airflow_provider_lakecommit.core import CONNECTION_ID, whose
+from airflow_provider_lakecommit.core import CONNECTION_ID, connection_suffix
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, StorageError, TableError
 from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within
@@ -103,7 +103,7 @@ class Tables:
         connect: Callable[..., Catalog] = connected,
         few: int = MANY,
     ) -> None:
-        self._whose = whose(catalog_properties)
+        self._whose = connection_suffix(catalog_properties)
         self._properties = as_text({k: v for k, v in catalog_properties.items() if k != CONNECTION_ID})
         self._default_name = name
         self._connect = connect

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlparse
 
-from airflow_provider_lakecommit.core import place_problem
+from airflow_provider_lakecommit.core import path_problem
 
 LOCAL = frozenset({"", "file"})
 _ALWAYS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "oss"})
@@ -58,6 +58,6 @@ def location_problem(location: str, properties: Mapping[str, str]) -> str | None
 def _local_problem(location: str, warehouse: str) -> str | None:
     if not warehouse or scheme_of(warehouse) not in LOCAL or not warehouse.removeprefix("file:").startswith("/"):
         return f"{location} is a local file, and the connection states no local `warehouse`: state it if this is meant"
-    if place_problem(location, (warehouse,)) is not None:
+    if path_problem(location, (warehouse,)) is not None:
         return f"{location} is a local file that is not below the `warehouse` of the connection, {warehouse}"
     return None

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_provider_lakecommit.core import whose
+from airflow_provider_lakecommit.core import connection_suffix
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.redaction import redacted, without
 from airflow_provider_lakecommit.signing import PREFIX
@@ -165,7 +165,7 @@ def bootstrap_servers(config: Mapping[str, Any]) -> str:
 
     :raises SpecError: the configuration has none, or in a form that Kafka does not know
     """
-    return f"{servers_of(config)}{whose(config)}"
+    return f"{servers_of(config)}{connection_suffix(config)}"
 
 
 def servers_of(config: Mapping[str, Any]) -> str:
@@ -182,8 +182,8 @@ def servers_of(config: Mapping[str, Any]) -> str:
     if wrong := [found[1] for found in _SCHEME.finditer(shown) if found[1].lower() not in _PROTOCOLS]:
         raise SpecError(
             "LC2003",
-            f"bootstrap.servers {shown!r}{whose(config)}: brokers are host:port, and {wrong[0]}:// is not a Kafka "
-            f"protocol; set the protocol with security.protocol ({', '.join(sorted(_PROTOCOLS))})",
+            f"bootstrap.servers {shown!r}{connection_suffix(config)}: brokers are host:port, and {wrong[0]}:// is not "
+            f"a Kafka protocol; set the protocol with security.protocol ({', '.join(sorted(_PROTOCOLS))})",
         )
     return shown
 

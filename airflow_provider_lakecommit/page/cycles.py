@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core import (
     Cycle,
     CycleClosed,
     CycleOpened,
-    EndAsked,
+    EndRequested,
     Entry,
     Plan,
     SliceReported,
@@ -106,7 +106,7 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
             return _changed(known, entry.commit_id, lambda c: c._replace(failed=reason, failures=c.failures + 1))
         case TablePublished():
             return _published(known, entry, at)
-        case EndAsked(job=None, reason=reason):
+        case EndRequested(job=None, reason=reason):
             return _changed(known, entry.commit_id, lambda c: c._replace(end_asked=reason))
         case CycleClosed(directives=directives):
             known = known._replace(notes=after_decisions(known.notes, directives.decided))

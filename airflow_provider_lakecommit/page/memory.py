@@ -42,7 +42,7 @@ class TopicMemory:
             entry = entry_told(record, _PAYLOADS[seen.kind], UUID(bytes=seen.commit), header, covers)
             after = known if entry is None else cycles_after(known, entry)
             if isinstance(entry, CycleOpened) and entry.plan.ends:
-                self._looked(group, after, entry.plan.asked_at.timestamp(), after.ends)
+                self._looked(group, after, entry.plan.requested_at.timestamp(), after.ends)
         if after is not known:
             self.cycles[group] = after
             self._tell(group, known, after, told)

@@ -145,7 +145,7 @@ def outcomes(cycles: tuple[SeenCycle, ...]) -> tuple[CycleOutcome, ...]:
 def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
     """Return the cycle after a report on one of its slices; unchanged, if the report does not count."""
     report = entry.report
-    of = report.whole or report.slice_id
+    of = report.planned_slice or report.slice_id
     before = cycle.work.get(of, SliceWork(of, NO_GROUP))
     full = not cycle.work or (of not in cycle.work and len(cycle.work) >= MOST_WORK)
     if cycle.ended is not None or full:
@@ -184,7 +184,7 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
         files=cycle.files + after.files,
         files_of=tuple(files.items()),
         bytes=cycle.bytes + report.bytes,
-        end_asked=cycle.end_asked or (ENDED_EARLY if report.whole else ""),
+        end_asked=cycle.end_asked or (ENDED_EARLY if report.planned_slice else ""),
     )
 
 
@@ -217,4 +217,4 @@ def _outcome(entry: SliceReported) -> SliceOutcome:
         return SliceOutcome.BLOCKED
     if report.failed is not None:
         return SliceOutcome.FAILED
-    return SliceOutcome.PART if report.whole else SliceOutcome.DONE
+    return SliceOutcome.PART if report.planned_slice else SliceOutcome.DONE

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_lakecommit.control import read_entries
-from airflow_provider_lakecommit.core import EndAsked
+from airflow_provider_lakecommit.core import EndRequested
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
 if TYPE_CHECKING:
@@ -83,5 +83,5 @@ class EndWatch:
         log = self._control.read(self._job.control_partition, self._read_from)
         self._read_from = max(self._read_from, log.end)
         entries = read_entries(log.records, self._job.plan.landing, self._job.plan.lane)
-        meant = (e for e in entries if isinstance(e, EndAsked) and e.commit_id == self._job.commit_id)
+        meant = (e for e in entries if isinstance(e, EndRequested) and e.commit_id == self._job.commit_id)
         return next((e.reason for e in meant if e.job in (None, self._job.job_id)), "")

@@ -14,8 +14,8 @@ from airflow_provider_lakecommit.landing import MARK_COLUMNS, Landing
 
 
 def marks_of(landing: Landing, table: str, schema: Schema) -> tuple[int, ...]:
-    """Return their field ids, in the order of :data:`~airflow_provider_lakecommit.core.provenance.MARKS`; empty if the
-    table lacks one, or the landing does not fill them.
+    """Return their field ids, in the order of :data:`~airflow_provider_lakecommit.core.provenance.COORDINATES`; empty
+    if the table lacks one, or the landing does not fill them.
     """
     role = role_of(landing.destinations, table)
     if role is Role.ROWS and not set(MARK_COLUMNS) <= set(landing.record_columns):

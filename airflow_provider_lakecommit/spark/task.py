@@ -334,7 +334,7 @@ def _records(
         rejects=outcome.rejects if outcome else {},
         reject_reason=outcome.reject_reason[:MOST_REASON] if outcome else "",
         unknown_at=outcome.unknown_at if outcome else {},
-        whole=whole.slice_id if whole is not None and whole != work else None,
+        planned_slice=whole.slice_id if whole is not None and whole != work else None,
         generation=job.plan.generation,
     )
     form = job.landing.connections.control_events

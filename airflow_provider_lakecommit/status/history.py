@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.committer import (
     sink_commits_text,
     tag_name,
 )
-from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS, data_roots, place_problem
+from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS, data_roots, path_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg import Tables, rows_in_footer, trouble_of
 from airflow_provider_lakecommit.status.brought_back import brought_back
@@ -255,7 +255,7 @@ def _look_at_places(reading: _HistoryReading, landing: Iterable[LandingSnapshot]
     roots = data_roots(metadata.location, metadata.properties)
     for snapshot in landing:
         for file in snapshot.files:
-            if problem := place_problem(file.path, roots):
+            if problem := path_problem(file.path, roots):
                 reading.wrong(f"{problem}: it is of another table, or was moved there", snapshot.record.snapshot_id)
 
 

@@ -30,12 +30,12 @@ from airflow_provider_lakecommit.core import (
     Account,
     Counts,
     Coverage,
-    Judged,
+    EvaluatedBy,
     LedgerSection,
     RangeSet,
     Role,
+    evaluated_otherwise,
     merged,
-    otherwise,
 )
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
@@ -247,7 +247,7 @@ def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Fin
             yield Finding(level=said[0], table=dead.table, text=said[1])
     ours, theirs = (_judged(history, landing) for history in (data, dead))
     for rules, ranges in theirs.items():
-        if anew := otherwise(ours, ranges, rules) & rejects:
+        if anew := evaluated_otherwise(ours, ranges, rules) & rejects:
             text = f"{anew} was evaluated by other rules than in {data.table}: a record may be in both, or in neither"
             yield Finding(level=Severity.WRONG, table=dead.table, text=text)
 
@@ -294,10 +294,10 @@ def replayed_in(history: TableHistory, landing: str) -> Coverage:
     return found
 
 
-def _judged(history: TableHistory, landing: str) -> Judged:
+def _judged(history: TableHistory, landing: str) -> EvaluatedBy:
     """Return the rules in the newest ledger."""
     last = history.snapshots[-1].sections if history.snapshots else {}
-    found = (item for (name, _), s in last.items() if name == landing for item in s.judged.items())
+    found = (item for (name, _), s in last.items() if name == landing for item in s.evaluated.items())
     return merged({}, found, most=None)
 
 

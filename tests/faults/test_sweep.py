@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.core.places import REPLAY, REWRITE, data_roots, file_mark, file_name
+from airflow_provider_lakecommit.core.locations import REPLAY, REWRITE, data_roots, file_mark, file_name
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import CatalogError

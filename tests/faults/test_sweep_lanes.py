@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.core import places
+from airflow_provider_lakecommit.core import locations
 from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.core.places import file_mark, file_name
+from airflow_provider_lakecommit.core.locations import file_mark, file_name
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
 from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage
@@ -160,8 +160,8 @@ def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
 def test_two_lanes_of_one_mark_keep_all_of_their_files(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digits = places._digits
-    monkeypatch.setattr(places, "_digits", lambda many, *of: "7" * many if of[0] == "lane" else digits(many, *of))
+    digits = locations._digits
+    monkeypatch.setattr(locations, "_digits", lambda many, *of: "7" * many if of[0] == "lane" else digits(many, *of))
     _, left = killed_task(past, "killed", monkeypatch)
     age(files(late))
     assert (swept(late).removed, swept(late).kept[Kept.OTHERS][0]) == (0, len(left))

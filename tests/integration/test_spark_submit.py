@@ -87,7 +87,7 @@ def hopeless_job() -> WindowJob:
         slices=(share,),
         targets=(target,),
         ends={partition: 5},
-        asked_at=datetime(2026, 1, 1, tzinfo=UTC),
+        requested_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
     return WindowJob(
         landing=Landing(name="orders", topics="orders", table="shop.orders"),

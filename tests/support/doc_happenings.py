@@ -32,7 +32,7 @@ from cryptography.x509.oid import NameOID
 from pyiceberg.catalog import Catalog, load_catalog
 
 from airflow_provider_lakecommit.core.identity import attempt_id
-from airflow_provider_lakecommit.core.places import file_mark, file_name
+from airflow_provider_lakecommit.core.locations import file_mark, file_name
 from airflow_provider_lakecommit.landing.sections import merged
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port

@@ -129,7 +129,7 @@ def plan(
         ),
         targets=tuple(map(target, tables)),
         ends=ends or {},
-        asked_at=asked_at,
+        requested_at=asked_at,
     )
 
 

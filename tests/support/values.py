@@ -103,7 +103,7 @@ def sections(draw: st.DrawFn) -> LedgerSection:
         p: ReadPosition(offset=max(0, section.end(p) - (behind or 0)), leader_epoch=p.partition)
         for p in (() if behind is None else section.covered.parts)
     }
-    return replace(section, judged=judged, positions=positions)
+    return replace(section, evaluated=judged, positions=positions)
 
 
 SECTIONS = sections()
@@ -154,7 +154,7 @@ def plans(draw: st.DrawFn) -> Plan:
         ),
         targets=tuple(draw(st.lists(TARGETS, max_size=2))),
         ends=draw(OFFSETS),
-        asked_at=draw(MOMENTS),
+        requested_at=draw(MOMENTS),
         left=draw(COUNT),
         reason=draw(st.none() | TEXT),
         refused=draw(st.none() | st.sampled_from(RefusalState)),

@@ -41,9 +41,9 @@ PLAIN = """
     clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline
     decide decision declared decode decoded decoder diagnosis dictionaries directives doctor done drain earlier edge
     ended entry envelope error event exceptions exit facts failed failure fate finding fine fold forks format found
-    get grounds guard head history host identity idle infer inferred info init inputs io json judge judged judgement
-    key kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss main many
-    former joining recent alone provenance per spread allowed locations
+    get disposition formatting requested grounds guard head history host identity idle infer inferred info init inputs
+    io json judge judged judgement key kind known lake lakecommit land last layout letters level light limits local
+    locks lookup loop loss main many former joining recent alone provenance per spread allowed locations
     map missing model modes name node now numbers observe octets open opened options other outcome outgoing output
     over package part partitioned passed pause payload plan planning point policy pool port position preload prepare
     prepared pressure preview probe process protocol publish published publisher queue raised range read reader

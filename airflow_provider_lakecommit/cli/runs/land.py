@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.cli.terminal.stop import Signals, Stopped
 from airflow_provider_lakecommit.core import Coverage, short_number
-from airflow_provider_lakecommit.core.shown import duration_text
+from airflow_provider_lakecommit.core.formatting import duration_text
 from airflow_provider_lakecommit.cycle import (
     CycleOutcome,
     Follow,

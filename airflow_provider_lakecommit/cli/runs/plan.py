@@ -26,7 +26,7 @@ def to_dict(opened: Opened) -> dict[str, Any]:
     return {
         "landing": found.landing,
         "window_id": str(found.window_id),
-        "asked_at": found.asked_at.isoformat(),
+        "asked_at": found.requested_at.isoformat(),
         "offsets": found.coverage.to_dict(),
         "records": sum(len(s) for s in opened.slices),
         "left": found.left,

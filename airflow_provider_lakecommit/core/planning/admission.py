@@ -33,14 +33,14 @@ class Terms:
     :param stalled_cycles: failed cycles in a row, for all tables, after which no window is planned
     :param slow_down: plan smaller and rarer windows before that
     :param suspended: who paused the landing, and why; else empty
-    :param told: tables whose failures the reader of the plan already knows
+    :param logged: tables whose failures the reader of the plan already knows
     """
 
     budget: PendingBudget = field(default_factory=PendingBudget)
     stalled_cycles: int = 3
     slow_down: bool = False
     suspended: str = ""
-    told: frozenset[str] = frozenset()
+    logged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class AdmissionRule:
 
     state: RefusalState
     applies: Callable[[Pressure, Terms], bool]
-    says: Callable[[Pressure, Terms], str]
+    reason_for: Callable[[Pressure, Terms], str]
     clears: Callable[[Pressure, Terms], str]
     but_holes: bool = False
 
@@ -94,19 +94,21 @@ def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] =
         most = limit(t)
         full = (
             name
-            for name, held in p.pending.items()
-            if most is not None and getattr(held, kind) and getattr(held, kind) + per_slice(p) > most
+            for name, pending in p.pending.items()
+            if most is not None and getattr(pending, kind) and getattr(pending, kind) + per_slice(p) > most
         )
         return next(full, None)
 
-    def says(p: Pressure, t: Terms) -> str:
+    def reason_for(p: Pressure, t: Terms) -> str:
         name = table(p, t) or ""
         row = p.failed.get(name, ())
         most = f"backpressure.max_pending_{kind} is {limit(t)}"
         text = f"{getattr(p.pending[name], kind)} {kind} are pending in {name}, {most}"
         return text + (f"; its commits failed in {_cycles(len(row))}: {_short(row[-1].reason)}" if row else "")
 
-    return AdmissionRule(state, lambda p, t: table(p, t) is not None, says, lambda _p, _t: _SNAPSHOT, but_holes=True)
+    return AdmissionRule(
+        state, lambda p, t: table(p, t) is not None, reason_for, lambda _p, _t: _SNAPSHOT, but_holes=True
+    )
 
 
 HANDED_BACK = f"which lands in its place until `{CONNECT_ADOPT}` takes it over"
@@ -173,7 +175,7 @@ def admit(pressure: Pressure, terms: Terms) -> Admit | Refuse:
     row = next((row for row in TABLE if row.applies(pressure, terms)), None)
     if row is None:
         return _admitted(pressure, terms)
-    refused = Refuse(state=row.state, reason=row.says(pressure, terms), clears=row.clears(pressure, terms))
+    refused = Refuse(state=row.state, reason=row.reason_for(pressure, terms), clears=row.clears(pressure, terms))
     if row.but_holes and pressure.holes:
         return Admit(holes_only=True, notes=(f"Planned only what pending slices wait for. {refused}",))
     return refused
@@ -181,16 +183,16 @@ def admit(pressure: Pressure, terms: Terms) -> Admit | Refuse:
 
 def _admitted(p: Pressure, t: Terms) -> Admit:
     """Admit what is left of each budget, in the table that has least."""
-    held, budget = p.pending.values(), t.budget
-    slices = [budget.slices - h.slices for h in held if budget.slices is not None]
-    slices += [(budget.files - h.files) // p.slice_files for h in held if budget.files is not None]
-    records = [(budget.bytes - h.bytes) // p.record_bytes for h in held if budget.bytes is not None]
+    pending, budget = p.pending.values(), t.budget
+    slices = [budget.slices - h.slices for h in pending if budget.slices is not None]
+    slices += [(budget.files - h.files) // p.slice_files for h in pending if budget.files is not None]
+    records = [(budget.bytes - h.bytes) // p.record_bytes for h in pending if budget.bytes is not None]
     most = Admit(
         slices=max(1, min(slices)) if slices else None,
         records=max(1, min(records)) if records else None,
         notes=tuple(
             f"{table}: commits failed in {_cycles(len(row))}, other tables go on"
-            + ("" if table in t.told else f"; the last one: {_short(row[-1].reason)}")
+            + ("" if table in t.logged else f"; the last one: {_short(row[-1].reason)}")
             for table, row in p.failed.items()
             if row and not p.failures
         )

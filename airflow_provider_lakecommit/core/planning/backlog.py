@@ -53,18 +53,18 @@ def planned_after(planned: Mapping[SourcePartition, int], entry: Entry) -> Mappi
     plan, out = entry.plan, dict(planned)
     spans = [(span.partition, span.range.end) for part in plan.slices for span in part.spans]
     # A plan that left nothing has all that there was, or somebody before it.
-    whole = plan.ends.items() if plan.left == 0 and plan.refused is None else ()
-    for partition, end in (*spans, *whole):
+    complete = plan.ends.items() if plan.left == 0 and plan.refused is None else ()
+    for partition, end in (*spans, *complete):
         out[partition] = max(out.get(partition, 0), end)
     return out
 
 
 def unplanned(
-    planned: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, tuple[int, int]]
+    planned: Mapping[SourcePartition, int], bounds: Mapping[SourcePartition, tuple[int, int]]
 ) -> dict[SourcePartition, tuple[int, int]]:
     """Return the unplanned offsets per partition, as start and end.
 
-    :param marks: first and last stable offset of each partition
+    :param bounds: first and last stable offset of each partition
     """
-    found = {p: (max(start, planned.get(p, start)), stable) for p, (start, stable) in marks.items()}
+    found = {p: (max(start, planned.get(p, start)), stable) for p, (start, stable) in bounds.items()}
     return {p: (begin, end) for p, (begin, end) in found.items() if begin < end}

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 class PlanInputs:
     """What a plan depends on besides the landing's state.
 
-    :param source: watermarks of all partitions at ``asked_at``
+    :param source: watermarks of all partitions at ``requested_at``
     :param targets: the tables, with the epochs of their ledgers
     :param limits: with requested sizes; ``record_bytes`` is used where there are none
     :param released: cycles whose claims end with this plan
@@ -51,7 +51,7 @@ class PlanInputs:
     lane: str
     spec_version: str
     source: Mapping[SourcePartition, Watermark]
-    asked_at: datetime
+    requested_at: datetime
     now: datetime
     targets: tuple[TableTarget, ...] = ()
     vended: Mapping[str, bool] = field(default_factory=dict)
@@ -87,7 +87,7 @@ def _decided(landing_state: LandingState, missing: Missing, given: PlanInputs) -
     )
     admitted = admit(pressure, given.terms)
     if isinstance(admitted, Refuse):
-        nothing = empty_plan(given.landing, given.lane, given.spec_version, given.asked_at, admitted)
+        nothing = empty_plan(given.landing, given.lane, given.spec_version, given.requested_at, admitted)
         return replace(nothing, ends=_ends(given), left=len(missing)), ()
     if given.limits.max_bytes and record_bytes > given.limits.max_bytes:
         raise SpecError(
@@ -124,7 +124,7 @@ def _window(
         # An empty plan needs no schemas.
         targets=given.targets if kept else (),
         ends=_ends(given),
-        asked_at=given.asked_at,
+        requested_at=given.requested_at,
         left=len(missing) - sum(len(s) for s in kept),
         reason=None if kept else _why_nothing(landing_state, missing.notes),
         vended=given.vended if kept else {},
@@ -136,7 +136,7 @@ def _window(
     return plan, cut_off
 
 
-def empty_plan(landing: str, lane: str, spec_version: str, asked_at: datetime, why: str | Refuse) -> Plan:
+def empty_plan(landing: str, lane: str, spec_version: str, requested_at: datetime, why: str | Refuse) -> Plan:
     return Plan(
         landing=landing,
         lane=lane,
@@ -145,7 +145,7 @@ def empty_plan(landing: str, lane: str, spec_version: str, asked_at: datetime, w
         slices=(),
         targets=(),
         ends={},
-        asked_at=asked_at,
+        requested_at=requested_at,
         reason=str(why),
         refused=why.state if isinstance(why, Refuse) else None,
     )
@@ -181,8 +181,8 @@ def _positions(landing_state: LandingState, slices: Iterable[Slice]) -> dict[Sou
 
 def _leader_epochs(given: PlanInputs, slices: Iterable[Slice]) -> dict[SourcePartition, int]:
     """Return the epochs of the leaders that reported the ends."""
-    told = {p: mark.leader_epoch for p, mark in given.source.items() if mark.leader_epoch is not None}
-    return {p: told[p] for p in sorted({s.partition for one in slices for s in one.spans} & told.keys())}
+    epochs = {p: mark.leader_epoch for p, mark in given.source.items() if mark.leader_epoch is not None}
+    return {p: epochs[p] for p in sorted({s.partition for one in slices for s in one.spans} & epochs.keys())}
 
 
 def _ends(given: PlanInputs) -> dict[SourcePartition, int]:
@@ -194,5 +194,5 @@ def _why_nothing(landing_state: LandingState, notes: Mapping[SourcePartition, st
         return "blocked: " + "; ".join(map(str, landing_state.blocked))
     if notes:
         return "; ".join(f"{p}: {note}" for p, note in sorted(notes.items()))
-    held = Coverage.union(c.claim for c in landing_state.open_cycles())
-    return f"nothing new; other open cycles claim {held}" if held else "nothing new"
+    claimed = Coverage.union(c.claim for c in landing_state.open_cycles())
+    return f"nothing new; other open cycles claim {claimed}" if claimed else "nothing new"

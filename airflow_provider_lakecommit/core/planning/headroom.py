@@ -70,12 +70,12 @@ class Headroom:
     high: datetime | None = None
     why: str = ""
 
-    def learn(self, asked: datetime, found: tuple[int, datetime] | None) -> Headroom:
-        """Return the headroom after one answer: the first offset at or after ``asked``, and its timestamp, if there is
+    def learn(self, moment: datetime, found: tuple[int, datetime] | None) -> Headroom:
+        """Return the headroom after one answer: the first offset at or after ``moment``, and its timestamp, if there is
         one.
         """
         if found is None or found[0] > self.offset:
-            return replace(self, high=asked if self.high is None else min(asked, self.high))
+            return replace(self, high=moment if self.high is None else min(moment, self.high))
         low = found[1] if self.low is None else max(found[1], self.low)
         return replace(self, low=low, high=low if found[0] == self.offset else self.high)
 
@@ -140,7 +140,7 @@ _OVERDUE = "may be removed at any time: it is older than retention.ms"
 
 
 def oldest_unread(
-    landing_state: LandingState, marks: Mapping[SourcePartition, Watermark]
+    landing_state: LandingState, watermarks: Mapping[SourcePartition, Watermark]
 ) -> dict[SourcePartition, int]:
     """Return per partition the first offset that is neither in every table nor reported. Claimed ranges count as
     unread.
@@ -148,7 +148,7 @@ def oldest_unread(
     out: dict[SourcePartition, int] = {}
     for table, ledger in landing_state.ledgers.items():
         accepted = landing_state.accepted_coverage(table)
-        for p, mark in marks.items():
+        for p, mark in watermarks.items():
             begin = max(ledger.end(p), mark.start)
             have = ledger.has(p) | accepted[p]
             unread = RangeSet.of((begin, max(begin, mark.high))) - have

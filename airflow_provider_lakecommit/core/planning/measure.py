@@ -3,8 +3,8 @@
 
 A slice counts as working for the seconds of its cost before its report. Measurements decide how much is read at once,
 never what; skewed clocks only change window sizes within the bounds of
-:mod:`~airflow_provider_lakecommit.core.planning.goal`. Reports without a cost, missing plans and unreadable texts leave
-a window unmeasured.
+:mod:`~airflow_provider_lakecommit.core.planning.window_target`. Reports without a cost, missing plans and unreadable
+texts leave a window unmeasured.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Missing:
 
     ranges: Mapping[tuple[str, ...], Coverage]
     notes: Mapping[SourcePartition, str] = field(default_factory=dict)
-    gone: Mapping[str, Coverage] = field(default_factory=dict)
+    removed: Mapping[str, Coverage] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(len(c) for c in self.ranges.values())
@@ -117,7 +117,7 @@ def find_missing(
         ledger
     """
     _check_topics(landing_state, watermarks)
-    blocked, per_table, gone = landing_state.blocked_coverage, {}, []
+    blocked, per_table, lost = landing_state.blocked_coverage, {}, []
     notes = dict.fromkeys(diverged, "its log no longer has the landed records, so nothing of it is planned")
     landed, left_behind = _landed_data(landing_state), dict[str, Coverage]()
     for table, ledger in landing_state.ledgers.items():
@@ -138,28 +138,28 @@ def find_missing(
                     f"an open transaction holds the last stable offset at {mark.stable}, "
                     f"the high watermark is {mark.high}"
                 )
-            wanted = RangeSet.of((begin, max(begin, end))) - ledger.has(p) - accepted[p] - claims[p]
-            removed = wanted & RangeSet.of((0, mark.start))
+            lacking = RangeSet.of((begin, max(begin, end))) - ledger.has(p) - accepted[p] - claims[p]
+            removed = lacking & RangeSet.of((0, mark.start))
             if behind := Coverage({p: removed & landed[p]}):
                 left_behind[table] = left_behind.get(table, Coverage()) | behind
-            gone += [(p, r, table) for r in removed - landed[p]]
-            missing[p] = wanted - (removed & landed[p])
+            lost += [(p, r, table) for r in removed - landed[p]]
+            missing[p] = lacking - (removed & landed[p])
         per_table[table] = Coverage(missing)
-    if gone:
-        raise _removed_error(gone, landing_state)
-    return Missing(ranges=by_tables(per_table), notes=notes, gone=left_behind)
+    if lost:
+        raise _removed_error(lost, landing_state)
+    return Missing(ranges=by_tables(per_table), notes=notes, removed=left_behind)
 
 
 def _removed_error(
-    gone: Iterable[tuple[SourcePartition, OffsetRange, str]], landing_state: LandingState
+    lost: Iterable[tuple[SourcePartition, OffsetRange, str]], landing_state: LandingState
 ) -> SourceError:
     # A lane that replaces publishes nothing of what it has before it has all.
     again = any(ledger.section.replaces for ledger in landing_state.ledgers.values())
     rest = "the same command then replays the remaining records" if again else "finished slices are still published"
     return SourceError(
         "LC1303",
-        f"{len(Coverage.of((p, r) for p, r, _ in gone)):,} offsets that are not landed were removed from the source by "
-        f"its retention: {', '.join(f'{p} {r} of {table}' for p, r, table in gone)}; "
+        f"{len(Coverage.of((p, r) for p, r, _ in lost)):,} offsets that are not landed were removed from the source by "
+        f"its retention: {', '.join(f'{p} {r} of {table}' for p, r, table in lost)}; "
         f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; {rest}",
     )
 
@@ -177,7 +177,7 @@ def _landed_data(landing_state: LandingState) -> Coverage:
     return Coverage() if data is None else data.all_covered
 
 
-def worth_a_look(missing: Coverage, limits: WindowLimits) -> bool:
+def needs_size_check(missing: Coverage, limits: WindowLimits) -> bool:
     """Return True if record sizes matter: large records could make a slice far too large.
 
     If the size of landed records is known, only a large slice is worth a check.
@@ -241,12 +241,12 @@ def by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Covera
 
 def choose(missing: Missing, watermarks: Mapping[SourcePartition, Watermark], limits: WindowLimits) -> Chosen:
     """Take everything, or the oldest ranges up to the limit, shared evenly by the partitions."""
-    whole = missing.coverage
-    needs = {p: len(s) for p, s in whole.parts.items()}
+    all_missing = missing.coverage
+    needs = {p: len(s) for p, s in all_missing.parts.items()}
     shares = _share(needs, limits.window_records)
-    oldest = Coverage({p: _first(s, shares[p]) for p, s in whole.parts.items()})
+    oldest = Coverage({p: _first(s, shares[p]) for p, s in all_missing.parts.items()})
     taken = {tables: c & oldest for tables, c in sorted(missing.ranges.items())}
-    left = len(whole) - len(oldest)
+    left = len(all_missing) - len(oldest)
     return Chosen(
         ranges=taken, left=left, explain=tuple(_explain(taken, needs, shares, watermarks, missing.notes, limits))
     )

@@ -40,7 +40,7 @@ class StatedOffsets:
 class Restart:
     """A table's ledger after a decision.
 
-    ``given_up`` is never read, ``back`` is read again, ``removed`` is needed but missing at the source, ``untold``
+    ``given_up`` is never read, ``back`` is read again, ``removed`` is needed but missing at the source, ``unstated``
     partitions have no beginning. ``behind`` is landed and not gone back over, ``again`` is, ``filled`` is left to a
     lane.
     """
@@ -51,7 +51,7 @@ class Restart:
     back: Coverage
     removed: Coverage
     behind: Coverage
-    untold: tuple[SourcePartition, ...]
+    unstated: tuple[SourcePartition, ...]
     again: Coverage = field(default_factory=Coverage)
     filled: Coverage = field(default_factory=Coverage)
 
@@ -60,8 +60,8 @@ Ranges = dict[SourcePartition, RangeSet]
 
 
 def restart(
-    word: StatedOffsets,
-    marks: Mapping[SourcePartition, Watermark],
+    stated: StatedOffsets,
+    watermarks: Mapping[SourcePartition, Watermark],
     section: LedgerSection | None,
     *,
     passed: Coverage,
@@ -71,16 +71,16 @@ def restart(
 ) -> Restart:
     """Return the ledger of one table after a decision.
 
-    :param marks: of all partitions that the landing reads
+    :param watermarks: of all partitions that the landing reads
     :param section: the present ledger
     :param passed: ranges without rows for the table that its ledger lacks so far
     :param firsts: where partitions begin that neither ledger nor decision name
     :param diverged: from where a log has other records than those read
     :param begun: where other tables of the landing began partitions: this one begins no earlier
     """
-    now = {p.topic: p.topic_id for p in marks}
+    now = {p.topic: p.topic_id for p in watermarks}
     starts: dict[SourcePartition, int] = {}
-    untold: list[SourcePartition] = []
+    unstated: list[SourcePartition] = []
     ranges: dict[str, Ranges] = {
         what: {} for what in ("covered", "given_up", "back", "removed", "behind", "again", "filled")
     }
@@ -88,22 +88,22 @@ def restart(
     if section is not None:
         starts = {p: o for p, o in section.starts.items() if now.get(p.topic, p.topic_id) == p.topic_id}
         ranges["covered"] = {p: s for p, s in section.covered.parts.items() if p.topic not in now}
-    for p, mark in sorted(marks.items()):
-        said = word.offsets.get(p)
+    for p, mark in sorted(watermarks.items()):
+        offset = stated.offsets.get(p)
         if section is not None and (p.topic, p.topic_id) in topics:
-            known = _Known(p=p, mark=mark, section=section, passed=passed[p], differs=diverged.get(p), word=word)
-            goal = _goes_on(starts, ranges, known, said)
-        elif said is not None or p in firsts:
-            goal = starts[p] = firsts[p] if said is None else max(said, 0 if word.again else begun.get(p, 0))
-            if section is not None and said is not None and word.fill:
-                ranges["filled"][p] = RangeSet.of((mark.start, max(mark.start, goal)))
+            known = _Known(p=p, mark=mark, section=section, passed=passed[p], differs=diverged.get(p), stated=stated)
+            target = _continue_at(starts, ranges, known, offset)
+        elif offset is not None or p in firsts:
+            target = starts[p] = firsts[p] if offset is None else max(offset, 0 if stated.again else begun.get(p, 0))
+            if section is not None and offset is not None and stated.fill:
+                ranges["filled"][p] = RangeSet.of((mark.start, max(mark.start, target)))
         else:
-            untold.append(p)
+            unstated.append(p)
             continue
-        if said is not None and goal < mark.start:
-            ranges["removed"][p] = RangeSet.of((goal, mark.start))
+        if offset is not None and target < mark.start:
+            ranges["removed"][p] = RangeSet.of((target, mark.start))
     made = {what: Coverage(parts) for what, parts in ranges.items()}
-    return Restart(starts=starts, untold=tuple(untold), **made)
+    return Restart(starts=starts, unstated=tuple(unstated), **made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,22 +115,24 @@ class _Known:
     section: LedgerSection
     passed: RangeSet
     differs: int | None
-    word: StatedOffsets
+    stated: StatedOffsets
 
-    def back_to(self, said: int, end: int) -> int | None:
+    def rewind_to(self, offset: int, end: int) -> int | None:
         """Return where a decision goes back to, if it does. A known divergence has none of the log's rows behind it."""
         if self.differs:
-            return max(said, self.differs) if max(said, self.differs) < end else None
+            return max(offset, self.differs) if max(offset, self.differs) < end else None
         shorter = end > self.mark.high or self.differs is not None
-        return said if said < end and shorter and self.word.back else None
+        return offset if offset < end and shorter and self.stated.back else None
 
 
-def _goes_on(starts: dict[SourcePartition, int], out: Mapping[str, Ranges], known: _Known, said: int | None) -> int:
+def _continue_at(
+    starts: dict[SourcePartition, int], out: Mapping[str, Ranges], known: _Known, offset: int | None
+) -> int:
     """Move a partition in the ledger; return where it continues."""
     p, section = known.p, known.section
     first = section.starts.get(p, 0)
     end = (section.covered[p] | known.passed).reach(first)
-    if said is not None and (to := known.back_to(said, end)) is not None:
+    if offset is not None and (to := known.rewind_to(offset, end)) is not None:
         out["back"][p] = RangeSet.of((to, end))
         if known.differs is not None and known.differs < to:
             # What the log has there in place of records that it lost.
@@ -142,29 +144,29 @@ def _goes_on(starts: dict[SourcePartition, int], out: Mapping[str, Ranges], know
         return to
     # Behind a range that the table lacks it may have more.
     reached = max(end, section.covered[p].ranges[-1].end) if section.covered[p] else end
-    if said is not None and said < reached and known.word.again:
+    if offset is not None and offset < reached and known.stated.again:
         # What the source has removed is not read again, so it stays as it is.
-        to = min(reached, max(said, known.mark.start))
+        to = min(reached, max(offset, known.mark.start))
         out["again"][p] = section.covered[p] & RangeSet.of((to, reached))
         out["given_up"][p] = RangeSet.of((min(end, to), to)) - section.covered[p]
         starts[p] = min(first, to)
         out["covered"][p] = section.covered[p] & RangeSet.of((0, to)) | RangeSet.of((min(first, to), to))
         return to
-    goal = end if said is None else max(end, said)
+    target = end if offset is None else max(end, offset)
     # What the log has in place of records that it lost is left to the lane, too.
     same = end if known.differs is None else min(end, known.differs)
-    if said is not None and known.word.fill and (goal := max(same, said)) > same:
+    if offset is not None and known.stated.fill and (target := max(same, offset)) > same:
         landed = section.covered[p] & RangeSet.of((0, same)) if same < end else section.covered[p]
-        there = max(same, min(known.mark.start, goal))
+        there = max(same, min(known.mark.start, target))
         out["back"][p] = RangeSet.of((same, end))
         out["given_up"][p] = RangeSet.of((same, there)) - landed
-        out["filled"][p] = RangeSet.of((there, goal)) - landed
+        out["filled"][p] = RangeSet.of((there, target)) - landed
         out["covered"][p] = landed | RangeSet.of((min(first, same), same))
-        starts[p] = goal
-        return goal
-    if said is not None and known.word.back:
-        out["behind"][p] = RangeSet.of((min(said, end), end))
-    unread = min(end, end if said is None or known.differs is None else known.differs)
-    out["given_up"][p] = RangeSet.of((unread, end)) | (RangeSet.of((end, goal)) - section.covered[p])
-    out["covered"][p] = section.covered[p] | RangeSet.of((first, goal))
-    return goal
+        starts[p] = target
+        return target
+    if offset is not None and known.stated.back:
+        out["behind"][p] = RangeSet.of((min(offset, end), end))
+    unread = min(end, end if offset is None or known.differs is None else known.differs)
+    out["given_up"][p] = RangeSet.of((unread, end)) | (RangeSet.of((end, target)) - section.covered[p])
+    out["covered"][p] = section.covered[p] | RangeSet.of((first, target))
+    return target

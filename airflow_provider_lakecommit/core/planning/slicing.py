@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.entangled import entangled_partitions
+from airflow_provider_lakecommit.core.blocked_slices import partitions_of_blocked_slices
 from airflow_provider_lakecommit.core.identity import slice_id, window_id
 from airflow_provider_lakecommit.core.model import Budget, Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Chosen, WindowLimits
 from airflow_provider_lakecommit.core.state import LandingState
 
-_WHOLE = 1 << 40
+_FULL = 1 << 40
 """Weight of a full slice, so that records of several sizes can be combined."""
 
 
@@ -38,13 +38,13 @@ def cut(
 ) -> tuple[Slice, ...]:
     """Cut the chosen ranges into slices, oldest first, so that dropping the tail drops the newest.
 
-    A partition with a suspected range or an entangled slice shares no slice, else others would wait with it. Groups are
-    partitions by number or, by load, the heaviest slices first to the group with least.
+    A partition with a suspected range or a slice that is blocked by another one shares no slice, else others would wait
+    with it. Groups are partitions by number or, by load, the heaviest slices first to the group with least.
     """
-    whole = Coverage.of((s.partition, s.range) for s in chosen.spans)
+    chosen_ranges = Coverage.of((s.partition, s.range) for s in chosen.spans)
     window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
     out: list[tuple[int, Slice]] = []
-    waiting = entangled_partitions(landing_state)
+    waiting = partitions_of_blocked_slices(landing_state)
     for tables, coverage in sorted(chosen.ranges.items()):
         raised = Coverage.union(r.coverage for r in landing_state.raised)
         troubled = Coverage({p: s for p, s in coverage.parts.items() if p in waiting or landing_state.suspects[p]})
@@ -54,7 +54,7 @@ def cut(
         ):
             out.append(
                 (
-                    max(_before(s, whole) // limits.per_slice(s.partition) for s in spans),
+                    max(_before(s, chosen_ranges) // limits.per_slice(s.partition) for s in spans),
                     Slice(
                         slice_id=slice_id(window, spans, tables),
                         group=group,
@@ -81,9 +81,9 @@ def _dealt_out(slices: Iterable[tuple[int, Slice]], limits: WindowLimits) -> lis
     return out
 
 
-def _before(span: Span, whole: Coverage) -> int:
+def _before(span: Span, coverage: Coverage) -> int:
     start = span.range.start
-    return sum(min(r.end, start) - r.start for r in whole[span.partition] if r.start < start)
+    return sum(min(r.end, start) - r.start for r in coverage[span.partition] if r.start < start)
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class _Bin:
     weight: int = 0
 
     def takes(self, p: SourcePartition, weight: int) -> bool:
-        return self.weight + weight <= _WHOLE and p not in self.partitions
+        return self.weight + weight <= _FULL and p not in self.partitions
 
     def add(self, span: Span, weight: int) -> None:
         self.spans.append(span)
@@ -122,7 +122,7 @@ def _pack(
             yield group, (Span(p, OffsetRange(r.start + k * size, r.start + (k + 1) * size)),)
         if rest := OffsetRange(r.start + full * size, r.end):
             bins = rests.setdefault(group, [])
-            weight = len(rest) * _WHOLE // size
+            weight = len(rest) * _FULL // size
             fitting = next((b for b in bins if b.takes(p, weight)), None)
             if fitting is None:
                 bins.append(fitting := _Bin())

@@ -10,7 +10,7 @@ from airflow_provider_lakecommit.core.planning.missing import Watermark
 
 
 def source_notes(
-    marks: Mapping[SourcePartition, Watermark], landed: Coverage, compacted: Collection[str], *, earliest: bool
+    watermarks: Mapping[SourcePartition, Watermark], landed: Coverage, compacted: Collection[str], *, earliest: bool
 ) -> Iterator[str]:
     """Yield one warning per topic of which nothing is landed, if there is one.
 
@@ -18,8 +18,8 @@ def source_notes(
     :param earliest: the landing reads topics from their beginning
     """
     known = {p.topic for p in landed.parts}
-    for topic in sorted({p.topic for p in marks} - known):
-        of_topic = [mark for p, mark in marks.items() if p.topic == topic]
+    for topic in sorted({p.topic for p in watermarks} - known):
+        of_topic = [mark for p, mark in watermarks.items() if p.topic == topic]
         removed, end = sum(m.start for m in of_topic), sum(m.high for m in of_topic)
         rows = (
             (not end, "is empty: nothing was produced to it; check the topic's name and the cluster"),
@@ -39,5 +39,5 @@ def source_notes(
                 "table lacks them",
             ),
         )
-        if (told := next((text for applies, text in rows if applies), None)) is not None:
-            yield f"topic {topic} {told}"
+        if (note := next((text for applies, text in rows if applies), None)) is not None:
+            yield f"topic {topic} {note}"

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourceP
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.state import LandingState
 
-Place = tuple[SourcePartition, ReadPosition]
+PartitionPosition = tuple[SourcePartition, ReadPosition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,34 +39,36 @@ class Truncation:
         return p == self.partition and older and (self.end is None or at.offset > self.end)
 
 
-def known_positions(landing_state: LandingState) -> list[Place]:
+def known_positions(landing_state: LandingState) -> list[PartitionPosition]:
     """Return the positions of landed and of accepted ranges."""
     ledgers = landing_state.ledgers.values()
-    places = [place for ledger in ledgers for place in (*ledger.section.positions.items(), *ledger.elsewhere)]
+    positions = [item for ledger in ledgers for item in (*ledger.section.positions.items(), *ledger.elsewhere)]
     reports = (a.report for accepted in landing_state.accepted.values() for a in accepted)
-    return places + [(s.span.partition, s.position) for r in reports for s in r.spans if s.position is not None]
+    return positions + [(s.span.partition, s.position) for r in reports for s in r.spans if s.position is not None]
 
 
-def in_doubt(places: Iterable[Place], watermarks: Mapping[SourcePartition, Watermark]) -> list[Place]:
+def in_doubt(
+    positions: Iterable[PartitionPosition], watermarks: Mapping[SourcePartition, Watermark]
+) -> list[PartitionPosition]:
     """Return positions that need confirmation; per epoch the furthest, which confirms those before it."""
     epochs = {p: mark.leader_epoch for p, mark in watermarks.items()}
-    return _furthest((p, at) for p, at in places if epochs.get(p) not in (None, at.leader_epoch))
+    return _furthest((p, at) for p, at in positions if epochs.get(p) not in (None, at.leader_epoch))
 
 
-def outdated(places: Collection[Place]) -> list[Place]:
+def outdated(positions: Collection[PartitionPosition]) -> list[PartitionPosition]:
     """Return positions of partitions that were also read under later epochs; per older epoch the furthest.
 
     The log may have changed between the two readings.
     """
     latest: dict[SourcePartition, int] = {}
-    for p, at in places:
+    for p, at in positions:
         latest[p] = max(at.leader_epoch, latest.get(p, 0))
-    return _furthest((p, at) for p, at in places if at.leader_epoch < latest[p])
+    return _furthest((p, at) for p, at in positions if at.leader_epoch < latest[p])
 
 
-def _furthest(places: Iterable[Place]) -> list[Place]:
+def _furthest(positions: Iterable[PartitionPosition]) -> list[PartitionPosition]:
     out: dict[tuple[SourcePartition, int], int] = {}
-    for p, at in places:
+    for p, at in positions:
         out[p, at.leader_epoch] = max(at.offset, out.get((p, at.leader_epoch), 0))
     return [(p, ReadPosition(offset=o, leader_epoch=epoch)) for (p, epoch), o in sorted(out.items())]
 
@@ -82,9 +84,9 @@ def positions_up_to(
     return {p: at for p, at in found.items() if at.offset}
 
 
-def newest_positions(places: Iterable[Place]) -> dict[SourcePartition, ReadPosition]:
+def newest_positions(positions: Iterable[PartitionPosition]) -> dict[SourcePartition, ReadPosition]:
     out: dict[SourcePartition, ReadPosition] = {}
-    for p, at in places:
+    for p, at in positions:
         if p not in out or out[p].offset < at.offset:
             out[p] = at
     return out
@@ -114,8 +116,8 @@ def reported_rows(landing_state: LandingState, diverged: Mapping[SourcePartition
     out: dict[str, Coverage] = {}
     for table, accepted in landing_state.accepted.items():
         reported = Coverage.union(a.coverage for a in accepted if a.matters(table))
-        gone = {p: RangeSet.of((end, max(end, reported[p].reach(end)))) for p, end in diverged.items()}
-        out[table] = reported & Coverage(gone)
+        lost = {p: RangeSet.of((end, max(end, reported[p].reach(end)))) for p, end in diverged.items()}
+        out[table] = reported & Coverage(lost)
     return {table: coverage for table, coverage in out.items() if coverage}
 
 
@@ -123,6 +125,6 @@ def lost_rows(landing_state: LandingState, diverged: Mapping[SourcePartition, in
     """Return the landed ranges of each table that the logs no longer have."""
     out: dict[str, Coverage] = {}
     for table, ledger in landing_state.ledgers.items():
-        gone = {p: RangeSet.of((end, max(end, ledger.end(p)))) for p, end in diverged.items()}
-        out[table] = ledger.section.covered & Coverage(gone)
+        lost = {p: RangeSet.of((end, max(end, ledger.end(p)))) for p, end in diverged.items()}
+        out[table] = ledger.section.covered & Coverage(lost)
     return {table: coverage for table, coverage in out.items() if coverage}

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.entangled import entangled
+from airflow_provider_lakecommit.core.blocked_slices import blocked_slices
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
-Marks = Mapping[SourcePartition, Watermark]
+Watermarks = Mapping[SourcePartition, Watermark]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,35 +35,35 @@ class Loss:
         return f"{self.partition} {self.ranges} ({self.records} records)"
 
 
-def gone(coverage: Coverage, marks: Marks) -> Coverage:
+def removed(coverage: Coverage, watermarks: Watermarks) -> Coverage:
     """Return the part of these ranges that the source does not have."""
-    return Coverage({p: _gone(s, marks.get(p)) for p, s in coverage.parts.items()})
+    return Coverage({p: _removed(s, watermarks.get(p)) for p, s in coverage.parts.items()})
 
 
 def irreplaceable(
-    accepted: Iterable[AcceptedSlice], marks: Marks, table: str | None = None
+    accepted: Iterable[AcceptedSlice], watermarks: Watermarks, table: str | None = None
 ) -> tuple[AcceptedSlice, ...]:
     """Return the slices that the source cannot provide completely.
 
     :param table: only slices with something for this table, as no row of others can be lost
     """
-    return tuple(a for a in accepted if (table is None or a.matters(table)) and gone(a.coverage, marks))
+    return tuple(a for a in accepted if (table is None or a.matters(table)) and removed(a.coverage, watermarks))
 
 
-def disentangled(landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
+def voidable_slices(landing_state: LandingState, watermarks: Watermarks) -> dict[UUID, str]:
     """Return the attempts that a plan voids so that other partitions go on, with the reasons."""
-    found = entangled(landing_state, lambda a: bool(gone(a.coverage, marks)))
+    found = blocked_slices(landing_state, lambda a: bool(removed(a.coverage, watermarks)))
     return {e.slice.report.attempt: str(e) for e in found if not e.kept}
 
 
-def losses(accepted: Iterable[AcceptedSlice], marks: Marks) -> tuple[Loss, ...]:
+def losses(accepted: Iterable[AcceptedSlice], watermarks: Watermarks) -> tuple[Loss, ...]:
     """Return what voiding these slices would lose, by partition."""
     ranges: dict[SourcePartition, RangeSet] = {}
     records: dict[SourcePartition, int] = {}
     for slice_ in accepted:
         for report in slice_.report.spans:
             p = report.span.partition
-            lost = _gone(RangeSet.of(report.span.range), marks.get(p))
+            lost = _removed(RangeSet.of(report.span.range), watermarks.get(p))
             if lost:
                 ranges[p] = ranges.get(p, RangeSet()) | lost
                 records[p] = records.get(p, 0) + min(len(lost), report.counts.landed + report.counts.rejected)
@@ -94,7 +94,7 @@ def rescued(
     table: str,
     section: LedgerSection,
     accepted: Sequence[AcceptedSlice],
-    marks: Marks,
+    watermarks: Watermarks,
     given_up: Callable[[LedgerSection], Coverage],
     *,
     drained: bool = False,
@@ -104,20 +104,20 @@ def rescued(
     :param given_up: ranges of a ledger that the decision gives up
     :param drained: publish what can be published in any case, because another table has irreplaceable slices
     """
-    if not drained and not irreplaceable(accepted, marks, table):
+    if not drained and not irreplaceable(accepted, watermarks, table):
         return Rescued()
     first = settle(accepted, section).ready
     published = _all_of(first)
     after = replace(section, covered=section.covered | published)
     rest = [a for a in accepted if a not in first]
-    holes = (given_up(after) - _all_of(rest)) & _below(_all_of(irreplaceable(rest, marks, table)))
+    holes = (given_up(after) - _all_of(rest)) & _below(_all_of(irreplaceable(rest, watermarks, table)))
     bridged = replace(after, covered=after.covered | holes)
     then = settle(rest, bridged).ready
     left = [a for a in rest if a not in then]
     return Rescued(
         published=published | _all_of(then),
         bridged=holes if then else Coverage(),
-        lost=losses(irreplaceable(left, marks, table), marks),
+        lost=losses(irreplaceable(left, watermarks, table), watermarks),
     )
 
 
@@ -129,5 +129,5 @@ def _below(coverage: Coverage) -> Coverage:
     return Coverage({p: RangeSet.of((0, s.ranges[-1].end)) for p, s in coverage.parts.items()})
 
 
-def _gone(s: RangeSet, mark: Watermark | None) -> RangeSet:
+def _removed(s: RangeSet, mark: Watermark | None) -> RangeSet:
     return s if mark is None else s & RangeSet.of((0, mark.start))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_lakecommit.committer import Grounds
-from airflow_provider_lakecommit.core import RESET_OFFSETS, AcceptedSlice, Loss, gone, losses, losses_text
+from airflow_provider_lakecommit.core import RESET_OFFSETS, AcceptedSlice, Loss, losses, losses_text, removed
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka import SourceState
@@ -50,7 +50,7 @@ class Refusals:
         if grounds in (Grounds.EPOCH, Grounds.OVERLAP):
             self.not_taken[attempt] = f"{self.table} rejects {reason}; its missing ranges are read again"
             self.session.log(self.not_taken[attempt])
-        elif not gone(accepted.coverage, self._marks().partitions):
+        elif not removed(accepted.coverage, self._marks().partitions):
             self.voided[attempt] = f"{reason}; its range is read again"
             self.session.log(f"{self.table}: voided {self.voided[attempt]}")
         elif grounds is Grounds.SPEC and attempt not in self.kept:

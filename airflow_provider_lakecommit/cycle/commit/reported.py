@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.core import (
     is_attempt_at,
     name_problem,
     named_provider,
-    place_problem,
+    path_problem,
     role_of,
 )
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
@@ -126,7 +126,7 @@ def report_problem(
         _rows_problem(landing, name, report)
         or _changes_problem(landing, name, report, tombstones)
         or _files_problem(landing, table, report, [*(f.file_path for f in files), *(f.file_path for f in tombstones)])
-        or (_footers_problem(table, files) if report.whole else None)
+        or (_footers_problem(table, files) if report.planned_slice else None)
     )
 
 
@@ -196,9 +196,9 @@ def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: S
         return None
     metadata = table.metadata
     roots = data_roots(metadata.location, metadata.properties)
-    if problem := next((p for path in paths if (p := place_problem(path, roots))), None):
+    if problem := next((p for path in paths if (p := path_problem(path, roots))), None):
         return problem
-    own = is_attempt_at(report.attempt, report.whole or report.slice_id)
+    own = is_attempt_at(report.attempt, report.planned_slice or report.slice_id)
     if own is False:
         return f"attempt {report.attempt} belongs to another slice"
     if named_provider(metadata.properties) is None:

@@ -42,10 +42,10 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     TableLedger,
     TablePublished,
-    gone,
     irreplaceable,
     losses,
     losses_text,
+    removed,
 )
 from airflow_provider_lakecommit.cycle.plan.joining import joining_offsets
 from airflow_provider_lakecommit.cycle.plan.pending import endangered, pending_of
@@ -220,7 +220,7 @@ def _kept(
         return ""
     marks = (source or session.source.watermarks(missing_ok=True)).partitions
     kept = irreplaceable(pending, marks, name if rows else None)
-    told = unbelieved_text(session, lost, section) if (lost := gone(doubted, marks)) else ""
+    told = unbelieved_text(session, lost, section) if (lost := removed(doubted, marks)) else ""
     return "; ".join(filter(None, (losses_text(losses(kept, marks)) if kept else "", told)))
 
 

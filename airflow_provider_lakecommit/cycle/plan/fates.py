@@ -2,8 +2,8 @@
 """Each record goes to exactly one table: refuse plans that could put a record in two, or in none.
 
 Contract: :func:`check_fates` accepts a plan whose ranges are missing in all tables of the landing, or are evaluated as
-in the tables that have them. It writes nothing. :mod:`~airflow_provider_lakecommit.core.planning.fates` decides; this
-module reads what the decision needs.
+in the tables that have them. It writes nothing. :mod:`~airflow_provider_lakecommit.core.planning.disposition` decides;
+this module reads what the decision needs.
 
 Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the
 remedies: roll back the other table too, so that both are read again together, if that loses no rows of others; delete
@@ -31,14 +31,14 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     Watermark,
     differing,
-    disentangled,
-    gone,
     other_rules,
     outruled,
+    removed,
     rules_of,
     schemas_of,
     shares_of,
     unmarked,
+    voidable_slices,
 )
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
@@ -76,7 +76,7 @@ def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -
     own = {t.name: [s for s in t.state.sections if s.landing == name] for t in tables}
     for one, other in combinations(own, 2):
         found = differing(own[one], own[other])
-        if ranges := found - gone(found, marks):
+        if ranges := found - removed(found, marks):
             starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(ranges.parts.items()))
             raise LedgerError(
                 "LC6006",
@@ -91,14 +91,16 @@ def _alike(landing: Landing, t: PreparedTable, rules: str, landing_state: Landin
     row may have other rules.
     """
     own = (s for s in t.state.sections if s.landing == landing.name and s.spec_version == landing.spec_version)
-    same = {s.lane: s.covered for s in own if s.judged.keys() <= {rules}}
+    same = {s.lane: s.covered for s in own if s.evaluated.keys() <= {rules}}
     pending = landing_state.accepted_coverage(t.name) if t.ledger.section.lane in same else Coverage()
     return Coverage.union(same.values()) | pending
 
 
 def given_up(session: LandingSession, prepared: Prepared, landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
     """Return attempts that a plan voids to unblock others, with reasons: only ranges that can be read again."""
-    apart = {a: f"{why}; its ranges are read again separately" for a, why in disentangled(landing_state, marks).items()}
+    apart = {
+        a: f"{why}; its ranges are read again separately" for a, why in voidable_slices(landing_state, marks).items()
+    }
     return apart | outruled(landing_state, _rules(session, prepared), marks)
 
 
@@ -125,7 +127,7 @@ def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, mar
         anew = " ".join(f"--range {p.topic}:{p.partition}={r.start}-{r.end}" for p, r in one.ranges.items())
         out = f"replace these ranges in all tables with `{BACKFILL} SPEC --replace {anew}`; "
     marked = session.landing.columns.metadata or session.landing.upsert.key
-    together += out if marked and not gone(one.ranges, marks) else ""
+    together += out if marked and not removed(one.ranges, marks) else ""
     words = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
         f"{lacking} lacks {one.ranges}, which {one.holder} read with other columns of {columns} or another "
@@ -157,7 +159,7 @@ def _newest_without(session: LandingSession, one: RefusedRange, holder: Prepared
             continue
         if not any(s.covered.overlaps(one.ranges) for s in sections_of(snapshot)):
             then = next((s.covered for s in sections_of(snapshot) if _is_own(session, s.landing, s.lane)), Coverage())
-            return None if gone(now - then, marks) else snapshot.snapshot_id
+            return None if removed(now - then, marks) else snapshot.snapshot_id
         if not _is_own(session, record.landing, record.lane):
             return None
     return None

@@ -43,15 +43,15 @@ from airflow_provider_lakecommit.core import (
     free_slot,
     lifted,
     lopsided,
+    needs_size_check,
     own_budget,
     rules_of,
     schemas_of,
     source_notes,
     spec_waits,
-    worth_a_look,
 )
 from airflow_provider_lakecommit.core import empty_plan as nothing_planned
-from airflow_provider_lakecommit.core.entangled import without
+from airflow_provider_lakecommit.core.blocked_slices import without
 from airflow_provider_lakecommit.core.retry import outdated
 from airflow_provider_lakecommit.cycle.plan.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.plan.evolving import ColumnStep
@@ -272,7 +272,7 @@ def _decide(
     diverged = check_logs(session, folded.state, source)
     landing_state = without(folded.state, voided)
     missing = missing_or_told(session, landing_state, source, landing_state.claims(now, released), diverged.partitions)
-    for table, behind in missing.gone.items():
+    for table, behind in missing.removed.items():
         session.log(
             f"{table} lacks {behind}, which {landing.table} has and the source has removed: newer records wait after "
             f"it; to continue without it: `{RESET_OFFSETS} SPEC --from earliest`"
@@ -281,7 +281,7 @@ def _decide(
         check_agreement(session, prepared, source.partitions)
         check_fates(session, prepared, landing_state, missing, source.partitions)
     limits, sizes_told = window_limits(session, prepared, missing.coverage)
-    if worth_a_look(missing.coverage, limits):
+    if needs_size_check(missing.coverage, limits):
         # Earlier windows say little about a large backlog.
         limits = replace(limits, sizes=sizes(session.kafka, missing.coverage))
     given = PlanInputs(
@@ -289,7 +289,7 @@ def _decide(
         lane=session.lane,
         spec_version=landing.spec_version,
         source=source.partitions,
-        asked_at=source.asked_at,
+        requested_at=source.asked_at,
         now=now,
         targets=prepared.targets,
         vended=vended_of(session.tables, prepared.epochs),
@@ -299,7 +299,7 @@ def _decide(
             stalled_cycles=landing.backpressure.stalled_cycles,
             slow_down=landing.backpressure.slow_down,
             suspended=prepared.suspended,
-            told=frozenset(told),
+            logged=frozenset(told),
         ),
         released=released,
         debts=_debts(session, prepared),

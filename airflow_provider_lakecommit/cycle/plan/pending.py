@@ -29,10 +29,10 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     TableLedger,
     Watermark,
-    gone,
     irreplaceable,
     losses,
     losses_text,
+    removed,
 )
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved, unbelieved_text
@@ -132,7 +132,7 @@ def _lost(session: LandingSession, name: str, uuid: UUID, section: LedgerSection
     marks = _marks(session, section, tuple(sorted(topics))) if topics else {}
     lost = irreplaceable(pending, marks, name)
     said = [f"of landing {section.landing} {losses_text(losses(lost, marks))}"] if lost else []
-    if told := gone(doubted, marks):
+    if told := removed(doubted, marks):
         said.append(f"of landing {section.landing}, as {unbelieved_text(session, told, section)}")
     return "; ".join(said)
 

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core import (
     ReadPosition,
     SourcePartition,
     Watermark,
-    judged_in,
+    evaluated_in,
 )
 from airflow_provider_lakecommit.cycle.plan.pending import own_partition
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
@@ -59,7 +59,7 @@ def new_section(
         covered=covered,
         control=control,
         record_bytes=before.record_bytes if before else 0,
-        judged=judged_in(before.judged, covered) if before else {},
+        evaluated=evaluated_in(before.evaluated, covered) if before else {},
         positions=dict(positions),
         suspended=before.suspended if before else "",
         sink=_sink_of(before, covered),

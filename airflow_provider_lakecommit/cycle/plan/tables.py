@@ -347,7 +347,7 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
 
     :raises LedgerError: there is no entry of this stream
     """
-    judged = merged({}, (item for s in state.sections for item in s.judged.items()), most=None)
+    judged = merged({}, (item for s in state.sections for item in s.evaluated.items()), most=None)
     section, others = own_section(state, session), state.covered(exclude=(session.landing.name, session.lane))
     lanes = [s for s in state.sections if s.landing == section.landing and s.cluster_id == section.cluster_id]
     return TableLedger(
@@ -355,6 +355,6 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
         uuid=state.table_uuid,
         section=section,
         others=others,
-        judged=judged,
+        evaluated=judged,
         elsewhere=tuple(place for s in lanes if s.lane != section.lane for place in s.positions.items()),
     ).as_needed

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core import (
     SliceReported,
     SourcePartition,
     find_missing,
-    gone,
+    removed,
 )
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.cycle.session.named_log import log_of
@@ -82,7 +82,7 @@ def missing_or_told(
     except SourceError as e:
         for name, ledger in landing_state.ledgers.items():
             told = unbelieved(session, name, ledger.section)
-            if told := gone(told, source.partitions):
+            if told := removed(told, source.partitions):
                 raise SourceError(
                     "LC6019", f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}"
                 ) from e

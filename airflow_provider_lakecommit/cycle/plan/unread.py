@@ -25,7 +25,14 @@ from airflow_provider_lakecommit.committer import (
     require_ledger,
     swap_sections,
 )
-from airflow_provider_lakecommit.core import Coverage, LedgerSection, RowsPerOffset, same_readings, shares_of, unjudged
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    LedgerSection,
+    RowsPerOffset,
+    same_readings,
+    shares_of,
+    unevaluated,
+)
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
 
@@ -39,7 +46,7 @@ def unread_by(landing: str, state: LedgerState, others: Iterable[LedgerState]) -
     for other in (_own(landing, o) for o in others):
         # Ranges passed without a row may lack their rules: they were read all the same.
         same = same_readings(readings, (e for s in other for e in s.provenance))
-        found = found | Coverage.union(c & s.covered for s in other for c in s.judged.values()) - same
+        found = found | Coverage.union(c & s.covered for s in other for c in s.evaluated.values()) - same
     return Coverage.union(_given_up(s) for s in own) & found
 
 
@@ -74,7 +81,7 @@ def _given_up(section: LedgerSection) -> Coverage:
     """Return the given-up ranges of an entry: without a landed row or an evaluated record."""
     shares = shares_of(section.provenance, section.covered)
     none = Coverage.union(s.part for s in shares if s.entry.per_offset is RowsPerOffset.NONE)
-    return unjudged(section.judged, none)
+    return unevaluated(section.evaluated, none)
 
 
 def _without(section: LedgerSection, gone: Coverage) -> LedgerSection:

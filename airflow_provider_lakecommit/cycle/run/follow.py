@@ -187,7 +187,7 @@ class Follow:
         self._ended = self._ended or self._successor.ask()
         if outcome.progress or (outcome.whole and not outcome.deferred):
             self._troubles.passed()
-        now, since = time.monotonic(), (self._session.now() - outcome.opened.plan.asked_at).total_seconds()
+        now, since = time.monotonic(), (self._session.now() - outcome.opened.plan.requested_at).total_seconds()
         planned = now - max(0.0, since)
         table = self._session.landing.table
         self._interval.add(outcome, table, youngest=now - planned, oldest=now - self._pace.clean)

@@ -241,7 +241,7 @@ class LandingSession:
         self.log(
             f"WARNING: {state.quarantined_count} records of {self.control.name} cannot be read and are skipped, "
             f"the ranges they concern are planned again (`{STATUS}` lists the records); the newest is "
-            f"{state.quarantined[-1].told(partition)}"
+            f"{state.quarantined[-1].describe(partition)}"
         )
 
     def all_entries(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import Coverage, Slice, SliceReported
-from airflow_provider_lakecommit.core.shown import duration_text
+from airflow_provider_lakecommit.core.formatting import duration_text
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.spark import WindowJob, decoded_of

@@ -143,7 +143,7 @@ def was_whole(entries: Sequence[Entry]) -> bool:
         return True
     ends = (e.valid_through for e in entries if isinstance(e, CycleClosed) and e.commit_id == opened.commit_id)
     through = next(ends, None)
-    return through is not None and through >= opened.plan.asked_at
+    return through is not None and through >= opened.plan.requested_at
 
 
 def is_gone(declared: LandingSet, topics: Collection[str], known: Collection[str]) -> bool:

@@ -81,7 +81,7 @@ class Router:
         rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
         other = {r.index: r.reason for r in found.rejects if r.kind == WRONG_KIND}
         wanted, unnamed = self._wanted(found, places)
-        no_text = f"{self._route.told} is not a text"
+        no_text = f"{self._route.selector} is not a text"
         reasons = {i: f"{no_text}: {why}" for i, why in other.items()} | unnamed
         if reasons:
             if (table := self._route.other_table) is not None:
@@ -115,7 +115,7 @@ class Router:
             has = "the schema of the record has no name" if route.by_schema else f"the value has no field {route.field}"
             return f"{has}, by which it is routed"
         shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
-        return f"{route.told} is {shown!r}, for which `route` names no table"
+        return f"{route.selector} is {shown!r}, for which `route` names no table"
 
 
 def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> Decoded:

@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.core import REWRITE, data_roots, file_mark, file_name, place_problem
+from airflow_provider_lakecommit.core import REWRITE, data_roots, file_mark, file_name, path_problem
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import (
     FileFormat,
@@ -102,7 +102,7 @@ class Copier:
         """Beside the file, if that is where the table has its data."""
         mark = file_mark(table.metadata.table_uuid, self._landing, REWRITE)
         name = file_name(self._attempt, mark, next(self._numbers))
-        if place_problem(source, data_roots(table.location(), table.properties)) is None:
+        if path_problem(source, data_roots(table.location(), table.properties)) is None:
             return f"{source.rpartition('/')[0]}/{name}"
         return table.location_provider().new_data_location(name)
 

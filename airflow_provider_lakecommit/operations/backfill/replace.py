@@ -183,9 +183,9 @@ class _Replacement:
 
     def _count_beside(self, loaded: Table, share: Share) -> int:
         """Rows of the offsets that share one number of rows with the ranges."""
-        if not share.beside or not share.entry.columns:
+        if not share.uncounted or not share.entry.columns:
             return 0
-        key = share.entry.generation, share.beside
+        key = share.entry.generation, share.uncounted
         if key not in self._beside:
             ranges = RowRanges(share.entry.columns, [key])
             self._beside[key] = Survey(self.name, ranges)

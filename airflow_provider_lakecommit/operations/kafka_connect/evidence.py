@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import ancestry
 from airflow_provider_lakecommit.control import DAMAGE, bounded_json, count
-from airflow_provider_lakecommit.core import data_roots, place_problem, storage_place
+from airflow_provider_lakecommit.core import data_roots, path_problem, storage_location
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg import rows_in_footer, trouble_of
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import File, GroupLog
@@ -105,7 +105,7 @@ class Evidence:
         wanted: dict[tuple[str, str], str] = {}
         for announced in self._log.announced:
             if announced.table == name:
-                wanted |= {storage_place(f.path): f.path for f in announced.files}
+                wanted |= {storage_location(f.path): f.path for f in announced.files}
         lists, known = self._lists, self._manifests
         named: set[str] = set()
         try:
@@ -115,7 +115,7 @@ class Evidence:
                     for m in manifests:
                         if m.manifest_path not in known:
                             entries = m.fetch_manifest_entry(table.io, discard_deleted=False)
-                            places = (storage_place(e.data_file.file_path) for e in entries)
+                            places = (storage_location(e.data_file.file_path) for e in entries)
                             known[m.manifest_path] = {wanted[place] for place in places if place in wanted}
                     lists[snapshot.snapshot_id] = {m.manifest_path for m in manifests}
                 named.update(*(known[path] for path in lists[snapshot.snapshot_id]))
@@ -165,7 +165,7 @@ def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Fate, st
 
     :raises OSError: the storage is unreachable
     """
-    if problem := place_problem(file.path, roots):
+    if problem := path_problem(file.path, roots):
         return Fate.FALSE, problem
     source = table.io.new_input(file.path)
     if not source.exists():

@@ -33,7 +33,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import storage_place
+from airflow_provider_lakecommit.core import storage_location
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
 
 
@@ -130,14 +130,14 @@ def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -
     """
     evidence = _Evidence(log, table, history)
     seen: set[tuple[str, str]] = set()
-    known = {storage_place(path) for path in named}
+    known = {storage_location(path) for path in named}
     judged = []
     for announced in log.announced:
         if announced.table != table:
             continue
         for file in announced.files:
             # The connector takes neither a file without rows nor a path twice.
-            if file.rows and (place := storage_place(file.path)) not in seen:
+            if file.rows and (place := storage_location(file.path)) not in seen:
                 seen.add(place)
                 fate, reason = _fate(announced, file, history, evidence, named=place in known)
                 judged.append(

@@ -36,7 +36,15 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import REPLAY, REWRITE, attempt_id, attempt_of, data_roots, mark_of, storage_place
+from airflow_provider_lakecommit.core import (
+    REPLAY,
+    REWRITE,
+    attempt_id,
+    attempt_of,
+    data_roots,
+    mark_of,
+    storage_location,
+)
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
@@ -289,7 +297,7 @@ def _folders(table: ReadyTable) -> Iterable[str]:
     metadata = table.table.metadata
     own = metadata.properties.get("write.metadata.path", "")
     found = [f for f in dict.fromkeys((*data_roots(metadata.location, metadata.properties), own)) if f]
-    places = {f: "{}:{}/".format(*storage_place(f.rstrip("/"))) for f in found}
+    places = {f: "{}:{}/".format(*storage_location(f.rstrip("/"))) for f in found}
     seen: list[str] = []
     for folder in sorted(found, key=lambda f: len(places[f])):
         if not any(places[folder].startswith(places[other]) for other in seen):

@@ -127,7 +127,7 @@ def table_ranges(sections: Sequence[LedgerSection], has: Coverage, rules: str, b
     :param by_rules: what any table has by these rules: no range is read by different rules for two tables
     """
     covered = Coverage.union(s.covered for s in sections)
-    otherwise = Coverage.union(c for s in sections for known, c in s.judged.items() if known != rules)
+    otherwise = Coverage.union(c for s in sections for known, c in s.evaluated.items() if known != rules)
     shares = [share for s in sections for share in shares_of(s.provenance, s.covered) if share.entry.marked]
     whys = {
         "gone": covered - has,

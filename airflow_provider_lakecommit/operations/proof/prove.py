@@ -238,7 +238,7 @@ class _Work:
             slices=tuple(slices),
             targets=targets,
             ends={},
-            asked_at=self._session.now(),
+            requested_at=self._session.now(),
             vended=vended_of(self._session.tables, [t.table for t in targets]),
             generation=generation,
         )

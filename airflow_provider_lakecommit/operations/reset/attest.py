@@ -44,11 +44,11 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     Unreadable,
     Watermark,
-    gone,
     irreplaceable,
     losses,
     losses_text,
     positions_up_to,
+    removed,
     role_of,
 )
 from airflow_provider_lakecommit.cycle import (
@@ -352,7 +352,7 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
     pending = known_state(session, {known.name: known.state})
     accepted = pending.accepted[known.name] if pending else ()
     kept = irreplaceable(accepted, source.partitions, known.name)
-    doubted = gone(unbelieved(session, known.name, old), source.partitions) - covered if old else Coverage()
+    doubted = removed(unbelieved(session, known.name, old), source.partitions) - covered if old else Coverage()
     return AttestedTable(
         table=known.name,
         word=source_of_word,

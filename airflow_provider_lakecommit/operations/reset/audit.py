@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_lakecommit.committer import release, restart
-from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, gone
+from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, removed
 from airflow_provider_lakecommit.cycle import LandingSession, unpublished_of
 from airflow_provider_lakecommit.exceptions import LedgerError
 
@@ -112,7 +112,7 @@ def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
                 snapshots=len(found.snapshots),
                 rows=found.rows,
                 ranges=ranges,
-                lost=gone(ranges, marks) if drop else Coverage(),
+                lost=removed(ranges, marks) if drop else Coverage(),
                 since=min((r.at for r in own), default=None),
                 apart=found.apart or found.rolled_back,
             )

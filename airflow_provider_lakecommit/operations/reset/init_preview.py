@@ -28,13 +28,13 @@ from airflow_provider_lakecommit.core import (
     StatedOffsets,
     Watermark,
     first_offsets_of,
-    gone,
     in_doubt,
     irreplaceable,
     losses,
     losses_text,
     passed_by_all,
     positions_up_to,
+    removed,
     rescued,
     restart,
 )
@@ -180,7 +180,7 @@ class SectionInit:
         )
         if section is None and self.remembered is not None:
             # Where the rows of a ledger that is lost end, is known of no partition.
-            found = replace(found, untold=tuple(sorted(self.source.partitions.keys() - self.word.offsets.keys())))
+            found = replace(found, unstated=tuple(sorted(self.source.partitions.keys() - self.word.offsets.keys())))
         _check(self.name, found, self.source.partitions)
         return found
 
@@ -324,7 +324,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
             before=PublishedBefore() if old is not None else published_before(session, name, newest),
-            unbelieved=Coverage() if newest is None else gone(unbelieved(session, name, newest), source.partitions),
+            unbelieved=Coverage() if newest is None else removed(unbelieved(session, name, newest), source.partitions),
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
@@ -393,11 +393,11 @@ def _ends(data: Restart, partitions: Iterable[SourcePartition]) -> dict[SourcePa
 
 
 def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]) -> None:
-    if found.untold:
+    if found.unstated:
         raise LedgerError(
             "LC7012",
-            f"{name} has no ledger entry for {', '.join(map(str, found.untold))}: name "
-            f"{'it' if len(found.untold) == 1 else 'them'} too, or use `earliest` or `latest`; nothing is changed",
+            f"{name} has no ledger entry for {', '.join(map(str, found.unstated))}: name "
+            f"{'it' if len(found.unstated) == 1 else 'them'} too, or use `earliest` or `latest`; nothing is changed",
         )
     if found.removed:
         gone = "; ".join(f"{p} begins at {marks[p].start}, not at {r.start}" for p, r in found.removed.items())

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     TablePublished,
     Watermark,
-    gone,
+    removed,
 )
 from airflow_provider_lakecommit.cycle import LandingSession
 
@@ -37,7 +37,7 @@ class PublishedBefore:
 
     def lost(self, marks: Mapping[SourcePartition, Watermark]) -> Coverage:
         """What is reported, and the source has no more."""
-        return gone(self.reported, marks)
+        return removed(self.reported, marks)
 
     def not_again(self, starts: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, Watermark]) -> Coverage:
         """What else a ledger that begins there does not read."""

@@ -88,7 +88,7 @@ def told(partitions: int) -> LedgerSection:
         "new": Coverage({p: RangeSet.of((cut, 1_000_000_007)) for p, cut in cuts.items()}),
     }
     positions = {p: ReadPosition(offset=cut, leader_epoch=cut % 1000) for p, cut in cuts.items()}
-    return replace(plain, judged=judged, positions=positions)
+    return replace(plain, evaluated=judged, positions=positions)
 
 
 def test_rules_and_leader_epochs_survive() -> None:
@@ -97,7 +97,7 @@ def test_rules_and_leader_epochs_survive() -> None:
 
 def test_a_ledger_without_room_for_rules_and_leader_epochs_goes_without() -> None:
     large = told(4000)
-    assert decode_ledger(encode_ledger([large])) == (replace(large, judged={}, positions={}),)
+    assert decode_ledger(encode_ledger([large])) == (replace(large, evaluated={}, positions={}),)
 
 
 def test_a_position_beyond_the_end_of_the_section_is_kept_for_another_lane_has_what_was_read() -> None:
@@ -110,7 +110,7 @@ def test_a_position_beyond_the_end_of_the_section_is_kept_for_another_lane_has_w
 
 
 def test_ranges_of_no_known_rules_stay_so() -> None:
-    some = replace(section(1), judged={"new": Coverage.of([(next(iter(section(1).starts)), OffsetRange(5, 9))])})
+    some = replace(section(1), evaluated={"new": Coverage.of([(next(iter(section(1).starts)), OffsetRange(5, 9))])})
     assert decode_ledger(encode_ledger([some])) == (some,)
 
 

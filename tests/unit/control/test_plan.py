@@ -113,7 +113,7 @@ def largest_plan() -> Plan:
         slices=tuple(slices),
         targets=targets,
         ends={SourcePartition("shop.orders.events.v1", n, "0aBcDeFgHiJkLmNoPqRsTu"): 1 << 40 for n in range(200)},
-        asked_at=datetime(2026, 1, 1, tzinfo=UTC),
+        requested_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
 
 

@@ -286,7 +286,7 @@ def every_record() -> list[Outgoing]:
         slices=(),
         targets=(),
         ends={},
-        asked_at=AT,
+        requested_at=AT,
         reason="nothing new",
     )
     report = SliceReport(

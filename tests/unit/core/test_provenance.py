@@ -65,7 +65,7 @@ class Model:
         end = start + length
         wanted = self.coverage & cover((start, end))
         shares = shares_of(self.known, wanted)
-        beside = [self.count(s.entry.generation, s.beside) for s in shares]
+        beside = [self.count(s.entry.generation, s.uncounted) for s in shares]
         for share, rest in zip(shares, beside, strict=True):
             assert share.expected(rest) == self.count(share.entry.generation, share.part)
         self.known = without(self.known, shares, beside)

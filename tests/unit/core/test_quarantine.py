@@ -31,7 +31,7 @@ def test_one_that_cannot_be_read_is_named_and_changes_nothing_else() -> None:
     before = story.landing_state()
     after = fold([*story.entries, unreadable(story)], [ledger(ORDERS)], TIMEOUT)
     assert replace(after, quarantined=(), quarantined_count=0) == before
-    assert [q.told(3) for q in after.quarantined] == [f"3@{story.entries[-1].offset + 1}: cut off"]
+    assert [q.describe(3) for q in after.quarantined] == [f"3@{story.entries[-1].offset + 1}: cut off"]
 
 
 def test_the_newest_are_named_and_all_are_counted() -> None:

@@ -11,9 +11,17 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning.fates import RefusedRange, other_rules
+from airflow_provider_lakecommit.core.planning.disposition import RefusedRange, other_rules
 from airflow_provider_lakecommit.core.planning.missing import Missing
-from airflow_provider_lakecommit.core.rules import MOST_RULES, UNKNOWN, judged_in, merged, otherwise, rules_of, unjudged
+from airflow_provider_lakecommit.core.rules import (
+    MOST_RULES,
+    UNKNOWN,
+    evaluated_in,
+    evaluated_otherwise,
+    merged,
+    rules_of,
+    unevaluated,
+)
 from airflow_provider_lakecommit.core.state import TableLedger
 from tests.support.story import ORDERS, P0, Story, coverage, ledger
 
@@ -70,10 +78,10 @@ def test_what_is_known_of_ranges() -> None:
     known = merged(known, [(NOW, coverage([(P0, 15, 20)])), (NOW, coverage([(P0, 20, 25)]))])
     assert known == {OLD: coverage([(P0, 0, 10)]), NOW: coverage([(P0, 15, 25)])}
     asked = coverage([(P0, 5, 30)])
-    assert judged_in(known, asked) == {OLD: coverage([(P0, 5, 10)]), NOW: coverage([(P0, 15, 25)])}
-    assert unjudged(known, asked) == coverage([(P0, 10, 15), (P0, 25, 30)])
-    assert otherwise(known, asked, NOW) == coverage([(P0, 5, 10)])
-    assert otherwise(known, asked, UNKNOWN) == Coverage(), "nobody knows whether they are others"
+    assert evaluated_in(known, asked) == {OLD: coverage([(P0, 5, 10)]), NOW: coverage([(P0, 15, 25)])}
+    assert unevaluated(known, asked) == coverage([(P0, 10, 15), (P0, 25, 30)])
+    assert evaluated_otherwise(known, asked, NOW) == coverage([(P0, 5, 10)])
+    assert evaluated_otherwise(known, asked, UNKNOWN) == Coverage(), "nobody knows whether they are others"
 
 
 def test_the_oldest_rules_are_forgotten() -> None:
@@ -84,7 +92,7 @@ def test_the_oldest_rules_are_forgotten() -> None:
 
 
 def judged(of: TableLedger, **rules: Coverage) -> TableLedger:
-    return replace(of, judged=rules)
+    return replace(of, evaluated=rules)
 
 
 ALONE = Missing(ranges={(DEAD,): coverage([(P0, 10, 40)])})
@@ -166,7 +174,7 @@ def test_nothing_is_forgotten_where_nothing_is_stored() -> None:
     assert len(merged({}, many.items())) == MOST_RULES
     assert merged({}, many.items(), most=None) == many
     state = Story().landing_state(
-        ledger(ORDERS), replace(ledger(DEAD, [(P0, 0, 1)]), judged={**many, "rules 0": coverage([(P0, 0, 1)])})
+        ledger(ORDERS), replace(ledger(DEAD, [(P0, 0, 1)]), evaluated={**many, "rules 0": coverage([(P0, 0, 1)])})
     )
     lacking = Missing(ranges={(ORDERS,): coverage([(P0, 0, 1)])})
     assert other_rules(state, lacking, "rules 0") == ()

@@ -44,8 +44,8 @@ def test_nothing_of_a_lane_that_replaces_is_published_slice_by_slice() -> None:
     """Though the table has its range, it counts as missing, by whatever rules it was judged."""
     was = ledger(others=[(P0, 0, 100)])
     section = replace(was.section, lane="again", starts={P0: 20}, ends={P0: 60}, replaces=True)
-    needed = replace(was, section=section, judged={"old": coverage([(P0, 0, 100)])}).as_needed
-    assert (needed.others, needed.judged, needed.end(P0)) == (coverage([(P0, 0, 20), (P0, 60, 100)]), {}, 20)
+    needed = replace(was, section=section, evaluated={"old": coverage([(P0, 0, 100)])}).as_needed
+    assert (needed.others, needed.evaluated, needed.end(P0)) == (coverage([(P0, 0, 20), (P0, 60, 100)]), {}, 20)
     settled = settle(accepted([(P0, 20, 40)], [(P0, 40, 60)]), needed.section, needed.others)
     assert settled.ready == ()
     assert ["until all of its lane is" in str(w) for w in settled.waiting] == [True, True]

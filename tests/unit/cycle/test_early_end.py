@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from airflow_provider_lakecommit.core.log import EndAsked
+from airflow_provider_lakecommit.core.log import EndRequested
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd, end_cycle, end_job
 from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
@@ -33,7 +33,7 @@ def test_a_word_to_one_job_leaves_the_next_attempt_alone(landing: FakeLanding) -
     opened = landing.open()
     first = job_of(landing, opened)
     end_job(landing.control, first, "the task was told to stop")
-    (said,) = [e for e in landing.session.read_state(()).entries if isinstance(e, EndAsked)]
+    (said,) = [e for e in landing.session.read_state(()).entries if isinstance(e, EndRequested)]
     second = job_of(landing, opened)
     assert said.job == first.job_id != second.job_id
     assert said.offset >= first.made_at, "it is read by the job that is meant"
@@ -71,7 +71,9 @@ def test_a_word_for_a_cycle_that_is_over_changes_nothing(landing: FakeLanding) -
     ask(landing, opened)
     state = landing.session.read_state(()).state.cycles[opened.ticket.commit_id]
     assert not state.ended_early
-    assert [e.reason for e in landing.session.read_state(()).entries if isinstance(e, EndAsked)] == ["Ada wants it now"]
+    assert [e.reason for e in landing.session.read_state(()).entries if isinstance(e, EndRequested)] == [
+        "Ada wants it now"
+    ]
 
 
 def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_grace(landing: FakeLanding) -> None:
@@ -96,7 +98,7 @@ def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_g
 def until_asked(landing: FakeLanding) -> None:
     waiting = threading.Event()
     for _ in range(int(SECONDS / 0.01)):
-        if any(isinstance(e, EndAsked) for e in landing.session.read_state(()).entries):
+        if any(isinstance(e, EndRequested) for e in landing.session.read_state(()).entries):
             return
         waiting.wait(0.01)
     raise AssertionError("nobody asked the tasks to end")

@@ -62,7 +62,7 @@ def outcome(
         slices=slices,
         targets=(),
         ends={P: 10},
-        asked_at=NOON,
+        requested_at=NOON,
         left=left,
         reason=None if refused is None else f"{refused}: something",
         refused=refused,

@@ -74,7 +74,7 @@ def test_groups_with_work_get_one_ticket_each_in_the_order_of_their_numbers() ->
         slices=(*slices, a_slice(7, 9, group=2)),
         targets=(),
         ends={P0: 9},
-        asked_at=NOON,
+        requested_at=NOON,
     )
     opened = Opened(ticket=TICKET, plan=plan, slices=slices, explain=())
     assert [(g.group, g.slices, g.records) for g in opened.groups] == [(1, 1, 3), (4, 2, 7)]

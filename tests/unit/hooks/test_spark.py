@@ -51,7 +51,7 @@ def job() -> WindowJob:
         slices=(share,),
         targets=(),
         ends={partition: 5},
-        asked_at=datetime(2026, 1, 1, tzinfo=UTC),
+        requested_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
     return WindowJob(
         landing=Landing(name="orders", topics="orders", table="shop.orders"),

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.core.log import CycleOpened, EndAsked, Entry, TablePublished
+from airflow_provider_lakecommit.core.log import CycleOpened, EndRequested, Entry, TablePublished
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.page.cycles import (
     MOST_CYCLES,
@@ -115,7 +115,9 @@ def test_a_plan_without_slices_is_empty_or_refused(refused: RefusalState | None,
 def test_one_that_was_asked_to_end_is_partial_and_says_by_whom() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]])
-    story.entries.append(EndAsked(offset=1, at=story.now, commit_id=story.id("a"), job=None, reason="ann wants it now"))
+    story.entries.append(
+        EndRequested(offset=1, at=story.now, commit_id=story.id("a"), job=None, reason="ann wants it now")
+    )
     story.reports("a", [(P0, 0, 10)])
     story.closes("a")
     assert (ended(story), told(story.entries).cycles[-1].end_asked) == (["partial"], "ann wants it now")

@@ -162,7 +162,7 @@ def test_the_statement_comes_back_and_damage_is_none() -> None:
 TOKEN = UUID(int=5)
 LIVE_SECTION = replace(
     section(cover((P0, 0, 20), (P1, 0, 5))),
-    judged={"r1": cover((P0, 0, 20))},
+    evaluated={"r1": cover((P0, 0, 20))},
     positions={P0: ReadPosition(offset=20, leader_epoch=1), P1: ReadPosition(offset=5, leader_epoch=1)},
 )
 LANE = replace(section(Coverage(), starts={P0: 5}), lane=REPLAY, epoch=UUID(int=2))
@@ -175,7 +175,7 @@ def test_what_is_gone_for_good_renews_every_lane_of_the_landing() -> None:
         [LIVE_SECTION, LANE, OTHER], "orders", taken, Replacement(lane="live"), TOKEN, {}
     )
     assert live.covered == cover((P0, 0, 5), (P1, 0, 5))
-    assert live.judged == {"r1": cover((P0, 0, 5))}
+    assert live.evaluated == {"r1": cover((P0, 0, 5))}
     assert {p: at.offset for p, at in live.positions.items()} == {P0: 5, P1: 5}
     assert (live.epoch, lane.epoch) == (renewed_epoch(TOKEN, live), renewed_epoch(TOKEN, lane))
     assert live.epoch != lane.epoch
@@ -187,4 +187,4 @@ def test_what_another_lane_lands_anew_renews_nobody() -> None:
     anew = Replacement(lane=REPLAY, coverage=taken, judged=(("r2", taken),))
     live, lane, _ = sections_after([LIVE_SECTION, LANE, OTHER], "orders", taken, anew, TOKEN, {})
     assert (live.epoch, lane.epoch) == (LIVE_SECTION.epoch, LANE.epoch)
-    assert (lane.covered, lane.judged) == (taken, {"r2": taken})
+    assert (lane.covered, lane.evaluated) == (taken, {"r2": taken})

@@ -101,7 +101,7 @@ def test_ledgers_keep_what_was_replayed_and_older_ones_have_none() -> None:
 def test_a_full_ledger_goes_without_rules_and_never_without_replays() -> None:
     many = Coverage.of((P, OffsetRange(n * 7919 % 1_000_003, n * 7919 % 1_000_003 + 1)) for n in range(1, 6000))
     rules = {f"r{n}": coverage((0, n, n + 1)) for n in range(8)}
-    told = replace(BARE, replayed=many, judged=rules)
+    told = replace(BARE, replayed=many, evaluated=rules)
     (read,) = decode_ledger(encode_ledger([told]))
     assert read.replayed == many
     starts = [n * 15_485_863 % (1 << 40) for n in range(40_000)]

@@ -278,7 +278,7 @@ def test_differences_of_two_ranges_do_not_cancel_out() -> None:
 
 def judged(of: TableHistory, **rules: Coverage) -> TableHistory:
     last = of.snapshots[-1]
-    sections = {key: replace(one, judged=rules) for key, one in last.sections.items()}
+    sections = {key: replace(one, evaluated=rules) for key, one in last.sections.items()}
     return replace(of, snapshots=(*of.snapshots[:-1], replace(last, sections=sections)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.entangled import without
+from airflow_provider_lakecommit.core.blocked_slices import without
 from airflow_provider_lakecommit.core.identity import cycle_id, slice_id, window_id
 from airflow_provider_lakecommit.core.log import (
     CommitFailed,
@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.core.model import (
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.planning.decide import PlanInputs, decide_plan
 from airflow_provider_lakecommit.core.planning.missing import WindowLimits, find_missing
-from airflow_provider_lakecommit.core.planning.voiding import disentangled
+from airflow_provider_lakecommit.core.planning.voiding import voidable_slices
 from airflow_provider_lakecommit.core.settle import passed_ends, settle, valid_through
 from airflow_provider_lakecommit.core.state import AcceptedSlice, granted
 from tests.support.story import spans
@@ -78,7 +78,7 @@ def read_for_plan(world: World, run: int, limits: WindowLimits, release: Sequenc
     landing_state = world.landing_state(ledgers)
     if commit_id_of(run) in landing_state.cycles:
         return PlanRead(run=run, plan=None, read_from=read_from)
-    voided = tuple(disentangled(landing_state, world.watermarks))
+    voided = tuple(voidable_slices(landing_state, world.watermarks))
     landing_state = without(landing_state, voided)
     missing = find_missing(landing_state, world.watermarks, landing_state.claims(world.now, release))
     given = PlanInputs(
@@ -86,7 +86,7 @@ def read_for_plan(world: World, run: int, limits: WindowLimits, release: Sequenc
         lane=LIVE,
         spec_version=SPEC,
         source=world.watermarks,
-        asked_at=world.now,
+        requested_at=world.now,
         now=world.now,
         targets=tuple(t.target() for t in world.tables.values()),
         limits=limits,
@@ -117,7 +117,7 @@ def _plan(world: World, slices: tuple[Slice, ...], window: UUID, *, asked: bool 
         slices=slices,
         targets=tuple(t.target() for t in world.tables.values()) if slices else (),
         ends=dict(world.ends) if asked else {},
-        asked_at=world.now,
+        requested_at=world.now,
     )
 
 

@@ -289,7 +289,7 @@ class LandingMachine(RuleBasedStateMachine):
         for t in self.tables():
             assert t.section.covered == self.world.wanted
         assert closed is not None
-        assert closed.valid_through == self.jobs[-1].plan.asked_at
+        assert closed.valid_through == self.jobs[-1].plan.requested_at
         landing_state = self.fresh_view()
         assert (landing_state.blocked, landing_state.open_cycles()) == ((), [])
         assert not any(landing_state.accepted.values())
@@ -367,7 +367,7 @@ class LandingMachine(RuleBasedStateMachine):
         if closed is None or closed.valid_through is None:
             return
         opened = [e for e in self.world.log.entries if isinstance(e, CycleOpened)]
-        asked = [e.plan.ends for e in opened if e.plan.asked_at == closed.valid_through and e.plan.ends]
+        asked = [e.plan.ends for e in opened if e.plan.requested_at == closed.valid_through and e.plan.ends]
         assert any(all(self.passed(t, ends) for t in self.tables()) for ends in asked)
 
     def passed(self, table: Table, ends: Mapping[SourcePartition, int]) -> bool:

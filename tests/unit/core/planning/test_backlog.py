@@ -35,7 +35,7 @@ def opened(
         slices=slices,
         targets=(),
         ends=ends,
-        asked_at=NOON,
+        requested_at=NOON,
         left=left,
         refused=refused,
     )

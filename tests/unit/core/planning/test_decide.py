@@ -34,7 +34,7 @@ def given(ends: Mapping[SourcePartition, int] | None = None, **changes: Any) -> 
         lane=LIVE,
         spec_version="s1",
         source=source,
-        asked_at=NOON,
+        requested_at=NOON,
         now=NOON,
         targets=(target(ORDERS),),
         vended={ORDERS: True},
@@ -105,7 +105,7 @@ def test_sizes_that_were_asked_for_count_for_more_than_those_that_landed() -> No
 def test_a_window_has_its_tables_the_ends_and_when_they_were_asked_for() -> None:
     plan, _ = decide(Story(), given())
     assert (plan.targets, plan.vended, dict(plan.ends)) == ((target(ORDERS),), {ORDERS: True}, ENDS)
-    assert plan.asked_at == NOON
+    assert plan.requested_at == NOON
 
 
 def test_the_same_inputs_make_the_same_window() -> None:

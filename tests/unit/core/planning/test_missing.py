@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.core.planning.missing import (
     choose,
     find_missing,
     mean_size,
-    worth_a_look,
+    needs_size_check,
 )
 from airflow_provider_lakecommit.core.planning.slicing import cut, window_of
 from airflow_provider_lakecommit.core.state import LandingState, TableLedger
@@ -167,7 +167,7 @@ class TestRemovedFromTheSource:
     def test_what_only_a_table_beside_it_lacks_waits_there_alone(self) -> None:
         found = missing_of(Story(), ledger(covered=A), ledger(DEAD, covered=[(P0, 0, 4)]), now=self.NOW)
         assert found.ranges == {(DEAD,): coverage([(P0, 6, 10)]), (ORDERS, DEAD): coverage([(P0, 10, 12)])}
-        assert found.gone == {DEAD: coverage([(P0, 4, 6)])}
+        assert found.removed == {DEAD: coverage([(P0, 4, 6)])}
 
     def test_what_both_lack_stops_the_landing(self) -> None:
         both = (ledger(covered=[(P0, 0, 4)]), ledger(DEAD, covered=[(P0, 0, 4)]))
@@ -333,7 +333,7 @@ class TestCut:
     def test_sizes_matter_only_where_a_slice_could_be_too_big(
         self, records: int, limits: WindowLimits, worth: bool
     ) -> None:
-        assert worth_a_look(a_missing(orders=[(P0, 0, records)]).coverage, limits) is worth
+        assert needs_size_check(a_missing(orders=[(P0, 0, records)]).coverage, limits) is worth
 
     def test_a_mean_size_is_that_of_all_records_whose_size_is_known(self) -> None:
         found = a_missing(orders=[(P0, 0, 3), (P1, 0, 1), (P2, 0, 1000)]).coverage

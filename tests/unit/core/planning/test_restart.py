@@ -125,8 +125,8 @@ def test_a_log_shorter_than_the_ledger_is_gone_back_over_only_where_that_was_sai
 def test_without_a_ledger_what_is_not_named_begins_where_it_would_or_is_untold() -> None:
     assert ends(said({P0: 7}, None, firsts={P0: 1, P1: 33})) == {P0: 7, P1: 33}
     r = said({P0: 7}, None, firsts={P0: 1})
-    assert r.untold == (P1,)
-    assert not said({P0: 7, P1: 40}, None).untold
+    assert r.unstated == (P1,)
+    assert not said({P0: 7, P1: 40}, None).unstated
 
 
 def test_a_topic_made_anew_is_another_one_and_what_was_landed_of_the_old_one_is_no_part_of_it() -> None:

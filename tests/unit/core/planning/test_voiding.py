@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.voiding import gone, irreplaceable, losses, losses_text, rescued
+from airflow_provider_lakecommit.core.planning.voiding import irreplaceable, losses, losses_text, removed, rescued
 from airflow_provider_lakecommit.core.state import AcceptedSlice
 from tests.support.story import ORDERS, P0, P1, Ranges, Story, coverage, ledger
 
@@ -52,7 +52,7 @@ def forward(to: int) -> object:
 )
 def test_what_the_source_does_not_have_is_gone(found: dict[SourcePartition, Watermark], lost: Ranges) -> None:
     (one,) = accepted([(P0, 100, 200)])
-    assert gone(one.coverage, found) == coverage(lost)
+    assert removed(one.coverage, found) == coverage(lost)
     assert bool(irreplaceable([one], found)) is bool(lost)
 
 

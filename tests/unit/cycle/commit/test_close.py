@@ -18,7 +18,7 @@ def test_what_is_settled_is_published_announced_and_then_the_cycle_is_complete(l
     landing.report(opened)
     closed = landing.close(opened=opened)
     assert (closed.rows, closed.missing, closed.waiting, closed.reason) == (30, (), (), None)
-    assert closed.valid_through == opened.plan.asked_at
+    assert closed.valid_through == opened.plan.requested_at
     assert landing.kinds()[-2:] == ["TablePublished", "CycleClosed"]
 
 
@@ -39,7 +39,7 @@ def test_with_nothing_to_publish_the_reason_is_that_of_the_plan(landing: FakeLan
     landing.source.ends = {P0: 0, P1: 0}
     opened = landing.open()
     closed = landing.close(opened=opened)
-    assert (closed.reason, closed.valid_through) == (opened.plan.reason, opened.plan.asked_at)
+    assert (closed.reason, closed.valid_through) == (opened.plan.reason, opened.plan.requested_at)
 
 
 def test_a_catalog_that_is_away_is_evidence_and_no_complete(landing: FakeLanding) -> None:

@@ -60,7 +60,7 @@ def state(cycle_target: TableTarget, *, finished: bool, spec_version: str = LAND
         slices=(),
         targets=(cycle_target,),
         ends={},
-        asked_at=NOON,
+        requested_at=NOON,
     )
     cycle = CycleState(
         offset=0,

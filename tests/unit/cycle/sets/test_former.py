@@ -45,7 +45,7 @@ def opened(*topics: str, commit_id: UUID = OWN) -> CycleOpened:
         slices=(),
         targets=(),
         ends={SourcePartition(t, 0, "id"): 5 for t in topics},
-        asked_at=AT,
+        requested_at=AT,
     )
     cycle = Cycle(commit_id=commit_id, dag="d", run="r", number=0, slot=0)
     return CycleOpened(offset=1, at=AT, commit_id=commit_id, cycle=cycle, plan=plan)

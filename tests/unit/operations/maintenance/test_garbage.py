@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.identity import attempt_id
+from airflow_provider_lakecommit.core.locations import attempt_of, file_mark, file_name, mark_of
 from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.core.places import attempt_of, file_mark, file_name, mark_of
 from airflow_provider_lakecommit.operations.maintenance.garbage import Why, commit_of, parent_of, reports_of
 from tests.support.story import ORDERS, P0, VOID_EPOCH, Story, ledger, table_uuid
 

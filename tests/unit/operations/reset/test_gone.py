@@ -60,12 +60,12 @@ def test_what_is_left_has_another_epoch_and_lacks_nothing_else() -> None:
 def test_what_is_known_of_a_topic_that_is_gone_goes_with_it_and_the_rest_is_told() -> None:
     known = replace(
         SECTION,
-        judged={"old": Coverage.of([(OLD, OffsetRange(4, 9))]), "new": Coverage.of([(P0, OffsetRange(4, 9))])},
+        evaluated={"old": Coverage.of([(OLD, OffsetRange(4, 9))]), "new": Coverage.of([(P0, OffsetRange(4, 9))])},
         positions={OLD: ReadPosition(offset=9, leader_epoch=3), P0: ReadPosition(offset=0, leader_epoch=1)},
     )
     left = pruned(known, {OLD, ELSE}, VOID_EPOCH, own=False)
     assert left is not None
-    assert left.judged == {"new": Coverage.of([(P0, OffsetRange(4, 9))])}
+    assert left.evaluated == {"new": Coverage.of([(P0, OffsetRange(4, 9))])}
     assert left.positions == {P0: ReadPosition(offset=0, leader_epoch=1)}
     assert decode_ledger(encode_ledger([left])) == (left,)
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from airflow_provider_lakecommit.core.log import EndAsked
+from airflow_provider_lakecommit.core.log import EndRequested
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
 from airflow_provider_lakecommit.operations.reset import publish_now as module
 from airflow_provider_lakecommit.operations.reset.publish_now import PublishedNow, publish_now
@@ -66,7 +66,7 @@ def test_a_run_that_lives_publishes_its_window_itself(landing: FakeLanding) -> N
     landing.report(opened, lambda s: s is opened.slices[0])
 
     def close_when_asked() -> None:
-        while not any(isinstance(e, EndAsked) for e in landing.session.read_state(()).entries):
+        while not any(isinstance(e, EndRequested) for e in landing.session.read_state(()).entries):
             threading.Event().wait(0.01)
         landing.close("alive", opened)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.core.log import EndAsked
+from airflow_provider_lakecommit.core.log import EndRequested
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, ControlTopicError, LakecommitError, SparkJobError
@@ -49,7 +49,7 @@ class Held:
             return []
         session = self.landing.session
         log = self.landing.control.read(session.control.partition_for(session.landing.group_id))
-        return [str(e.job) for e in read_entries(log.records, "rows", LIVE) if isinstance(e, EndAsked)]
+        return [str(e.job) for e in read_entries(log.records, "rows", LIVE) if isinstance(e, EndRequested)]
 
     def stop(self) -> None:
         self.stopped.set()

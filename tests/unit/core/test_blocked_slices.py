@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from airflow_provider_lakecommit.core.entangled import entangled, entangled_partitions, without
+from airflow_provider_lakecommit.core.blocked_slices import blocked_slices, partitions_of_blocked_slices, without
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark, WindowLimits, choose, find_missing
 from airflow_provider_lakecommit.core.planning.slicing import cut
-from airflow_provider_lakecommit.core.planning.voiding import disentangled
+from airflow_provider_lakecommit.core.planning.voiding import voidable_slices
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.core.state import LandingState
 from tests.support.story import DEAD, ORDERS, P0, P1, P2, Ranges, Story, coverage, ledger
@@ -39,14 +39,14 @@ def story(problem: str = "blocked", *reported: Ranges) -> Story:
 
 
 def voided(landing_state: LandingState, **starts: int) -> set[str]:
-    return set(disentangled(landing_state, marks(**starts)).values())
+    return set(voidable_slices(landing_state, marks(**starts)).values())
 
 
 @pytest.mark.parametrize("problem", ["blocked", "failed"])
 def test_what_can_be_read_again_is_given_up_so_that_its_other_partitions_go_on(problem: str) -> None:
     landing_state = story(problem).landing_state(*BOTH)
     assert voided(landing_state) == {f"{coverage(TANGLED)} waits for a blocked or failing range of {P1}"}
-    after = without(landing_state, disentangled(landing_state, marks()))
+    after = without(landing_state, voidable_slices(landing_state, marks()))
     missing = find_missing(after, marks(), coverage([]))
     assert not coverage([(P0, 0, 3)]) - missing.coverage
     assert after.accepted == {ORDERS: (), DEAD: ()}
@@ -60,7 +60,7 @@ def test_what_the_source_has_no_more_is_kept(starts: dict[str, int]) -> None:
 
 
 def test_of_a_partition_that_the_source_does_not_tell_of_nothing_is_given_up() -> None:
-    assert disentangled(story().landing_state(*BOTH), {}) == {}
+    assert voidable_slices(story().landing_state(*BOTH), {}) == {}
 
 
 def test_what_is_kept_is_published_when_the_block_is_over() -> None:
@@ -82,7 +82,7 @@ def test_behind_what_is_kept_others_are_given_up_too() -> None:
 
 def test_partitions_of_what_is_kept_share_no_slice_with_others() -> None:
     after = story("blocked", TANGLED).landing_state(*BOTH)
-    assert entangled_partitions(after) == {P0, P1}
+    assert partitions_of_blocked_slices(after) == {P0, P1}
     missing = find_missing(after, marks(), coverage([]))
     chosen = choose(missing, marks(), WindowLimits())
     slices = cut(chosen, after, WindowLimits(), landing="orders", lane="live", spec_version="s1")
@@ -101,7 +101,7 @@ def test_other_slices_are_not_entangled(ranges: Ranges, why: str) -> None:
     made.opens("a", [STUCK, ranges])
     made.reports("a", STUCK, blocked="boom")
     made.reports("a", ranges)
-    assert list(entangled(made.landing_state())) == [], why
+    assert list(blocked_slices(made.landing_state())) == [], why
 
 
 def test_a_slice_before_the_block_is_not() -> None:
@@ -109,11 +109,11 @@ def test_a_slice_before_the_block_is_not() -> None:
     made.opens("a", [before, [(P1, 3, 9)]])
     made.reports("a", [(P1, 3, 9)], blocked="boom")
     made.reports("a", before)
-    assert list(entangled(made.landing_state())) == []
+    assert list(blocked_slices(made.landing_state())) == []
 
 
 def test_a_table_that_has_the_blocked_range_holds_nothing() -> None:
     has = ledger(ORDERS, covered=STUCK)
-    assert len(list(entangled(story().landing_state(*BOTH)))) == 2
-    assert len(list(entangled(story().landing_state(has, ledger(DEAD))))) == 1
-    assert list(entangled(story().landing_state(has))) == []
+    assert len(list(blocked_slices(story().landing_state(*BOTH)))) == 2
+    assert len(list(blocked_slices(story().landing_state(has, ledger(DEAD))))) == 1
+    assert list(blocked_slices(story().landing_state(has))) == []

@@ -15,10 +15,10 @@ _UNITS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
 
 def short_number(number: float) -> str:
     """Format 240000 as 240k."""
-    for unit, letter in _UNITS:
+    for unit, suffix in _UNITS:
         if round(number) >= unit:
             scaled = number / unit
-            return f"{scaled:.1f}{letter}" if scaled < 10 and round(scaled, 1) % 1 else f"{scaled:.0f}{letter}"
+            return f"{scaled:.1f}{suffix}" if scaled < 10 and round(scaled, 1) % 1 else f"{scaled:.0f}{suffix}"
     return f"{number:.0f}"
 
 
@@ -34,11 +34,11 @@ def partitions_text(partitions: Iterable[SourcePartition]) -> str:
     numbers: dict[str, list[int]] = {}
     for p in sorted(set(partitions)):
         numbers.setdefault(p.topic, []).append(p.partition)
-    shown = [f"{topic}[{_numbers(of)}]" for topic, of in list(numbers.items())[:MOST_TOPICS]]
+    parts = [f"{topic}[{_numbers(of)}]" for topic, of in list(numbers.items())[:MOST_TOPICS]]
     more = len(numbers) - MOST_TOPICS
-    return " ".join([*shown, *([f"and {more} topics"] if more > 0 else [])])
+    return " ".join([*parts, *([f"and {more} topics"] if more > 0 else [])])
 
 
 def _numbers(of: list[int]) -> str:
-    shown = ",".join(map(str, of[:MOST_NUMBERS]))
-    return shown if len(of) <= MOST_NUMBERS else f"{shown}, {len(of) - MOST_NUMBERS} more"
+    parts = ",".join(map(str, of[:MOST_NUMBERS]))
+    return parts if len(of) <= MOST_NUMBERS else f"{parts}, {len(of) - MOST_NUMBERS} more"

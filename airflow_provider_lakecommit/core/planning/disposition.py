@@ -16,8 +16,8 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Missing, Watermark
-from airflow_provider_lakecommit.core.planning.voiding import gone
-from airflow_provider_lakecommit.core.rules import UNKNOWN, merged, otherwise, unjudged
+from airflow_provider_lakecommit.core.planning.voiding import removed
+from airflow_provider_lakecommit.core.rules import UNKNOWN, evaluated_otherwise, merged, unevaluated
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
 
@@ -44,16 +44,20 @@ def other_rules(
             if holder in tables:
                 continue
             pending = ((a.report.rules, a.coverage) for a in landing_state.accepted[holder])
-            same = merged(ledger.judged, pending, most=None)
+            same = merged(ledger.evaluated, pending, most=None)
             landed = lacking & ledger.all_covered
-            held = landed | (lacking & landing_state.accepted_coverage(holder))
-            ranges = otherwise(same, held, rules) | (unjudged(same, held) - alike.get(holder, Coverage()))
+            present = landed | (lacking & landing_state.accepted_coverage(holder))
+            ranges = evaluated_otherwise(same, present, rules) | (
+                unevaluated(same, present) - alike.get(holder, Coverage())
+            )
             if ranges:
                 out.append(RefusedRange(tables=tables, holder=holder, ranges=ranges))
     return tuple(out)
 
 
-def outruled(landing_state: LandingState, rules: str, marks: Mapping[SourcePartition, Watermark]) -> dict[UUID, str]:
+def outruled(
+    landing_state: LandingState, rules: str, watermarks: Mapping[SourcePartition, Watermark]
+) -> dict[UUID, str]:
     """Return the attempts that a plan voids, with the reasons: judged by other rules, and some table lacks their
     ranges.
 
@@ -68,7 +72,7 @@ def outruled(landing_state: LandingState, rules: str, marks: Mapping[SourceParti
     out: dict[UUID, str] = {}
     for attempt, a in others.items():
         lacking = [table for table, there in has.items() if a.coverage - there]
-        if lacking and not (a.coverage & landed) and not gone(a.coverage, marks):
+        if lacking and not (a.coverage & landed) and not removed(a.coverage, watermarks):
             why = f"{' and '.join(lacking)} lacks it and would apply other rules: it is read again for all tables"
             out[attempt] = f"{a.coverage}: {why}"
     return out

@@ -78,25 +78,25 @@ def sized(
 def _window(limits: WindowLimits, evidence: Sequence[WindowCost], seconds: float, lines: list[str]) -> WindowLimits:
     """Limit the window's records to those that can be written within the target."""
     if not evidence:
-        wanted, why = int(seconds * ASSUMED_RATE), "no window measured yet (trial)"
+        estimate, why = int(seconds * ASSUMED_RATE), "no window measured yet (trial)"
     else:
         rate, idle = _at_once(evidence) / _per_record(evidence), _idle(evidence, seconds)
-        wanted, why = _held(round(rate * (seconds - idle)), evidence), _measured(evidence, rate, idle)
-    wanted = max(LEAST_RECORDS, wanted)
+        estimate, why = _bounded(round(rate * (seconds - idle)), evidence), _measured(evidence, rate, idle)
+    estimate = max(LEAST_RECORDS, estimate)
     declared = limits.window_records
-    held = (
+    limited = (
         f"; window.max_records or window.max_bytes allow {declared}"
-        if declared is not None and declared < wanted
+        if declared is not None and declared < estimate
         else ""
     )
-    lines.append(f"window.target {seconds:g} s: {why}: at most {wanted} records{held}")
-    return replace(limits, max_records=min(wanted, limits.max_records or wanted))
+    lines.append(f"window.target {seconds:g} s: {why}: at most {estimate} records{limited}")
+    return replace(limits, max_records=min(estimate, limits.max_records or estimate))
 
 
-def _held(wanted: int, evidence: Sequence[WindowCost]) -> int:
+def _bounded(estimate: int, evidence: Sequence[WindowCost]) -> int:
     """Limit the change from the newest full window, or from the largest one."""
     before = next((c.records for c in evidence if c.full), max(c.records for c in evidence))
-    return min(max(wanted, before // STEP), before * STEP)
+    return min(max(estimate, before // STEP), before * STEP)
 
 
 def _measured(evidence: Sequence[WindowCost], rate: float, idle: float) -> str:
@@ -114,8 +114,8 @@ def _idle(evidence: Sequence[WindowCost], seconds: float) -> float:
 
 def _at_once(evidence: Sequence[WindowCost]) -> float:
     """Return how many tasks may run in parallel; small windows do not show it. Outliers may come from skewed clocks."""
-    seen = sorted(c.task_ms / c.busy_ms for c in evidence)
-    return seen[-2] if len(seen) > 2 else seen[-1]
+    ratios = sorted(c.task_ms / c.busy_ms for c in evidence)
+    return ratios[-2] if len(ratios) > 2 else ratios[-1]
 
 
 def _lanes(evidence: Sequence[WindowCost]) -> int:
@@ -187,9 +187,9 @@ def _files(
         return replace(limits, slice_records=now)
     per_file = median(c.bytes / c.files for c in known)
     before, usual = known[0].records / known[0].slices, limits.slice_records
-    wanted = median(c.records / c.slices * file_bytes * c.files / c.bytes for c in known)
-    held = min(max(wanted, min(before, usual) / STEP**2, 2 * MANY_RECORDS), max(before, usual) * STEP**2)
-    why, chosen = min({"": int(held), **bounds}.items(), key=lambda item: item[1])
+    estimate = median(c.records / c.slices * file_bytes * c.files / c.bytes for c in known)
+    bounded = min(max(estimate, min(before, usual) / STEP**2, 2 * MANY_RECORDS), max(before, usual) * STEP**2)
+    why, chosen = min({"": int(bounded), **bounds}.items(), key=lambda item: item[1])
     lines.append(
         f"window.target_file_size {file_bytes}: files had {per_file:.0f} bytes, {before:.0f} records a slice: "
         f"now {chosen}" + (f"; {why}" if why else "")
@@ -216,5 +216,5 @@ def lopsided(slices: Sequence[Slice], limits: WindowLimits) -> tuple[str, ...]:
     group = max(work, key=lambda g: (work[g], -g), default=0)
     if groups < 2 or work[group] * groups <= 2 * total:
         return ()
-    told = "`window.group_by: load` distributes slices by their cost"
-    return (f"group {group} has {work[group]} of {total} records; {told}",)
+    hint = "`window.group_by: load` distributes slices by their cost"
+    return (f"group {group} has {work[group]} of {total} records; {hint}",)

@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.goal import (
+from airflow_provider_lakecommit.core.planning.measure import WindowCost
+from airflow_provider_lakecommit.core.planning.missing import Chosen, Missing, Watermark, WindowLimits, choose
+from airflow_provider_lakecommit.core.planning.slicing import cut
+from airflow_provider_lakecommit.core.planning.window_target import (
     ASSUMED_RATE,
     LEAST_RECORDS,
     MANY_RECORDS,
@@ -20,9 +23,6 @@ from airflow_provider_lakecommit.core.planning.goal import (
     lopsided,
     sized,
 )
-from airflow_provider_lakecommit.core.planning.measure import WindowCost
-from airflow_provider_lakecommit.core.planning.missing import Chosen, Missing, Watermark, WindowLimits, choose
-from airflow_provider_lakecommit.core.planning.slicing import cut
 from tests.support.effort import examples
 from tests.support.story import ORDERS, P0, P1, P2, STEADY, Story, coverage
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find reported slices that a block in one of their partitions keeps from being published.
 
-A slice of several partitions is *entangled* with a blocked or failing range before it that its table lacks, or with an
-entangled slice before it that is kept. The planner voids those whose ranges can be read again
-(:func:`~airflow_provider_lakecommit.core.planning.voiding.disentangled`), so that their other partitions go on. The
+A slice of several partitions is blocked if its table lacks a blocked or failing range before it, or if a blocked slice
+before it is kept. The planner voids those whose ranges can be read again
+(:func:`~airflow_provider_lakecommit.core.planning.voiding.voidable_slices`), so that their other partitions go on. The
 others stay accepted until the blocked range is done or given up. Until then their partitions share no slice.
 """
 
@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entangled:
+class BlockedSlice:
     """A slice, and the partition in which it must wait."""
 
     slice: AcceptedSlice
@@ -29,10 +29,10 @@ class Entangled:
         return f"{self.slice.coverage} waits for a blocked or failing range of {self.partition}"
 
 
-def entangled(
+def blocked_slices(
     landing_state: LandingState, keeps: Callable[[AcceptedSlice], bool] = lambda _: True
-) -> Iterator[Entangled]:
-    """Yield the entangled slices of all tables.
+) -> Iterator[BlockedSlice]:
+    """Yield the blocked slices of all tables.
 
     :param keeps: whether a slice stays accepted
     """
@@ -47,16 +47,16 @@ def entangled(
 
 def _behind(
     stuck: Coverage, left: Sequence[AcceptedSlice], keeps: Callable[[AcceptedSlice], bool]
-) -> Iterator[Entangled]:
+) -> Iterator[BlockedSlice]:
     while True:
-        found = [Entangled(slice=s, partition=p, kept=keeps(s)) for s in left if (p := _where(s, stuck)) is not None]
+        found = [BlockedSlice(slice=s, partition=p, kept=keeps(s)) for s in left if (p := _where(s, stuck)) is not None]
         yield from found
         kept = [item for e in found if e.kept for item in e.slice.coverage.items()]
         if not kept:
             return
         stuck = stuck | Coverage.of(kept)
-        gone = {e.slice.report.attempt for e in found}
-        left = [s for s in left if s.report.attempt not in gone]
+        removed = {e.slice.report.attempt for e in found}
+        left = [s for s in left if s.report.attempt not in removed]
 
 
 def _where(s: AcceptedSlice, stuck: Coverage) -> SourcePartition | None:
@@ -64,9 +64,9 @@ def _where(s: AcceptedSlice, stuck: Coverage) -> SourcePartition | None:
     return next(behind, None)
 
 
-def entangled_partitions(landing_state: LandingState) -> frozenset[SourcePartition]:
+def partitions_of_blocked_slices(landing_state: LandingState) -> frozenset[SourcePartition]:
     """Return the partitions that may not share a slice with others."""
-    return frozenset(p for e in entangled(landing_state) for p in e.slice.coverage.parts)
+    return frozenset(p for e in blocked_slices(landing_state) for p in e.slice.coverage.parts)
 
 
 def without(landing_state: LandingState, attempts: Collection[UUID]) -> LandingState:

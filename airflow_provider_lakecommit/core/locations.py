@@ -48,10 +48,10 @@ def data_roots(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(path for path in (location, *(properties.get(key, "") for key in _ROOTS)) if path)
 
 
-def place_problem(path: str, roots: Iterable[str]) -> str | None:
+def path_problem(path: str, roots: Iterable[str]) -> str | None:
     """Return why a path is no place of a table's data, or ``None``."""
-    scheme, whole = storage_place(path)
-    below = next((rest for root in roots if (rest := _below(scheme, whole, root)) is not None), None)
+    scheme, location = storage_location(path)
+    below = next((rest for root in roots if (rest := _below(scheme, location, root)) is not None), None)
     if below is None:
         return f"file {path} does not lie where the table has its data"
     if not below or below.endswith("/") or _NO_PART_OF_A_PATH.search(below) or _leads_up(below):
@@ -108,18 +108,18 @@ def mark_of(path: str) -> str | None:
     return number[:MARK_DIGITS] if len(number) >= MARK_DIGITS + LEAST_DIGITS else None
 
 
-def _below(scheme: str, whole: str, root: str) -> str | None:
+def _below(scheme: str, location: str, root: str) -> str | None:
     of, folder = _folder(root)
-    return whole[len(folder) :] if scheme == of and whole.startswith(folder) else None
+    return location[len(folder) :] if scheme == of and location.startswith(folder) else None
 
 
 @lru_cache(maxsize=256)
 def _folder(root: str) -> tuple[str, str]:
-    of, folder = storage_place(root)
+    of, folder = storage_location(root)
     return of, f"{folder.rstrip('/')}/"
 
 
-def storage_place(path: str) -> tuple[str, str]:
+def storage_location(path: str) -> tuple[str, str]:
     """Return the storage, and the path in it with its bucket or host: equal for all spellings of one place."""
     found = _SCHEME.match(path)
     scheme = found[1].lower() if found else ""

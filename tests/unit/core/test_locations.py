@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.places import data_roots, name_problem, named_provider, place_problem
+from airflow_provider_lakecommit.core.locations import data_roots, name_problem, named_provider, path_problem
 
 ATTEMPT = UUID("0f4c8f04-0c6e-8d8a-9d3e-6b1b3a9f2c11")
 ROOTS = data_roots("s3://lake/shop/t/", {"write.data.path": "s3a://fast/t", "write.object-storage.path": "/mnt/t/"})
@@ -30,7 +30,7 @@ ROOTS = data_roots("s3://lake/shop/t/", {"write.data.path": "s3a://fast/t", "wri
     ],
 )
 def test_below_a_folder_of_the_table(path: str) -> None:
-    assert place_problem(path, ROOTS) is None
+    assert path_problem(path, ROOTS) is None
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_below_a_folder_of_the_table(path: str) -> None:
     ],
 )
 def test_beside_them(path: str) -> None:
-    assert "does not lie where the table has its data" in str(place_problem(path, ROOTS))
+    assert "does not lie where the table has its data" in str(path_problem(path, ROOTS))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_beside_them(path: str) -> None:
     ],
 )
 def test_no_way_leads_out_of_them(below: str) -> None:
-    assert "has no plain path below the table's location" in str(place_problem(f"s3://lake/shop/t/{below}", ROOTS))
+    assert "has no plain path below the table's location" in str(path_problem(f"s3://lake/shop/t/{below}", ROOTS))
 
 
 def test_a_table_without_properties_has_its_location() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_lakecommit.core.formatting import duration_text, partitions_text, short_number
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.shown import duration_text, partitions_text, short_number
 
 
 @pytest.mark.parametrize(
