@@ -201,14 +201,11 @@ class Soak:
         return found
 
     def _verified(self) -> dict[str, str]:
-        """Return what `lakecommit verify` says, for each spec for which it fails."""
-        wrong = {}
-        specs = sorted({self.world.spec(topic) for topic in self.world.topics})
+        """Return what `lakecommit verify` says, for each landing for which it fails."""
+        topics = self.world.topics
         with ThreadPoolExecutor(2) as pool:
-            for spec, found in zip(specs, pool.map(_verify, specs), strict=True):
-                if found:
-                    wrong[spec.stem] = found
-        return wrong
+            answers = pool.map(lambda topic: _verify(self.world.spec(topic), topic), topics)
+            return {topic.landing: answer for topic, answer in zip(topics, answers, strict=True) if answer}
 
     def _told(self, behind: list[Topic], found: list[Comparison], wrong: dict[str, str]) -> int:
         """Print everything; the exit code."""
@@ -251,8 +248,9 @@ def _is_landed(topic: Topic, reader: Reader) -> bool:
     return all(ends.get(partition, 0) == sent for partition, sent in enumerate(topic.sent))
 
 
-def _verify(spec: Path) -> str:
+def _verify(spec: Path, topic: Topic) -> str:
     command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "verify", str(spec), "--rows"]
+    command += ["--landing", topic.landing] if topic.role == "set" else []
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=VERIFY_SECONDS, check=False)
     except subprocess.TimeoutExpired:

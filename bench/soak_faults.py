@@ -9,6 +9,7 @@ grow. Each act is one line of the log; an act that finds nothing to kill is trie
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from bench.soak_world import World
 from dev.processes import ChildError, Process, kill_all
 from dev.servers.server import ServerError
 
-__all__ = ["Faults"]
+__all__ = ["DAEMON", "Faults"]
 
 KILL_SECONDS = 60.0
 AWAY_SECONDS = {"broker": 5.0, "rest-catalog": 25.0}
@@ -30,7 +31,8 @@ OFTEN = {"task": 40, "Spark worker": 20, "follow": 20, "driver of a follow": 10}
 """How often each kind is killed, all the time."""
 RARELY = {"part of Airflow": 16, "Connect server": 8}
 """The same, in the first part of the run only."""
-DAEMONS = ("pyspark.daemon", "lakecommit.spark.daemon")
+DAEMON = re.compile(r" -m (pyspark|airflow_provider_lakecommit\.spark)\.daemon\b")
+"""What is in the command of Spark's Python daemons, and of their workers, which are forks of them."""
 
 
 class Faults:
@@ -132,5 +134,5 @@ class Faults:
 
 
 def _workers(family: list[Process]) -> Iterator[Process]:
-    """Return Spark's Python daemons and workers; a worker is a fork of a daemon."""
-    yield from (p for p in family if any(name in p.command for name in DAEMONS))
+    """Return Spark's Python daemons and workers."""
+    yield from (p for p in family if DAEMON.search(p.command))

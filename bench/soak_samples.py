@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from bench.soak_faults import DAEMONS
+from bench.soak_faults import DAEMON
 from bench.soak_world import World
 from dev.airflow_client import AirflowAnswerError
 from dev.airflow_stack import WITH_TRIGGERER
@@ -224,8 +224,8 @@ def _sample(at: float, role: str, head: psutil.Process, family: Sequence[Process
 
 
 def _daemons(family: Sequence[Process]) -> int:
-    """Return the number of Spark's Python daemons: a fork of one is a worker."""
-    found = {p.pid for p in family if any(name in p.command for name in DAEMONS)}
+    """Return the number of Spark's Python daemons, without their workers."""
+    found = {p.pid for p in family if DAEMON.search(p.command)}
     return sum(p.pid in found and p.parent not in found for p in family)
 
 

@@ -116,8 +116,8 @@ class World:
         log("starting Airflow")
         self.airflow.migrate()
         self.airflow.start()
-        for dag in self.dags():
-            self.airflow.client.await_dag(dag, DAG_SECONDS)
+        for path in sorted(self._dags_folder.glob("*.py")):
+            self.airflow.client.await_dag(path.stem, DAG_SECONDS)
         for topic in self.topics:
             if topic.role == "continuous":
                 self._follow(topic.stem)
@@ -338,6 +338,7 @@ def _airflow_settings(dags: Path) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
+        "AIRFLOW__CORE__PARALLELISM": "6",
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "90",
