@@ -81,6 +81,11 @@ class AirflowClient:
         """What Airflow answers to any other question."""
         return self._ask("GET", path)
 
+    def page(self, path: str) -> dict[str, Any]:
+        """What an application of a plugin answers to a path below Airflow's address."""
+        _ = self.token
+        return self._send("GET", path, None)
+
     def run_state(self, dag: str, run: str) -> str:
         """State of a run."""
         return str(self.run(dag, run)["state"])

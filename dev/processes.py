@@ -190,6 +190,11 @@ class Children:
         alive = self._popen[known[0]].poll() is None if known[0] in self._popen else self._is(known, living())
         return known[0] if alive else None
 
+    def exit_code(self, name: str) -> int | None:
+        """With what a child that was started here has ended; None while it lives."""
+        child = self._popen.get(self._known[name][0]) if name in self._known else None
+        return None if child is None else child.poll()
+
     def family(self, name: str) -> list[Process]:
         """A child and everything it started that lives."""
         return self._family(self._known[name], living()) if name in self._known else []

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from dev.processes import Children, signal_all, tail
+from dev.processes import Children, Process, signal_all, tail
 
 __all__ = ["PortTakenError", "Server", "ServerError", "free_port", "listens"]
 
@@ -104,6 +104,11 @@ class Server(ABC):
         return self._children.pid(self.name)
 
     @property
+    def family(self) -> list[Process]:
+        """The server and everything it started that lives."""
+        return self._children.family(self.name)
+
+    @property
     def log(self) -> Path:
         """What the server prints."""
         return self.directory / "log" / f"{self.name}.log"
@@ -146,11 +151,11 @@ class Server(ABC):
     def freeze(self) -> None:
         """Stand still, all processes: connections are taken by the system, and nobody answers."""
         # The server comes before its children, so that it starts no more of them.
-        signal_all(self._children.family(self.name), signal.SIGSTOP)
+        signal_all(self.family, signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Go on after :meth:`freeze`."""
-        signal_all(self._children.family(self.name), signal.SIGCONT)
+        signal_all(self.family, signal.SIGCONT)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from datetime import timedelta
 from io import BytesIO
 from typing import Any
@@ -287,6 +290,35 @@ print(missing, [m for m in sys.modules if m.startswith(daemon.PACKAGE)], daemon.
 def test_the_daemon_has_libraries_but_neither_threads_nor_this_package() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[] [] 1", done.stderr
+
+
+IDLE = """
+import os, signal, time
+from airflow_provider_lakecommit.spark import daemon
+daemon.end_when_idle(0.5)
+if os.fork() == 0:
+    signal.pause() if WORKS else os._exit(0)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+began = time.monotonic()
+while time.monotonic() < began + 3:
+    signal.sigtimedwait([], 1)
+print("lives", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_daemon_ends_when_it_had_no_workers_for_a_while(works: bool) -> None:
+    command = [sys.executable, "-c", IDLE.replace("WORKS", str(works))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            code = process.wait(60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        assert process.stdout is not None
+        found = code, process.stdout.read()
+    assert found == ((0, b"lives\n") if works else (-signal.SIGTERM, b""))
 
 
 IMPORTED = """
