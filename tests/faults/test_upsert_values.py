@@ -328,7 +328,7 @@ def test_sql_names_the_key_and_a_record_has_one_row_at_most(tmp_path: Path) -> N
         assert world.found("id", "name") == [(1, "c"), (2, "b")]
         world.send(record(2, "d"), record(3), record(None, "z"), ("any", None), record(2, "e", "f"))
         assert world.found("id", "name") == [(1, "c"), (2, "d")]
-        assert world.dead() == [(0, 4, "several_rows"), (0, 7, "missing_required"), (0, 9, "several_rows")]
+        assert world.dead() == [(0, 4, "several_rows"), (0, 7, "null_key"), (0, 9, "several_rows")]
         check_verified(world)
 
 
