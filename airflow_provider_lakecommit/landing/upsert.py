@@ -70,8 +70,6 @@ def wrong_with_upsert(values: Mapping[str, Any]) -> Iterator[str]:
         return
     if values.get("route") is not None:
         yield "upsert: remove `route`: a row whose key moves to another table would stay in the first one [LC1328]"
-    if values.get("transform") is not None:
-        yield "upsert: remove `transform.sql`: it may give a record several rows, whose order is unknown [LC1329]"
     csv = values.get("csv")
     if isinstance(csv, Mapping) and csv.get("rows", "one") != "one":
         yield "upsert: set `rows: one`: the rows of one record have no order [LC1330]"

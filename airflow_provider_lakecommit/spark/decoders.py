@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyiceberg.types import BooleanType, NestedField
 
 from airflow_provider_lakecommit.core import UNCOUNTED, FormatOptions, Route
 from airflow_provider_lakecommit.exceptions import TableError
@@ -157,7 +158,13 @@ def _row_decoder(landing: Landing, table: str, schema: Schema, kafka: Kafka | No
         return _unwrapped(landing, read, kafka, skip)
     with _engine_of_sql():
         from airflow_provider_lakecommit.formats import TransformDecoder
-    return TransformDecoder(_unwrapped(landing, read, kafka), sql, schema, skip, landing.transform.functions)
+    beside: tuple[str, ...] = ()
+    if landing.upsert.key and landing.transform.unwrap is not None and IS_DELETED not in read.column_names:
+        beside = (IS_DELETED,)
+        number = max(read.field_ids, default=0) + 1
+        read = Schema(*read.fields, NestedField(number, IS_DELETED, BooleanType(), required=False))
+    records = _unwrapped(landing, read, kafka)
+    return TransformDecoder(records, sql, schema, skip, landing.transform.functions, beside)
 
 
 @contextmanager

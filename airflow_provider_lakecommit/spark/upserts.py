@@ -2,7 +2,8 @@
 """What a slice of an upserting landing writes: the last change of each key, and a tombstone file with deleted keys.
 
 Contract: every record is counted. It gave a row, or a newer record of the slice superseded it, or it deletes a key, or
-it is filtered or rejected as in any landing. A row without a complete key is a reject. A delete is a tombstone (a
+it is filtered or rejected as in any landing. A row without a complete key is a reject, and so is a record with several
+rows: SQL states no order of them. A delete is a tombstone (a
 record without a value, whose key fills the key columns) or, with `transform.unwrap`, an envelope of a delete. With
 ``deletes: soft`` it is a row like any other; with ``hard`` it is a row of the tombstone file, which has the key, the
 columns that order it, and no others; with ``ignore`` it is filtered.
@@ -40,8 +41,8 @@ from airflow_provider_lakecommit.landing import (
 from airflow_provider_lakecommit.spark.marks import marks_of
 
 BUFFER_BYTES = 128 << 20
-NO_KEY, REQUIRED = "null_key", "missing_required"
-"""The kinds of rejects without a complete key, and without another required value."""
+NO_KEY, REQUIRED, SEVERAL = "null_key", "missing_required", "several_rows"
+"""The kinds of rejects without a complete key, without another required value, and with more than one row."""
 _SPAN, _RANK = "__span", "__rank"
 
 
@@ -123,7 +124,8 @@ class UpsertDecoder:
         none = [i for i, v in enumerate(values) if v is None]
         block = decode(there)
         (name, rows), *_ = block.tables.items()
-        rows = added(put_back(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ()))
+        found = put_back(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ())
+        rows = added(_single(found))
         if self._by_tombstone:
             rows = self._marked(rows, False)
         if none and self._by_tombstone and self._deletes != IGNORE:
@@ -181,6 +183,24 @@ class UpsertDecoder:
             rejects=tuple(sorted(rejects, key=lambda r: r.index)),
             filtered=sorted([*rows.filtered, *filtered]),
         )
+
+
+def _single(rows: Decoded) -> Decoded:
+    """With rejects in place of records that gave several rows."""
+    places = np.asarray(rows.records, np.int64)
+    records, counts = np.unique(places, return_counts=True)
+    if len(records) == len(places):
+        return rows
+    several = records[counts > 1]
+    why = "`transform.sql` returns several rows for this record, and with `upsert` it can have only one"
+    rejects = (*rows.rejects, *(Reject(index=int(i), kind=SEVERAL, column=None, reason=why) for i in several))
+    kept = ~np.isin(places, several)
+    return replace(
+        rows,
+        table=rows.table.filter(pa.array(kept)),
+        records=places[kept].tolist(),
+        rejects=tuple(sorted(rejects, key=lambda r: r.index)),
+    )
 
 
 class LastChanges:

@@ -309,3 +309,54 @@ def test_an_envelope_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
         world.send(source.put("c", None, "none"), source.change("d", before={"name": "x"}), source.change("d"))
         assert [offset for _, offset, _ in world.dead()] == [0, 1, 2]
         assert world.rows() == []
+
+
+# -- SQL --------------------------------------------------------------------------------------------------------------
+
+RECORD = [{"name": "number", "type": "long"}, {"name": "called", "type": "list<string>"}]
+SQL = "select number as id, unnest(called) as name from record where number is null or number < 100"
+
+
+def test_sql_names_the_key_and_a_record_has_one_row_at_most(tmp_path: Path) -> None:
+    options = {"transform": SQL, "record_schema": RECORD, "upsert_deletes": "ignore"}
+    with memory_world(tmp_path, create={"schema": COLUMNS[:2]}, upsert_key=["id"], **options) as world:
+
+        def record(number: int | None, *called: str) -> tuple[str, str]:
+            return "any", json.dumps({"number": number, "called": called})
+
+        world.send(record(1, "a"), record(2, "b"), record(1, "c"), record(500, "left out"), record(3, "x", "y"))
+        assert world.found("id", "name") == [(1, "c"), (2, "b")]
+        world.send(record(2, "d"), record(3), record(None, "z"), ("any", None), record(2, "e", "f"))
+        assert world.found("id", "name") == [(1, "c"), (2, "d")]
+        assert world.dead() == [(0, 4, "several_rows"), (0, 7, "null_key"), (0, 9, "several_rows")]
+        check_verified(world)
+
+
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+def test_tombstones_go_past_sql(tmp_path: Path, deletes: str) -> None:
+    marked = [{"name": "_is_deleted", "type": "boolean"}] if deletes == "soft" else []
+    options = {"transform": "select upper(name) as name from record", "record_schema": [COLUMNS[1]]}
+    columns = {"create": {"schema": [*COLUMNS[:2], *marked]}, "key": {"column": "id"}, "upsert_key": ["id"]}
+    with memory_world(tmp_path, **columns, **options, upsert_deletes=deletes) as world:
+        world.send(("1", '{"name": "a"}'), ("2", '{"name": "b"}'), ("1", None), ("3", None), ("3", '{"name": "c"}'))
+        left = [(2, "B", *([False] if marked else [])), (3, "C", *([False] if marked else []))]
+        gone = [(1, None, True)] if marked else []
+        assert world.found("id", "name", *(c["name"] for c in marked)) == sorted(gone + left)
+        check_verified(world)
+
+
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+@pytest.mark.parametrize("selected", ["id, upper(name) as name, _lsn", "* replace (upper(name) as name)"])
+def test_sql_over_envelopes_keeps_their_deletes(tmp_path: Path, deletes: str, selected: str) -> None:
+    marked = [{"name": "_is_deleted", "type": "boolean"}] if deletes == "soft" else []
+    source, schema = Envelopes(plain_json), ENVELOPE["create"]["schema"]
+    options = {**ENVELOPE, "create": {"schema": [*schema, *marked]}, "upsert_deletes": deletes}
+    sql = {"transform": f"select {selected} from record", "record_schema": [{**c, "required": False} for c in schema]}
+    with memory_world(tmp_path, **options, **sql) as world:
+        world.send(source.put("c", 1, "a"), source.put("c", 2, "b"), source.put("u", 1, "c"), *source.delete(2))
+        world.send(source.put("c", 3, "d"), *source.delete(1))
+        kept = [(3, "D", *([False] if marked else []))]
+        dead = [(1, None, True), (2, None, True)] if marked else []
+        assert world.found("id", "name", *(c["name"] for c in marked)) == dead + kept
+        assert world.dead() == []
+        check_verified(world)

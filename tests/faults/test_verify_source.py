@@ -356,9 +356,13 @@ def test_samples(world: World) -> None:
     assert proof.records == 10
 
 
-@pytest.mark.parametrize("how", ["hard", "soft", "ignore"])
+NAMED = {"transform": "select name || '' as name from record", "record_schema": [{"name": "name", "type": "string"}]}
+
+
+@pytest.mark.parametrize("how", ["hard", "soft", "ignore", "sql"])
 def test_upserts(make_world: Make, produce: Produce, how: str) -> None:
-    fields = {"hard": JSON, "soft": SOFT, "ignore": {**JSON, "upsert_deletes": "ignore"}}[how]
+    ways = {"hard": JSON, "soft": SOFT, "ignore": {**JSON, "upsert_deletes": "ignore"}, "sql": {**SOFT, **NAMED}}
+    fields = ways[how]
     world, model = make_world(**{**fields, "metadata_columns": True}), Model(1)
     for _ in range(3):
         produce(world.landing.topics, model.records(90))

@@ -13,7 +13,7 @@ Wrong SQL, columns that the table lacks or that can never have its type, and fun
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import duckdb
 import numpy as np
@@ -43,19 +43,27 @@ class TransformDecoder:
     :param records: decodes values into the columns of ``record``; it is closed with this one
     :param skip: columns that are filled from elsewhere
     :param functions: further functions of the SQL, by name, each as ``module.function``
+    :param beside: columns of the records that the SQL does not see; a row gets them from its record
     """
 
     def __init__(
-        self, records: Decoder, sql: str, schema: Schema, skip: Set[str], functions: Mapping[str, str]
+        self,
+        records: Decoder,
+        sql: str,
+        schema: Schema,
+        skip: Set[str],
+        functions: Mapping[str, str],
+        beside: Collection[str] = (),
     ) -> None:
-        self._records = records
+        self._records, self._beside = records, beside
+        self._seen = pa.schema([f for f in records.schema if f.name not in beside])
         self._target = pa.schema([f for f in arrow_schema(schema) if f.name not in skip])
         self._functions = functions
         # What came from outside while one of them was at work.
         self._stopped: list[BaseException] = []
         self._connection = engine(functions, self._stopped)
         try:
-            self._sql, self._suspects = row_wise(self._connection, sql, records.schema.names, functions)
+            self._sql, self._suspects = row_wise(self._connection, sql, self._seen.names, functions)
             self._columns = self._resolved()
         except BaseException:
             self._connection.close()
@@ -103,7 +111,7 @@ class TransformDecoder:
         given: dict[str, int] = {}
         wrong: list[str] = []
         # Behind the place of the record.
-        for place, field in enumerate(columns_of(self._connection, self._sql, self._records.schema), 1):
+        for place, field in enumerate(columns_of(self._connection, self._sql, self._seen), 1):
             if field.name in given:
                 wrong.append(f"it returns column {field.name} twice")
             elif field.name not in known:
@@ -144,7 +152,7 @@ class TransformDecoder:
 
     def _answered(self, sql: str, rows: pa.Table) -> pa.Table:
         try:
-            return run(self._connection, sql, rows)
+            return run(self._connection, sql, rows.select(self._seen.names))
         except duckdb.InterruptException:
             raise
         except _BROKEN as e:
@@ -168,11 +176,11 @@ class TransformDecoder:
         refused = self._overflown(made, places, rows) | self._lacking(made, places)
         made, places = _without(refused, made, places)
         try:
-            arrays = self._fitted(made)
+            arrays = self._fitted(made, places, rows)
         except Refusal:
             unfit = self._unfit(made, places)
             made, places = _without(unfit, made, places)
-            arrays = self._fitted(made)
+            arrays = self._fitted(made, places, rows)
             refused |= unfit
         there = np.zeros(rows.num_rows, bool)
         there[places] = True
@@ -184,13 +192,15 @@ class TransformDecoder:
             filtered=np.flatnonzero(~there).tolist(),
         )
 
-    def _fitted(self, made: pa.Table) -> list[pa.Array]:
-        return [
-            fitted(_whole(made.column(self._columns[f.name])), f, f.name)
-            if f.name in self._columns
-            else pa.nulls(made.num_rows, f.type)
-            for f in self._target
-        ]
+    def _fitted(self, made: pa.Table, places: np.ndarray, rows: pa.Table) -> list[pa.Array]:
+        def column(field: pa.Field) -> pa.Array:
+            if field.name in self._columns:
+                return fitted(_whole(made.column(self._columns[field.name])), field, field.name)
+            if field.name in self._beside:
+                return _whole(rows.column(field.name).take(pa.array(places, pa.int64())))
+            return pa.nulls(made.num_rows, field.type)
+
+        return [column(field) for field in self._target]
 
     def _unfit(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
         found: dict[int, Reject] = {}

@@ -41,6 +41,7 @@ class Way:
     partition_by: tuple[str, ...] = ()
     ordered: bool = False
     envelope: bool = False
+    sql: bool = False
     anywhere: bool = False
 
     def key_of(self, number: int) -> Key:

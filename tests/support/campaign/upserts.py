@@ -20,6 +20,7 @@ WAYS: Mapping[str, Way] = {
     "upsert-soft": Way(deletes="soft", key={"k": "int", "part": "string"}, partition_by=("part",)),
     "upsert-ignore": Way(deletes="ignore", key={"k": "uuid", "day": "date"}),
     "upsert-envelope": Way(deletes="hard", key={"k": "long"}, ordered=True, envelope=True),
+    "upsert-sql": Way(deletes="soft", key={"k": "long"}, ordered=True, envelope=True, sql=True),
     "upsert-late": Way(deletes="soft", key={"k": "decimal(9,2)", "flag": "boolean"}, ordered=True, anywhere=True),
 }
 KEYS = 8
@@ -40,7 +41,10 @@ def upserting(spec: Mapping[str, Any], way: Way) -> dict[str, Any]:
         "upsert_order_by": ["ver", "offset"] if way.ordered else "offset",
     }
     if way.envelope:
-        return {**out, "unwrap": {"envelope": "debezium", "columns": {"ver": "source.lsn"}}}
+        sql = "select * replace (name || '' as name) from record"
+        record = [{**c, "required": False} for c in columns if c["name"] != "_is_deleted"]
+        through = {"transform": sql, "record_schema": record} if way.sql else {}
+        return {**out, "unwrap": {"envelope": "debezium", "columns": {"ver": "source.lsn"}}, **through}
     out |= {"key": {"columns": [*way.key], "format": "json"}, "evolve": "add"}
     return {**out, "headers": {"ver": "ver"}} if way.ordered else out
 

@@ -50,7 +50,6 @@ def test_an_upserting_landing_fills_the_columns_that_order_changes() -> None:
         ({"upsert_deletes": "never"}, "LC1102"),
         ({"upsert_key": [], "upsert_deletes": "soft"}, "LC1327"),
         ({"route": {"field": "t", "tables": {"a": "shop.orders", "b": "shop.others"}}}, "LC1328"),
-        ({"transform": "select id from record", "record_schema": [{"name": "id", "type": "long"}]}, "LC1329"),
         ({"format": "csv", "csv": {"columns": ["id"], "rows": "many"}}, "LC1330"),
         ({"metadata_columns": False}, "LC1331"),
         ({"key": {}}, "LC1332"),
