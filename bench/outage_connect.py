@@ -33,8 +33,8 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, evaluate, observe
 from dev.paths import run_dir
 from dev.record_traces import CONFLICT, INTERVAL, REFUSAL, TRIGGER, Lake, Scene
 from dev.servers.kafka import Broker
@@ -63,11 +63,11 @@ class Guard(threading.Thread):
         state = State()
         while not self._done.is_set():
             for record in self._watch.poll(LOOK_SECONDS):
-                found = seen_of(record.value, key=record.key, headers=record.headers, group=self._group)
+                found = event_of(record.value, key=record.key, headers=record.headers, group=self._group)
                 if found is not None:
                     state = observe(state, found[1], self._rules)
             try:
-                self._act(judge(state, time.time(), self._rules).verdict)
+                self._act(evaluate(state, time.time(), self._rules).verdict)
             except LakecommitError as e:
                 # The task's next attempt.
                 print(f"  {e}", file=sys.stderr)

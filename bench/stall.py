@@ -26,8 +26,8 @@ from airflow_provider_lakecommit.control.events import (
     TopicPartitionOffset,
     encode,
 )
-from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, judge, observe
+from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, evaluate, observe
 
 GROUP = "connect-orders"
 TASKS, CYCLES, ROUNDS, PASSES = 20, 60, 7, 10
@@ -67,11 +67,11 @@ def _rate(values: list[bytes], *, bodies: bool) -> float:
     state, rules = State(), StallRules()
     began = time.perf_counter()
     for value in values:
-        found = seen_of(value, key=b"key", headers=(), group=GROUP, bodies=bodies)
+        found = event_of(value, key=b"key", headers=(), group=GROUP, bodies=bodies)
         if found is not None:
             state = observe(state, found[1], rules)
             if found[1].kind is EventKind.START:
-                judge(state, found[1].at, rules)
+                evaluate(state, found[1].at, rules)
     return len(values) / (time.perf_counter() - began)
 
 

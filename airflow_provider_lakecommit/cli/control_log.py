@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.exceptions import SpecError, WireError
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, LandingSpec, from_environment, yaml_values
 from airflow_provider_lakecommit.redaction import yaml_trouble
 
-_OURS = frozenset({our_headers.HEADER, our_headers.DAMAGED_HEADERS, our_headers.DAMAGED_BATCH})
+_OURS = frozenset({our_headers.HEADER, our_headers.CORRUPT_HEADERS, our_headers.CORRUPT_BATCH})
 
 
 def source_of(

@@ -28,17 +28,17 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import nearest
 from airflow_provider_lakecommit.stall import (
     MOST_OTHERS,
-    Believed,
     Diagnosis,
     EventKind,
-    Seen,
+    ObservedEvent,
     StallRules,
     State,
     Verdict,
+    VerifiedRecords,
+    evaluate,
+    event_of,
     group_of,
     is_ours,
-    judge,
-    seen_of,
 )
 from airflow_provider_lakecommit.stall.verdict import observe
 
@@ -157,13 +157,13 @@ class GroupVerdicts:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     clocks: dict[str, float] = field(default_factory=dict)
     caught_up: bool = False
-    believed: Believed = field(default_factory=Believed)
+    believed: VerifiedRecords = field(default_factory=VerifiedRecords)
     others: set[str] = field(default_factory=set)
 
     def event(self, record: ControlRecord) -> dict[str, Any] | None:
         """Return the result for a record; ``None`` if it is no event of the group, or too late to be evaluated."""
         request = self.request
-        found = seen_of(
+        found = event_of(
             record.value,
             key=record.key,
             headers=record.headers,
@@ -185,9 +185,9 @@ class GroupVerdicts:
             self.clocks[group] = clock = max(clock, seen.at)
         if not rules.landing and is_ours(record):
             rules = replace(rules, landing=True)
-        before = judge(self.states.get(group, State()), clock, rules)
+        before = evaluate(self.states.get(group, State()), clock, rules)
         state = observe(self.states.get(group, State()), seen, rules)
-        after = judge(state, clock, rules)
+        after = evaluate(state, clock, rules)
         self.states[group], self.rules[group], self.verdicts[group] = state, rules, after.verdict
         return {**_place(record, group, seen), **_finding(after), "before": before.verdict.value}
 
@@ -199,7 +199,9 @@ class GroupVerdicts:
         """Yield the verdict of each group at a time; with ``changes`` only if it differs from the last reported one."""
         groups = self.states or ({} if self.request.group is None or changes else {self.request.group: State()})
         for group, state in groups.items():
-            found = judge(state, max(moment, self.clocks.get(group, moment)), self.rules.get(group, self.request.rules))
+            found = evaluate(
+                state, max(moment, self.clocks.get(group, moment)), self.rules.get(group, self.request.rules)
+            )
             if changes and found.verdict is self.verdicts.get(group):
                 continue
             before = self.verdicts.get(group, found.verdict)
@@ -208,7 +210,7 @@ class GroupVerdicts:
             yield {"group": group, **place, **_finding(found), "before": before.value}
 
 
-def _place(record: ControlRecord, group: str, seen: Seen) -> dict[str, Any]:
+def _place(record: ControlRecord, group: str, seen: ObservedEvent) -> dict[str, Any]:
     return {
         "group": group,
         "partition": record.partition,

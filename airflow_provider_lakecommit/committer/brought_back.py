@@ -9,7 +9,7 @@ lacks. Then the manifests of both are read, and files are known by their paths.
 Failure story: files that were copied under other names look like any other writer's; files of a snapshot that has
 expired are nobody's; what another writer added before the newest landing snapshot, or is adding while a commit request
 is under way, and what cannot be read, is left to `verify`
-(:mod:`~airflow_provider_lakecommit.status.brought_back`).
+(:mod:`~airflow_provider_lakecommit.status.restored`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.control import DAMAGE, bounded_json, count
+from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
 from airflow_provider_lakecommit.core import LAND, LIVE
 from airflow_provider_lakecommit.exceptions import LedgerError, WireError
 from airflow_provider_lakecommit.iceberg import Tables
@@ -64,7 +64,7 @@ def compacted_of(record: SnapshotRecord) -> Compacted | None:
     try:
         found: Any = bounded_json(record.extra[COMPACTED], parts=64)
         return Compacted(**{f.name: count(found.get(f.name, 0)) for f in fields(Compacted)})
-    except (*DAMAGE, WireError):
+    except (*CORRUPTION, WireError):
         return None
 
 

@@ -20,7 +20,7 @@ from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.control import (
-    DAMAGE,
+    CORRUPTION,
     LEDGER_LIMIT,
     count,
     coverage_from_json,
@@ -93,7 +93,7 @@ def replaced_of(record: SnapshotRecord) -> Replaced | None:
             past=coverage_from_json(values.get("past", ())),
             **{name: count(values.get(name, 0)) for name in _COUNTS},
         )
-    except (*DAMAGE, WireError):
+    except (*CORRUPTION, WireError):
         return None
 
 

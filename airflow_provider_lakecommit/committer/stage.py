@@ -248,7 +248,7 @@ def _written_or_error(
         raise StorageError(
             "LC3030",
             f"the manifests of {'.'.join(table.name())} could not be written below {table.location()} "
-            f"({trouble_of(table.io, e, place=False)}): check the storage; nothing was committed",
+            f"({trouble_of(table.io, e, with_path=False)}): check the storage; nothing was committed",
         ) from None
 
 

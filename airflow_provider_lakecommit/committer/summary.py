@@ -22,7 +22,7 @@ from uuid import UUID
 from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.control import (
-    DAMAGE,
+    CORRUPTION,
     LEDGER_LIMIT,
     bounded_json,
     count,
@@ -187,7 +187,7 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
         )
     try:
         return _record(snapshot, found)
-    except DAMAGE as e:
+    except CORRUPTION as e:
         raise WireError(
             "LC3035",
             f"the summary of snapshot {snapshot.snapshot_id} is corrupt: {type(e).__name__} {e}; roll the table back "

@@ -14,7 +14,7 @@ import json
 
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord
 from airflow_provider_lakecommit.control import (
-    DAMAGE,
+    CORRUPTION,
     LEDGER_LIMIT,
     count,
     coverage_from_json,
@@ -101,7 +101,7 @@ def replay_of(record: SnapshotRecord) -> tuple[Coverage, int] | None:
     try:
         found = unpack(record.extra[REPLAYED], what="what was replayed")
         return coverage_from_json(found["ranges"]), count(found["filtered"])
-    except DAMAGE as e:
+    except CORRUPTION as e:
         raise WireError("LC3036", f"snapshot {record.snapshot_id} has no readable list of replayed offsets: {e}") from e
 
 

@@ -16,10 +16,10 @@ __getattr__ = lazy_names(
         "control_writer": "ControlWriter",
         "coverage": "coverage_from_json coverage_to_json offsets_from_json offsets_to_json spans_from_json",
         "data_file": "DataFile",
-        "envelope": "DAMAGE count pack text unpack",
+        "envelope": "CORRUPTION count pack text unpack",
         "errors": "ControlEventError",
         "events": "decode glance head",
-        "headers": "DAMAGED_BATCH HEADER",
+        "headers": "CORRUPT_BATCH HEADER",
         "json_bounds": "bounded_json check_text",
         "ledger": "LEDGER_LIMIT decode_ledger encode_ledger",
         "partition": "PartitionField PartitionValue",
@@ -28,8 +28,8 @@ __getattr__ = lazy_names(
             "MAX_SLICES YEARS plan_digest plan_from_json plan_to_json refusal_from_json time_from_json time_to_json"
         ),
         "quarantine": "entry_of read_entries",
-        "records": "Outgoing Sender entry_told table_reference",
-        "seen_records": "offset_of",
+        "records": "Outgoing Sender entry_from_values table_reference",
+        "observed_records": "offset_of",
         "transaction": "Record",
     },
 )

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.control.coverage import offsets_from_json as of
 from airflow_provider_lakecommit.control.coverage import offsets_to_json as offsets_to_json
 from airflow_provider_lakecommit.control.coverage import spans_from_json as spans_from_json
 from airflow_provider_lakecommit.control.data_file import DataFile as DataFile
-from airflow_provider_lakecommit.control.envelope import DAMAGE as DAMAGE
+from airflow_provider_lakecommit.control.envelope import CORRUPTION as CORRUPTION
 from airflow_provider_lakecommit.control.envelope import count as count
 from airflow_provider_lakecommit.control.envelope import pack as pack
 from airflow_provider_lakecommit.control.envelope import text as text
@@ -32,13 +32,14 @@ from airflow_provider_lakecommit.control.errors import ControlEventError as Cont
 from airflow_provider_lakecommit.control.events import decode as decode
 from airflow_provider_lakecommit.control.events import glance as glance
 from airflow_provider_lakecommit.control.events import head as head
-from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH as DAMAGED_BATCH
+from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH as CORRUPT_BATCH
 from airflow_provider_lakecommit.control.headers import HEADER as HEADER
 from airflow_provider_lakecommit.control.json_bounds import bounded_json as bounded_json
 from airflow_provider_lakecommit.control.json_bounds import check_text as check_text
 from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT as LEDGER_LIMIT
 from airflow_provider_lakecommit.control.ledger import decode_ledger as decode_ledger
 from airflow_provider_lakecommit.control.ledger import encode_ledger as encode_ledger
+from airflow_provider_lakecommit.control.observed_records import offset_of as offset_of
 from airflow_provider_lakecommit.control.partition import PartitionField as PartitionField
 from airflow_provider_lakecommit.control.partition import PartitionValue as PartitionValue
 from airflow_provider_lakecommit.control.payloads import CommitComplete as CommitComplete
@@ -60,7 +61,6 @@ from airflow_provider_lakecommit.control.quarantine import entry_of as entry_of
 from airflow_provider_lakecommit.control.quarantine import read_entries as read_entries
 from airflow_provider_lakecommit.control.records import Outgoing as Outgoing
 from airflow_provider_lakecommit.control.records import Sender as Sender
-from airflow_provider_lakecommit.control.records import entry_told as entry_told
+from airflow_provider_lakecommit.control.records import entry_from_values as entry_from_values
 from airflow_provider_lakecommit.control.records import table_reference as table_reference
-from airflow_provider_lakecommit.control.seen_records import offset_of as offset_of
 from airflow_provider_lakecommit.control.transaction import Record as Record

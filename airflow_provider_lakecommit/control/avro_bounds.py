@@ -130,12 +130,12 @@ class Body:
             self._items(schema)
 
     def branch(self, union: list[Any]) -> Any:
-        place = self.long()
-        if not 0 <= place < len(union):
+        shift = self.long()
+        if not 0 <= shift < len(union):
             raise ControlEventError(
-                "LC2309", f"a control event is corrupt: a union of {len(union)} types has no number {place}"
+                "LC2309", f"a control event is corrupt: a union of {len(union)} types has no number {shift}"
             )
-        return union[place]
+        return union[shift]
 
     def resolved(self, schema: Any) -> Any:
         return self._named.get(schema, schema) if isinstance(schema, str) else schema

@@ -173,7 +173,7 @@ class _Walk:
         self.fields += len(written["fields"])
         if self.fields > FIELD_LIMIT:
             raise ControlEventError("LC2316", f"a control event has an Avro schema of {self.fields} fields, or more")
-        found = [self._field(m, place, inner, known=not partition) for place, m in enumerate(written["fields"])]
+        found = [self._field(m, position, inner, known=not partition) for position, m in enumerate(written["fields"])]
         fields = [shape for shape, _ in found]
         if len({shape["name"] for shape in fields}) < len(fields):
             raise ControlEventError(

@@ -41,7 +41,7 @@ class BacklogWatch:
         self._oldest: dict[tuple[SourcePartition, int], float] = {}
         self._mean = 0.0
 
-    def look(self) -> Backlog:
+    def read(self) -> Backlog:
         """Return the current backlog. A failed look may be repeated."""
         self._follow()
         marks = {p: (w.start, w.stable) for p, w in self._source.watermarks().partitions.items()}
@@ -82,22 +82,22 @@ class BacklogWatch:
 
     def _read(self, begins: Mapping[SourcePartition, int]) -> None:
         self._oldest = {(p, at): when for (p, at), when in self._oldest.items() if begins.get(p) == at}
-        wanted = {(p.topic, p.partition): p for p, at in begins.items() if (p, at) not in self._oldest}
-        if not wanted:
+        expected = {(p.topic, p.partition): p for p, at in begins.items() if (p, at) not in self._oldest}
+        if not expected:
             return
-        self._reader.assign([TopicPartition(p.topic, p.partition, begins[p]) for p in wanted.values()])
+        self._reader.assign([TopicPartition(p.topic, p.partition, begins[p]) for p in expected.values()])
         sizes: list[int] = []
         deadline = time.monotonic() + SAMPLE_SECONDS
-        while wanted and len(sizes) < SAMPLE and time.monotonic() < deadline:
+        while expected and len(sizes) < SAMPLE and time.monotonic() < deadline:
             for message in self._reader.consume(SAMPLE, 0.2):
-                place = (message.topic() or "", message.partition() or 0)
+                key = (message.topic() or "", message.partition() or 0)
                 error = message.error()
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
-                        wanted.pop(place, None)
+                        expected.pop(key, None)
                     continue
                 sizes.append(len(message.value() or b"") + len(message.key() or b""))
-                partition = wanted.pop(place, None)
+                partition = expected.pop(key, None)
                 if partition is not None:
                     when = time_of(message.timestamp()[1])
                     self._oldest[partition, begins[partition]] = time.time() if when is None else when.timestamp()

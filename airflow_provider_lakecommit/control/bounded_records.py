@@ -63,7 +63,7 @@ def size_of(record: ControlRecord) -> int:
     return len(record.value or b"") + len(record.key or b"") + headers
 
 
-def gathered(records: Iterable[ControlRecord], wanted: Collection[str]) -> list[ControlRecord]:
+def gathered(records: Iterable[ControlRecord], groups: Collection[str]) -> list[ControlRecord]:
     """Return bounded records of at most :data:`MOST_BYTES`, plus all of the wanted groups."""
     kept: list[ControlRecord] = []
     size, room, cut = 0, MOST_BYTES, 0
@@ -71,7 +71,7 @@ def gathered(records: Iterable[ControlRecord], wanted: Collection[str]) -> list[
         kept.append(record)
         size += size_of(record)
         if size > room:
-            cut += _cut_down(kept, size, wanted)
+            cut += _cut_down(kept, size, groups)
             size = sum(map(size_of, kept))
             room = max(MOST_BYTES, 2 * size)
     if cut:
@@ -79,13 +79,13 @@ def gathered(records: Iterable[ControlRecord], wanted: Collection[str]) -> list[
     return kept
 
 
-def _cut_down(kept: list[ControlRecord], size: int, wanted: Collection[str]) -> int:
+def _cut_down(kept: list[ControlRecord], size: int, groups: Collection[str]) -> int:
     """Cut to half of the limit, so that this is not repeated for each record. Return how many were cut."""
     cut = 0
     for n in sorted(range(len(kept)), key=lambda n: -size_of(kept[n])):
         if size <= MOST_BYTES // 2:
             break
-        if (short := _cut(kept[n], wanted)) is not None:
+        if (short := _cut(kept[n], groups)) is not None:
             size -= size_of(kept[n]) - size_of(short)
             kept[n], cut = short, cut + 1
     return cut
@@ -98,11 +98,11 @@ def _head_of(value: bytes | None) -> bytes | None:
         return None
 
 
-def _cut(record: ControlRecord, wanted: Collection[str]) -> ControlRecord | None:
+def _cut(record: ControlRecord, groups: Collection[str]) -> ControlRecord | None:
     """Return the rest of it; ``None`` if it is wanted."""
     try:
         value = only_head(record.value or b"")
-        if record.doubt is None and head(value).group_id in wanted:
+        if record.doubt is None and head(value).group_id in groups:
             return None
     except WireError:
         value = b""

@@ -3,8 +3,8 @@
 
 Nothing is decoded. Headers keep their order and repetitions; one without a value has an empty one. Times are UTC, to
 the millisecond, limited to the calendar. A record with a header name that is no text, or with unreadable headers, has
-only the header :data:`~airflow_provider_lakecommit.control.headers.DAMAGED_HEADERS`; damaged records are replaced by
-one with :data:`~airflow_provider_lakecommit.control.headers.DAMAGED_BATCH`, whose value is the reason.
+only the header :data:`~airflow_provider_lakecommit.control.headers.CORRUPT_HEADERS`; corrupt records are replaced by
+one with :data:`~airflow_provider_lakecommit.control.headers.CORRUPT_BATCH`, whose value is the reason.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Protocol
 from confluent_kafka import Message
 
 from airflow_provider_lakecommit.control.events import head
-from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH, DAMAGED_HEADERS, HEADER
+from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH, CORRUPT_HEADERS, HEADER
 from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.exceptions import ControlTopicError, WireError
-from airflow_provider_lakecommit.kafka import UNREADABLE_NAME, DamagedBatch, bounded_time, headers_of
+from airflow_provider_lakecommit.kafka import UNREADABLE_NAME, CorruptBatch, bounded_time, headers_of
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
 BEYOND = 1 << 62
@@ -78,7 +78,7 @@ def control_record(message: Message) -> ControlRecord:
     )
 
 
-def damaged_record(partition: int, batch: DamagedBatch) -> ControlRecord:
+def corrupt_record(partition: int, batch: CorruptBatch) -> ControlRecord:
     """Return the stand-in for unreadable records, whose time is unknown."""
     return ControlRecord(
         partition=partition,
@@ -86,7 +86,7 @@ def damaged_record(partition: int, batch: DamagedBatch) -> ControlRecord:
         timestamp=bounded_time(0),
         key=None,
         value=None,
-        headers=((DAMAGED_BATCH, batch.said.encode()),),
+        headers=((CORRUPT_BATCH, batch.cause.encode()),),
     )
 
 
@@ -96,15 +96,15 @@ def checked(record: ControlRecord, keys: SigningKeys | None, topic: str, where: 
         return record
     if not keys.needed(where.topic_id, record.partition, record.offset):
         return record
-    place = Place(cluster_id=where.cluster_id, topic=topic, partition=record.partition)
-    doubt = keys.doubt(place, record.key, record.value, record.headers)
+    location = Place(cluster_id=where.cluster_id, topic=topic, partition=record.partition)
+    doubt = keys.doubt(location, record.key, record.value, record.headers)
     return record if doubt is None else replace(record, doubt=f"{topic} {record.partition}@{record.offset}: {doubt}")
 
 
 def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
     found = headers_of(message)
     if found is None or any(name == UNREADABLE_NAME for name, _ in found):
-        return ((DAMAGED_HEADERS, b""),)
+        return ((CORRUPT_HEADERS, b""),)
     return tuple((name, value or b"") for name, value in found)
 
 
@@ -152,7 +152,7 @@ def recent_records(control: _Topic, prefix: str = "") -> dict[str, tuple[Control
 
 def group_of(record: ControlRecord) -> str | None:
     """Return the control group of a record, ``None`` if it is unreadable."""
-    if record.value is not None and not any(name == DAMAGED_BATCH for name, _ in record.headers):
+    if record.value is not None and not any(name == CORRUPT_BATCH for name, _ in record.headers):
         with suppress(WireError):
             return head(record.value).group_id
     return None

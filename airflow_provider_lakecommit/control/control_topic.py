@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.control.control_log import (
     Recent,
     checked,
     control_record,
-    damaged_record,
+    corrupt_record,
     recent_records,
 )
 from airflow_provider_lakecommit.control.control_topic_settings import (
@@ -47,12 +47,12 @@ from airflow_provider_lakecommit.control.control_topic_settings import (
     tool,
 )
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
-from airflow_provider_lakecommit.control.seen_records import SeenRecords, offset_of
+from airflow_provider_lakecommit.control.observed_records import ObservedRecords, offset_of
 from airflow_provider_lakecommit.core import Retention, Watermark
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
 from airflow_provider_lakecommit.kafka import (
     ClusterAdmin,
-    DamagedBatch,
+    CorruptBatch,
     PartitionTail,
     StaleTopicError,
     TopicFacts,
@@ -62,7 +62,7 @@ from airflow_provider_lakecommit.signing import SigningKeys
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 CLOSE_SECONDS = 1.0
 """For which a close waits for another thread's question."""
 ENSURED_SECONDS = 60.0
@@ -73,19 +73,19 @@ class ControlTopic:
     """One control topic; a context manager.
 
     :param timeout: seconds for the brokers to answer, over a restart
-    :param wanted: control groups whose records are kept whole; more can be added
+    :param groups: control groups whose records are kept whole; more can be added
     """
 
-    def __init__(self, name: str, config: Mapping[str, Any], timeout: float = 30.0, wanted: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, config: Mapping[str, Any], timeout: float = 30.0, groups: Iterable[str] = ()) -> None:
         self.name = name
-        self.wanted = set(wanted)
+        self.groups = set(groups)
         self._config = config
         self._timeout = timeout
         self._keys = SigningKeys.of(config)
         self._admin = ClusterAdmin(
             config, timeout=timeout, away=ControlTopicError, refused=ControlTopicError, remedy=self._grant_or_create
         )
-        self._tails: dict[int, tuple[str, PartitionTail, SeenRecords]] = {}
+        self._tails: dict[int, tuple[str, PartitionTail, ObservedRecords]] = {}
         self._lock = threading.RLock()
         self._settings: Mapping[str, str] | None = None
         self._known = ("", "")
@@ -94,7 +94,7 @@ class ControlTopic:
 
     def other(self, name: str) -> ControlTopic:
         """Return another topic of the same cluster; the caller closes it."""
-        return ControlTopic(name, self._config, self._timeout, self.wanted)
+        return ControlTopic(name, self._config, self._timeout, self.groups)
 
     # -- the topic ----------------------------------------------------------------------------------------------------
 
@@ -165,10 +165,10 @@ class ControlTopic:
         """Return the first offset at or after a time by the records' timestamps; 0 if brokers do not support it,
         ``None`` if there is none.
         """
-        place = (self.name, partition)
+        key = (self.name, partition)
         with self._alone():
-            asked = self._admin.ask_first_since({place: int(moment.timestamp() * 1000)})
-            found = asked.within(self._timeout).get(place, (0, 0))
+            answers = self._admin.request_first_since({key: int(moment.timestamp() * 1000)})
+            found = answers.within(self._timeout).get(key, (0, 0))
             return None if found is None else found[0]
 
     def read_all(self) -> Iterator[ControlRecord]:
@@ -270,9 +270,9 @@ class ControlTopic:
         )
 
     def _borders(self, partition: int, until: int | None) -> Watermark:
-        deadline, place = time.monotonic() + self._timeout, (self.name, partition)
+        deadline, key = time.monotonic() + self._timeout, (self.name, partition)
         while True:
-            found = self._admin.borders([place])[place]
+            found = self._admin.borders([key])[key]
             if until is None or found.stable > until:
                 return found
             if time.monotonic() >= deadline:
@@ -282,9 +282,9 @@ class ControlTopic:
                     f"{self._timeout:.0f} s an open transaction still blocks it (`{self._tool('kafka-transactions')} "
                     f"find-hanging --topic {self.name} --partition {partition}`), or the topic was recreated",
                 )
-            self._admin.serve(LOOK_SECONDS)
+            self._admin.serve(POLL_SECONDS)
 
-    def _kept(self, partition: int, info: ControlTopicInfo) -> SeenRecords:
+    def _kept(self, partition: int, info: ControlTopicInfo) -> ObservedRecords:
         known = self._tails.get(partition)
         if known is not None and known[0] == info.topic_id:
             return known[2]
@@ -295,9 +295,9 @@ class ControlTopic:
         def fetch(start: int, end: int) -> list[ControlRecord]:
             # Damage is told before the records that come before it.
             found = (self._record(each, partition, info) for each in tail.read(start, end))
-            return sorted(gathered(found, self.wanted), key=offset_of)
+            return sorted(gathered(found, self.groups), key=offset_of)
 
-        kept = SeenRecords(fetch)
+        kept = ObservedRecords(fetch)
         self._tails[partition] = info.topic_id, tail, kept
         return kept
 
@@ -316,7 +316,7 @@ class ControlTopic:
                 try:
                     for found in tail.read(begin, end):
                         record = self._record(found, partition, info)
-                        if not isinstance(found, DamagedBatch):
+                        if not isinstance(found, CorruptBatch):
                             begin = record.offset + 1
                         yield record
                     return
@@ -331,9 +331,9 @@ class ControlTopic:
         finally:
             tail.close()
 
-    def _record(self, found: Message | DamagedBatch, partition: int, info: ControlTopicInfo) -> ControlRecord:
-        if isinstance(found, DamagedBatch):
-            return damaged_record(partition, found)
+    def _record(self, found: Message | CorruptBatch, partition: int, info: ControlTopicInfo) -> ControlRecord:
+        if isinstance(found, CorruptBatch):
+            return corrupt_record(partition, found)
         return checked(control_record(found), self._keys, self.name, info)
 
     def _info(self, facts: TopicFacts) -> ControlTopicInfo:

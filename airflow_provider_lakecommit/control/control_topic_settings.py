@@ -40,8 +40,8 @@ def create_command(
     return f"{tool('kafka-topics', config)} --create --topic {topic} --partitions {partitions}{factor}{settings}"
 
 
-def no_partition(topic: str, config: Mapping[str, Any], partitions: int, wanted: int) -> str:
+def no_partition(topic: str, config: Mapping[str, Any], partitions: int, number: int) -> str:
     return (
-        f"control topic {topic!r} has {partitions} partitions, so no partition {wanted}: was it recreated with fewer? "
-        f"Add them with `{tool('kafka-topics', config)} --alter --topic {topic} --partitions {wanted + 1}`"
+        f"control topic {topic!r} has {partitions} partitions, so no partition {number}: was it recreated with fewer? "
+        f"Add them with `{tool('kafka-topics', config)} --alter --topic {topic} --partitions {number + 1}`"
     )

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.control.bounded_records import FETCH, size_of, 
 from airflow_provider_lakecommit.control.control_log import ControlRecord, checked, control_record
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
-from airflow_provider_lakecommit.kafka import DAMAGE, STAYS_SECONDS, LastError, made, unreachable
+from airflow_provider_lakecommit.kafka import CORRUPTION, STAYS_SECONDS, LastError, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys
 
@@ -80,17 +80,17 @@ class ControlWatch:
         self._heard = LastError(config.get("error_cb"))
         self._consumer = made(Consumer, config, self._heard, **{**_SETTINGS, **FETCH}, **(_GATHER if gather else {}))
         try:
-            self._consumer.assign(self._places(since, newest, timeout))
+            self._consumer.assign(self._start_positions(since, newest, timeout))
         except KafkaException as e:
             self._consumer.close()
             raise ControlTopicError("LC2330", f"reading control topic {topic!r}: {redacted(str(e), config)}") from None
         self._queues: dict[int, deque[ControlRecord]] = {p: deque() for p in self._partitions}
-        self._held: Counter[int] = Counter()
+        self._queued_bytes: Counter[int] = Counter()
         self._at_end: set[int] = set()
         self._reached: set[int] = set()
         self._paused: set[int] = set()
         self._probed = time.monotonic()
-        self._damaged: dict[int, tuple[int, float]] = {}
+        self._corrupt: dict[int, tuple[int, float]] = {}
         self._strides: dict[int, int] = {}
 
     def close(self) -> None:
@@ -137,18 +137,18 @@ class ControlWatch:
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
-    def _places(self, since: float | None, newest: int | None, timeout: float) -> list[TopicPartition]:
+    def _start_positions(self, since: float | None, newest: int | None, timeout: float) -> list[TopicPartition]:
         if newest is not None:
             return [self._before_end(p, newest // len(self._partitions), timeout) for p in self._partitions]
         if since is None:
             return [TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self._partitions]
         moment = int((time.time() - since) * 1000)
-        asked = [TopicPartition(self.topic, p, moment) for p in self._partitions]
-        return list(self._consumer.offsets_for_times(asked, timeout))
+        moments = [TopicPartition(self.topic, p, moment) for p in self._partitions]
+        return list(self._consumer.offsets_for_times(moments, timeout))
 
     def _before_end(self, partition: int, offsets: int, timeout: float) -> TopicPartition:
-        place = TopicPartition(self.topic, partition)
-        low, high = self._consumer.get_watermark_offsets(place, timeout)
+        position = TopicPartition(self.topic, partition)
+        low, high = self._consumer.get_watermark_offsets(position, timeout)
         return TopicPartition(self.topic, partition, max(low, high - offsets))
 
     def _take(self, message: Message) -> None:
@@ -157,27 +157,27 @@ class ControlWatch:
             self._heard.forget()
             queue = self._queues[partition]
             queue.append(without_foreign(checked(control_record(message), self._keys, self.topic, self._info)))
-            self._held[partition] += size_of(queue[-1])
+            self._queued_bytes[partition] += size_of(queue[-1])
             self._at_end.discard(partition)
-            if queue[-1].offset > self._damaged.get(partition, (queue[-1].offset, 0.0))[0]:
-                self._whole_again(partition)
+            if queue[-1].offset > self._corrupt.get(partition, (queue[-1].offset, 0.0))[0]:
+                self._readable_again(partition)
             if self._is_ahead(partition, 1) and partition not in self._paused:
                 self._consumer.pause([TopicPartition(self.topic, partition)])
                 self._paused.add(partition)
         elif error.code() == KafkaError._PARTITION_EOF:
             self._heard.forget()
-            self._whole_again(partition)
+            self._readable_again(partition)
             self._at_end.add(partition)
             self._reached.add(partition)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            if partition in self._damaged:
+            if partition in self._corrupt:
                 # Behind a damaged batch the client asks for an offset that it made of wrong bytes.
                 self._step(partition)
             else:
                 # Retention ran past the watch: what is left is what there is.
                 self._go_to(partition, OFFSET_BEGINNING)
-        elif error.code() in DAMAGE:
-            self._damaged.setdefault(partition, (message.offset() or 0, time.monotonic()))
+        elif error.code() in CORRUPTION:
+            self._corrupt.setdefault(partition, (message.offset() or 0, time.monotonic()))
         else:
             self._heard(error)
 
@@ -186,30 +186,30 @@ class ControlWatch:
         records in front of it: it is moved on, by twice as many offsets each time. So a large batch costs seconds, and
         at most as many records behind it are missed, which the ledger has.
         """
-        for partition, (_, since) in list(self._damaged.items()):
+        for partition, (_, since) in list(self._corrupt.items()):
             if time.monotonic() - since > STAYS_SECONDS:
                 self._step(partition)
 
     def _step(self, partition: int) -> None:
-        [place] = self._consumer.position([TopicPartition(self.topic, partition)])
+        [position] = self._consumer.position([TopicPartition(self.topic, partition)])
         stride = self._strides.get(partition, 1)
-        offset = max(self._damaged[partition][0], place.offset) + stride
+        offset = max(self._corrupt[partition][0], position.offset) + stride
         self._strides[partition] = 2 * stride
-        self._damaged[partition] = offset, time.monotonic()
+        self._corrupt[partition] = offset, time.monotonic()
         self._go_to(partition, offset)
 
-    def _whole_again(self, partition: int) -> None:
-        self._damaged.pop(partition, None)
+    def _readable_again(self, partition: int) -> None:
+        self._corrupt.pop(partition, None)
         self._strides.pop(partition, None)
 
     def _go_to(self, partition: int, offset: int) -> None:
         """Move on, also if the client has given up and cannot seek any more."""
-        place = TopicPartition(self.topic, partition, offset)
-        self._consumer.incremental_unassign([place])
-        self._consumer.incremental_assign([place])
+        position = TopicPartition(self.topic, partition, offset)
+        self._consumer.incremental_unassign([position])
+        self._consumer.incremental_assign([position])
         if partition in self._paused:
             # A pause outlives the assignment.
-            self._consumer.resume([place])
+            self._consumer.resume([position])
             self._paused.discard(partition)
 
     def _merged(self) -> list[ControlRecord]:
@@ -223,14 +223,14 @@ class ControlWatch:
                 break
             oldest = min(ready)[1]
             out.append(self._queues[oldest].popleft())
-            self._held[oldest] -= size_of(out[-1])
+            self._queued_bytes[oldest] -= size_of(out[-1])
         for p in [p for p in self._paused if not self._is_ahead(p, 2)]:
             self._consumer.resume([TopicPartition(self.topic, p)])
             self._paused.discard(p)
         return out
 
     def _is_ahead(self, partition: int, part: int) -> bool:
-        return len(self._queues[partition]) * part >= AHEAD or self._held[partition] * part >= AHEAD_BYTES
+        return len(self._queues[partition]) * part >= AHEAD or self._queued_bytes[partition] * part >= AHEAD_BYTES
 
     def _probe(self) -> None:
         """A quiet topic does not show that the brokers are back."""

@@ -126,8 +126,8 @@ class ControlWriter:
             self._cluster_id = self._cluster_id or producer.list_topics(self._topic, self._timeout).cluster_id or ""
         except KafkaException as failure:
             raise self._gave_up(failure.args[0].str()) from None
-        place = Place(cluster_id=self._cluster_id, topic=self._topic, partition=self._partition)
-        return [(k, v, (*headers, self._keys.signature(place, k, v, headers))) for k, v, headers in records]
+        location = Place(cluster_id=self._cluster_id, topic=self._topic, partition=self._partition)
+        return [(k, v, (*headers, self._keys.signature(location, k, v, headers))) for k, v, headers in records]
 
     def _transaction(self, producer: Producer, records: Sequence[Record], deadline: float) -> tuple[int, ...]:
         deliveries = Deliveries(len(records))
@@ -146,10 +146,10 @@ class ControlWriter:
                 "LC2331", f"{len(records)} records do not fit into the client's queue: {full}; send fewer"
             ) from None
         except KafkaException as failure:
-            raise self._judged(producer, _error_of(failure), deliveries, deadline) from None
+            raise self._interpreted(producer, _error_of(failure), deliveries, deadline) from None
         return deliveries.offsets
 
-    def _judged(
+    def _interpreted(
         self, producer: Producer, error: KafkaError, deliveries: Deliveries, deadline: float
     ) -> LakecommitError | _AbortedError:
         """Return the meaning of a failed transaction for the caller."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
+from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, text
 from airflow_provider_lakecommit.core import Coverage, OffsetRange, RangeSet, ReadPosition, SourcePartition, Span
 from airflow_provider_lakecommit.exceptions import WireError
 
@@ -30,7 +30,7 @@ def _partitions(values: Any) -> list[tuple[SourcePartition, Any]]:
         ]
         if len(found) > 1 and len({p for p, _ in found}) != len(found):
             raise ValueError("a partition is listed twice")
-    except DAMAGE as e:
+    except CORRUPTION as e:
         raise WireError("LC2337", f"offset ranges are corrupt: {e}") from e
     return found
 
@@ -49,7 +49,7 @@ def _ranges(flat: Any) -> list[OffsetRange]:
         if len(flat) == 2:
             return [OffsetRange(count(flat[0]), count(flat[1]))]
         return [OffsetRange(count(a), count(b)) for a, b in zip(flat[::2], flat[1::2], strict=True)]
-    except DAMAGE as e:
+    except CORRUPTION as e:
         raise WireError("LC2337", f"offset ranges are corrupt: {e}") from e
 
 

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.exceptions import WireError
 
 VERSION = 1
 COMPRESS_ABOVE = 8_000
-DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+CORRUPTION = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading damaged JSON values may raise; every reader of an envelope turns it into :class:`WireError`."""
 _MARK = "z:"
 _PACKED_LIMIT = 1 << 20
@@ -50,7 +50,7 @@ def unpack(packed: str | bytes, *, what: str, limit: int = _PACKED_LIMIT) -> dic
             raw = _inflated(base64.b64decode(raw[len(_MARK) :], validate=True))
         values = bounded_json(raw)
         version = number(values["v"])
-    except (*DAMAGE, zlib.error) as e:
+    except (*CORRUPTION, zlib.error) as e:
         raise WireError(
             "LC2343", f"{what} is corrupt or was not written by this provider: {type(e).__name__} {e}"
         ) from e

@@ -10,5 +10,5 @@ class ControlEventError(WireError):
     """A record is no control event or is damaged, or an event has a value that the control topic cannot hold."""
 
 
-class UnbelievedError(ControlEventError):
+class UnverifiedError(ControlEventError):
     """A record of a landing lacks a required valid signature."""

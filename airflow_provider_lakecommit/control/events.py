@@ -162,9 +162,9 @@ def _head_and_end(data: bytes) -> tuple[EventHead, int]:
             return _walked_head(data, start)
         body = Body(data, start, {})
         event_id, number, micros = body.take(16), body.long(), body.long()
-        who, commit_id = body.take(body.long()), body.take(16)
+        group, commit_id = body.take(body.long()), body.take(16)
         kind = _kind(number, _CLASSES[PayloadType(known)].__name__)
-        return _head(event_id, kind, micros, who, commit_id), body.at
+        return _head(event_id, kind, micros, group, commit_id), body.at
     except (LookupError, ValueError, OverflowError) as error:
         if isinstance(error, ControlEventError):
             raise
@@ -195,12 +195,12 @@ def _walked_head(data: bytes, start: int) -> tuple[EventHead, int]:
     return _head(found["f10500"], kind, found["f10502"], found["f10503"], found["commit_id"]), body.at
 
 
-def _head(event_id: bytes, kind: PayloadType, micros: int, who: bytes, commit_id: bytes) -> EventHead:
+def _head(event_id: bytes, kind: PayloadType, micros: int, group: bytes, commit_id: bytes) -> EventHead:
     return EventHead(
         id=UUID(bytes=event_id),
         type=kind,
         timestamp=from_micros(micros),
-        group_id=who.decode(),
+        group_id=group.decode(),
         commit_id=UUID(bytes=commit_id),
     )
 

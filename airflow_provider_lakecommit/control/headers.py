@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.control.coverage import (
     spans_from_json,
     spans_to_json,
 )
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
+from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, pack, text, unpack
 from airflow_provider_lakecommit.control.plan import budget_from_json, budget_to_json
 from airflow_provider_lakecommit.core import (
     COORDINATES,
@@ -42,9 +42,9 @@ HEADER = "lakecommit"
 HEADER_LIMIT = 256 << 10
 NO_EPOCH = -1
 """Of a record whose leader epoch the broker did not say."""
-DAMAGED_HEADERS = "lakecommit-damaged-headers"
+CORRUPT_HEADERS = "lakecommit-damaged-headers"
 """What a record bears in place of headers that the client cannot give."""
-DAMAGED_BATCH = "lakecommit-damaged-batch"
+CORRUPT_BATCH = "lakecommit-damaged-batch"
 """What a record bears that stands for those which cannot be read from its offset on; its value tells why."""
 
 _APPENDED = 5
@@ -89,7 +89,9 @@ def directives_to_json(d: Directives) -> dict[str, Any]:
     if d.raised:
         out["raised"] = [[coverage_to_json(r.coverage), budget_to_json(r.budget)] for r in d.raised]
     if d.decided:
-        out["decided"] = [{name: told[:MOST_TEXT] for name, told in asdict(each).items() if told} for each in d.decided]
+        out["decided"] = [
+            {name: value[:MOST_TEXT] for name, value in asdict(each).items() if value} for each in d.decided
+        ]
     return out
 
 
@@ -113,7 +115,7 @@ def directives_from_json(v: Mapping[str, Any]) -> Directives:
 
 def _decision(v: Mapping[str, Any]) -> Decision:
     known = {f.name for f in fields(Decision)}
-    return Decision(**{name: text(told)[:MOST_TEXT] for name, told in v.items() if name in known})
+    return Decision(**{name: text(value)[:MOST_TEXT] for name, value in v.items() if name in known})
 
 
 def report_to_json(r: SliceReport) -> dict[str, Any]:
@@ -121,7 +123,7 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
     rare |= {"rules": r.rules} if r.rules else {}
     rare |= {"rejects": dict(r.rejects)} if r.rejects else {}
     rare |= {"reject_reason": r.reject_reason} if r.reject_reason else {}
-    rare |= {"unknown_at": {name: list(place) for name, place in r.unknown_at.items()}} if r.unknown_at else {}
+    rare |= {"unknown_at": {name: list(at) for name, at in r.unknown_at.items()}} if r.unknown_at else {}
     rare |= {"whole": str(r.planned_slice)} if r.planned_slice else {}
     rare |= {"voids": str(r.voids)} if r.voids else {}
     rare |= {} if r.generation is None else {"generation": r.generation}
@@ -145,8 +147,8 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
 def report_from_json(v: Mapping[str, Any]) -> SliceReport:
     try:
         spans: tuple[Span, ...] = spans_from_json(v["spans"])
-        told = v.get("positions") or [None] * len(spans)
-        positions = [_position(p, s) for p, s in zip(told, spans, strict=True)]
+        value = v.get("positions") or [None] * len(spans)
+        positions = [_position(p, s) for p, s in zip(value, spans, strict=True)]
         return SliceReport(
             slice_id=UUID(v["slice"]),
             attempt=UUID(v["attempt"]),
@@ -165,12 +167,12 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             rules=text(v.get("rules", "")),
             rejects={text(k): count(n) for k, n in v.get("rejects", {}).items()},
             reject_reason=text(v.get("reject_reason", "")),
-            unknown_at={text(k): _place(at) for k, at in v.get("unknown_at", {}).items()},
+            unknown_at={text(k): _record_position(at) for k, at in v.get("unknown_at", {}).items()},
             planned_slice=UUID(v["whole"]) if v.get("whole") else None,
             voids=UUID(v["voids"]) if v.get("voids") else None,
             generation=count(v["generation"]) if "generation" in v else None,
         )
-    except DAMAGE as e:
+    except CORRUPTION as e:
         raise WireError("LC2356", f"a slice report is corrupt: {type(e).__name__} {e}") from e
 
 
@@ -189,7 +191,7 @@ def _position(value: Any, span: Span) -> ReadPosition | None:
     return position if span.range.start < position.offset <= span.range.end else None
 
 
-def _place(value: Any) -> tuple[str, int, int]:
+def _record_position(value: Any) -> tuple[str, int, int]:
     topic, partition, offset = value
     return text(topic), count(partition), count(offset)
 

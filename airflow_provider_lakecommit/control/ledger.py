@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.control.coverage import (
     offsets_from_json,
     offsets_to_json,
 )
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count, pack, text, unpack
+from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, pack, text, unpack
 from airflow_provider_lakecommit.core import (
     COORDINATES,
     MAINTAIN,
@@ -49,13 +49,13 @@ _OPTIONAL = _READINGS | {"judged", "positions", "ahead"}
 
 
 def encode_ledger(sections: Sequence[LedgerSection]) -> str:
-    told = [_section_to_json(s) for s in sorted(sections, key=lambda s: s.key)]
+    entries = [_section_to_json(s) for s in sorted(sections, key=lambda s: s.key)]
     for optional in (frozenset[str](), _READINGS):
         try:
-            return _packed(_without(told, optional))
+            return _packed(_without(entries, optional))
         except WireError:
             continue
-    return _packed(_without(told, _OPTIONAL))
+    return _packed(_without(entries, _OPTIONAL))
 
 
 def _without(sections: list[dict[str, Any]], keys: frozenset[str]) -> list[dict[str, Any]]:
@@ -79,13 +79,13 @@ def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
         if len({s.key for s in sections}) < len(sections):
             raise ValueError("a stream has two entries")
         return sections
-    except DAMAGE as e:
+    except CORRUPTION as e:
         raise WireError("LC2357", f"the ledger of the table is corrupt: {type(e).__name__} {e}") from e
 
 
 def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     c = s.control
-    rare: dict[str, Any] = {"judged": _judged_to_json(s)} if s.evaluated else {}
+    rare: dict[str, Any] = {"judged": _evaluated_to_json(s)} if s.evaluated else {}
     rare |= {"positions": _positions_to_json(s)} if s.positions else {}
     rare |= {"ahead": ahead} if (ahead := _ahead_to_json(s)) else {}
     rare |= {"ends": offsets_to_json(s.ends)} if s.ends else {}
@@ -133,7 +133,7 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
         upsert_key=tuple(map(text, s.get("upsert", ()))),
         provenance=_readings_from_json(s.get("readings", ()), covered),
         covered=covered,
-        evaluated=_judged_from_json(s.get("judged", ()), covered),
+        evaluated=_evaluated_from_json(s.get("judged", ()), covered),
         record_bytes=count(s["record_bytes"]),
         sink=_sink_from_json(s["sink"]) if "sink" in s else None,
         replayed=coverage_from_json(s.get("replayed", ())),
@@ -204,16 +204,16 @@ def _reading(generation: Any, columns: Any, spread: Any, rows: Any, ranges: Any,
     )
 
 
-def _judged_to_json(s: LedgerSection) -> list[Any]:
+def _evaluated_to_json(s: LedgerSection) -> list[Any]:
     """Return rules with their ranges, oldest first; the last ones have the rest."""
     *older, newest = s.evaluated
-    told = [[rules, coverage_to_json(s.evaluated[rules])] for rules in older]
+    pairs = [[rules, coverage_to_json(s.evaluated[rules])] for rules in older]
     if of_none := unevaluated(s.evaluated, s.covered):
-        told.insert(0, [UNKNOWN, coverage_to_json(of_none)])
-    return [*told, [newest, None]]
+        pairs.insert(0, [UNKNOWN, coverage_to_json(of_none)])
+    return [*pairs, [newest, None]]
 
 
-def _judged_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
+def _evaluated_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
     """Read rules, limited to what is covered, and to the first of several claims."""
     known: dict[str, Coverage] = {}
     for rules, ranges in values:

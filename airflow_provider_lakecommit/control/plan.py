@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.control.coverage import (
     spans_from_json,
     spans_to_json,
 )
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
+from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, text
 from airflow_provider_lakecommit.core import Budget, Plan, RefusalState, Slice, TableTarget, slice_id
 from airflow_provider_lakecommit.exceptions import WireError
 
@@ -99,7 +99,7 @@ def plan_from_json(values: dict[str, Any]) -> Plan:
             leader_epochs=offsets_from_json(values.get("leader_epochs", [])),
             generation=count(values["generation"]) if "generation" in values else None,
         )
-    except DAMAGE as e:
+    except CORRUPTION as e:
         raise WireError("LC2361", f"a plan is corrupt: {type(e).__name__} {e}") from e
 
 

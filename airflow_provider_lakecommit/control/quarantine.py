@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from airflow_provider_lakecommit.control.events import head
-from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH, DAMAGED_HEADERS
+from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH, CORRUPT_HEADERS
 from airflow_provider_lakecommit.control.records import LogRecord, read_entry
 from airflow_provider_lakecommit.core import Entry, Unreadable, group_id
 from airflow_provider_lakecommit.exceptions import WireError
@@ -24,10 +24,10 @@ _NOBODY = UUID(int=0)
 def entry_of(record: LogRecord, landing: str, lane: str) -> Entry | None:
     """Return the entry of a record, or ``None`` if it is not of this lane of the landing."""
     try:
-        if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:
+        if (cause := next((value for name, value in record.headers if name == CORRUPT_BATCH), None)) is not None:
             # Whose they were, nobody knows.
-            return _unreadable(record, f"damage: it is not what was written ({said.decode(errors='replace')})")
-        if any(name == DAMAGED_HEADERS for name, _ in record.headers):
+            return _unreadable(record, f"damage: it is not what was written ({cause.decode(errors='replace')})")
+        if any(name == CORRUPT_HEADERS for name, _ in record.headers):
             return _without_headers(record, landing)
         return read_entry(record, landing, lane)
     except WireError as e:

@@ -17,8 +17,8 @@ from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.control.coverage import coverage_from_json, coverage_to_json
-from airflow_provider_lakecommit.control.envelope import DAMAGE, count, text
-from airflow_provider_lakecommit.control.errors import UnbelievedError
+from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, text
+from airflow_provider_lakecommit.control.errors import UnverifiedError
 from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
@@ -141,7 +141,7 @@ class Sender:
         payload = DataComplete(commit_id=self.commit_id, assignments=assignments)
         return self._record(event_id, at, payload, {"kind": "report", "report": h.report_to_json(report)})
 
-    def end_asked(self, event_id: UUID, at: datetime, *, job: UUID | None, reason: str) -> Outgoing:
+    def end_request(self, event_id: UUID, at: datetime, *, job: UUID | None, reason: str) -> Outgoing:
         """DATA_COMPLETE without a position, which a connector ignores: tasks are asked to end early."""
         values = {"kind": "end", "job": None if job is None else str(job), "reason": reason}
         return self._record(event_id, at, DataComplete(commit_id=self.commit_id, assignments=()), values)
@@ -215,18 +215,18 @@ def read_entry(record: LogRecord, landing: str, lane: str) -> Entry | None:
     if values is None or values.get("lane") != lane:
         return None
     if (doubt := getattr(record, "doubt", None)) is not None:
-        raise UnbelievedError("LC2362", f"{doubt}; nothing is taken from it")
+        raise UnverifiedError("LC2362", f"{doubt}; nothing is taken from it")
     try:
         entry = _entry(record, about.type, about.commit_id, values)
         return None if entry is None else replace(entry, event=about.id)
-    except DAMAGE as e:
+    except CORRUPTION as e:
         raise WireError(
             "LC2363",
             f"control record at offset {record.offset} of landing {landing} is corrupt: {type(e).__name__} {e}",
         ) from e
 
 
-def entry_told(
+def entry_from_values(
     record: LogRecord, kind: PayloadType, commit_id: UUID, values: Mapping[str, Any], published: Coverage | None = None
 ) -> Entry | None:
     """Return the entry of a record whose head and header were read already; ``None`` if it is damaged. For observers of
@@ -236,7 +236,7 @@ def entry_told(
     """
     try:
         return _entry(record, kind, commit_id, values, published)
-    except (WireError, *DAMAGE):
+    except (WireError, *CORRUPTION):
         return None
 
 

@@ -10,7 +10,7 @@ __getattr__ = lazy_names(
         "engines": "CONNECT connect_url engine_of",
         "kafka_connect": "KafkaConnectHook rest_settings",
         "run_note": "note_run",
-        "secrets": "hide told",
+        "secrets": "hide without_secrets",
         "settings": "Settings",
         "spark": "SparkSubmit",
     },

@@ -12,6 +12,6 @@ from airflow_provider_lakecommit.hooks.kafka_connect import KafkaConnectHook as 
 from airflow_provider_lakecommit.hooks.kafka_connect import rest_settings as rest_settings
 from airflow_provider_lakecommit.hooks.run_note import note_run as note_run
 from airflow_provider_lakecommit.hooks.secrets import hide as hide
-from airflow_provider_lakecommit.hooks.secrets import told as told
+from airflow_provider_lakecommit.hooks.secrets import without_secrets as without_secrets
 from airflow_provider_lakecommit.hooks.settings import Settings as Settings
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit as SparkSubmit

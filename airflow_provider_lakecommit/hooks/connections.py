@@ -116,10 +116,10 @@ def _address(found: Connection, host: str) -> str:
     scheme = found.schema if found.schema in _WEB else found.conn_type if found.conn_type in _WEB else "http"
     path = found.schema if found.schema and found.schema not in _WEB else ""
     first, slashes, rest = host.partition("://")
-    place, slash, behind = (rest if slashes else host).partition("/")
-    if found.port and not place.rpartition(":")[2].isdigit():
-        place = f"{place}:{found.port}"
-    return f"{first if slashes else scheme}://{place}{slash}{behind}".rstrip("/") + (f"/{path}" if path else "")
+    address, slash, behind = (rest if slashes else host).partition("/")
+    if found.port and not address.rpartition(":")[2].isdigit():
+        address = f"{address}:{found.port}"
+    return f"{first if slashes else scheme}://{address}{slash}{behind}".rstrip("/") + (f"/{path}" if path else "")
 
 
 def _signing() -> dict[str, str]:

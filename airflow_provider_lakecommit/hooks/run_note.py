@@ -72,10 +72,10 @@ def merged(note: str | None, landing: str, line: str) -> str:
     """
     own = f"{landing}: {' '.join(line.split())}"
     lines = (note or "").splitlines()
-    places = [n for n, each in enumerate(lines) if each.startswith(f"{landing}: ")]
-    kept = [each for n, each in enumerate(lines) if n not in places[1:]]
-    if places:
-        kept[places[0]] = own
+    positions = [n for n, each in enumerate(lines) if each.startswith(f"{landing}: ")]
+    kept = [each for n, each in enumerate(lines) if n not in positions[1:]]
+    if positions:
+        kept[positions[0]] = own
     else:
         kept.append(own)
     whole = "\n".join(kept)
@@ -98,27 +98,31 @@ def _write(conn_id: str, dag_id: str, run_id: str, landing: str, line: str) -> N
     from airflow_provider_lakecommit.hooks.connections import connection
     from airflow_provider_lakecommit.hooks.kafka_connect import rest_settings
 
-    told = rest_settings(connection(conn_id, "http", "the address of Airflow's API server"))
+    settings = rest_settings(connection(conn_id, "http", "the address of Airflow's API server"))
     path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}"
     with httpx.Client(
-        base_url=told["url"], headers=told["headers"], verify=told["verify"], timeout=SECONDS, trust_env=False
+        base_url=settings["url"],
+        headers=settings["headers"],
+        verify=settings["verify"],
+        timeout=SECONDS,
+        trust_env=False,
     ) as client:
-        token = told["password"]
-        if told["login"]:
-            login = {"username": told["login"], "password": told["password"] or ""}
+        token = settings["password"]
+        if settings["login"]:
+            login = {"username": settings["login"], "password": settings["password"] or ""}
             token = _answer(client, "POST", "/auth/token", json=login)["access_token"]
         client.headers.update({"Authorization": f"Bearer {token}"} if token else {})
         note = _answer(client, "GET", path).get("note")
-        if (wanted := merged(note, landing, line)) != note:
-            _answer(client, "PATCH", path, params={"update_mask": "note"}, json={"note": wanted})
+        if (new_note := merged(note, landing, line)) != note:
+            _answer(client, "PATCH", path, params={"update_mask": "note"}, json={"note": new_note})
 
 
-def _answer(client: httpx.Client, verb: str, path: str, **asked: Any) -> dict[str, Any]:
+def _answer(client: httpx.Client, verb: str, path: str, **options: Any) -> dict[str, Any]:
     """:raises _RefusedError: with the status only; request and answer may hold the login"""
     import httpx
 
     try:
-        response = client.request(verb, path, **asked)
+        response = client.request(verb, path, **options)
     except (httpx.NetworkError, httpx.RemoteProtocolError) as e:
         raise _AgainError(f"the API server did not answer: {type(e).__name__}: {e}") from e
     if not response.is_success:

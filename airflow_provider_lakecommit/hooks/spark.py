@@ -136,7 +136,7 @@ _ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>-?\d+)\.\s+La
 _NO_JAVA = re.compile(r"JAVA_HOME is not set|/java: No such file|command not found: java|java: command not found")
 
 
-def _last_words(error: str) -> str:
+def _last_error_lines(error: str) -> str:
     """Return what the provider's hook reports for a failed job: its last line and the lines before it. The command line
     at its beginning, and stack traces, are already in the log.
     """
@@ -194,9 +194,9 @@ class SparkSubmit:
         self._submit([job], [secrets], f"the Spark job of group {job.group}", f"{job.plan.coverage}, ")
         return []
 
-    def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
+    def run_together(self, requests: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
         """Run several jobs to their end, as one Spark job."""
-        jobs, secrets = [job for job, _ in asked], [each for _, each in asked]
+        jobs, secrets = [job for job, _ in requests], [each for _, each in requests]
         self._submit(jobs, secrets, f"the Spark job of {len(jobs)} groups", "")
         return []
 
@@ -213,7 +213,7 @@ class SparkSubmit:
             except AirflowException as e:
                 # The whole command is in its text, and in that all settings.
                 stated = connection(self._conn_id, "spark", "").extra_dejson
-                cause = redacted(_last_words(str(e)), {"conf": self._conf, "extra": stated})
+                cause = redacted(_last_error_lines(str(e)), {"conf": self._conf, "extra": stated})
                 for each in secrets:
                     cause = each.without(cause)
                 raise SparkJobError(

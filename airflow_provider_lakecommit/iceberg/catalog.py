@@ -152,7 +152,7 @@ class Tables:
     def find(self, identifier: str) -> Table | None:
         """Like :meth:`load`, but a table that does not exist is ``None``."""
         try:
-            table = self._ask(lambda catalog: catalog.load_table(identifier))
+            table = self._call(lambda catalog: catalog.load_table(identifier))
             self._storage[identifier] = storage_of(table, self.io_properties())
             return table
         except (NoSuchTableError, NoSuchNamespaceError) as e:
@@ -213,7 +213,7 @@ class Tables:
         options: dict[str, Any] = {"partition_spec": spec, "sort_order": order}
         options["properties"] = {**CREATED_TABLE_PROPERTIES, **(properties or {})}
         try:
-            made = self._ask(lambda catalog: catalog.create_table(identifier, schema, **options))
+            made = self._call(lambda catalog: catalog.create_table(identifier, schema, **options))
             # A catalog may hand out storage properties with a table that is read, and none with one that is made.
             return self.find(identifier) or made
         except ClosedError:
@@ -229,7 +229,7 @@ class Tables:
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> TableMetadata:
         """Send one commit request; exceptions are raised unchanged."""
-        response = self._ask(lambda catalog: catalog.commit_table(table, requirements, updates))
+        response = self._call(lambda catalog: catalog.commit_table(table, requirements, updates))
         _remove_old_metadata(table, response.metadata)
         return response.metadata
 
@@ -257,7 +257,7 @@ class Tables:
         """Let go of all connections, those in calls that hang as soon as they come back; returns at once."""
         self._clients.close()
 
-    def _ask(self, question: Callable[[Catalog], T]) -> T:
+    def _call(self, question: Callable[[Catalog], T]) -> T:
         with self._clients.lend() as catalog:
             return within(ANSWER_SECONDS, lambda: question(catalog))
 
@@ -273,18 +273,18 @@ class Tables:
         except pydantic.ValidationError as e:
             raise self._away("connecting", e) from None
         except Exception as e:
-            if told := wrong_database(self._properties):
-                raise SpecError("LC3381", f"{self.called}: {told}") from None
+            if problem := wrong_database(self._properties):
+                raise SpecError("LC3381", f"{self.called}: {problem}") from None
             if (mistake := mistake_in(self._properties, e)) is None:
                 raise self._away("connecting", e) from None
             given = ", ".join(sorted(self._properties)) or "none"
-            told = self.without_secrets(mistake) or self.describe(e)
-            raise SpecError("LC3308", f"{self.called}: {told}; the properties given are: {given}") from None
+            problem = self.without_secrets(mistake) or self.describe(e)
+            raise SpecError("LC3308", f"{self.called}: {problem}; the properties given are: {given}") from None
 
     def _create_namespace(self, identifier: str) -> None:
         namespace = Catalog.namespace_from(identifier)
         try:
-            self._ask(lambda catalog: _make_namespaces(catalog, namespace))
+            self._call(lambda catalog: _make_namespaces(catalog, namespace))
         except (SpecError, CatalogError, ClosedError):
             raise
         except Exception as e:
@@ -308,7 +308,7 @@ class Tables:
 def is_no_room(error: BaseException) -> bool:
     """Return True if an exception reports a full disk or a missing right to write. No waiting helps."""
     written = isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN
-    return written or any(said in str(error) for said in _NO_ROOM)
+    return written or any(text in str(error) for text in _NO_ROOM)
 
 
 def _remedy(error: Exception) -> str:

@@ -95,13 +95,13 @@ class CatalogClients:
     def _new(self) -> Catalog:
         if self._connected_before:
             return self._connect()
-        held = self._first.acquire(timeout=FIRST_SECONDS)
+        acquired = self._first.acquire(timeout=FIRST_SECONDS)
         try:
             catalog = self._connect()
             self._connected_before = True
             return catalog
         finally:
-            if held:
+            if acquired:
                 self._first.release()
 
 

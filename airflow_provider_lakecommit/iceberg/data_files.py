@@ -148,16 +148,16 @@ def _contradiction(file: DataFile) -> str | None:
     return "has a count below 0" if any(each and min(each.values()) < 0 for each in counts) else None
 
 
-def _sources(written: Sequence[PartitionField], wanted: Sequence[PartitionField], spec_id: int) -> list[int]:
+def _sources(written: Sequence[PartitionField], fields: Sequence[PartitionField], spec_id: int) -> list[int]:
     """Position in the announced tuple for each partition field of the table."""
     positions = {field.field_id: position for position, field in enumerate(written)}
-    if positions.keys() != {field.field_id for field in wanted}:
+    if positions.keys() != {field.field_id for field in fields}:
         raise TableError(
             "LC3314",
             f"files were announced with the partition fields {_names(written)}, "
-            f"spec {spec_id} of the table has {_names(wanted)}: their offsets are planned again",
+            f"spec {spec_id} of the table has {_names(fields)}: their offsets are planned again",
         )
-    for field in wanted:
+    for field in fields:
         announced = written[positions[field.field_id]].type
         if announced != field.type and (announced, field.type) not in _READABLE:
             raise TableError(
@@ -165,7 +165,7 @@ def _sources(written: Sequence[PartitionField], wanted: Sequence[PartitionField]
                 f"files were announced with partition field {field.name!r} as {announced}, spec {spec_id} of the table "
                 f"has it as {field.type}: their offsets are planned again",
             )
-    return [positions[field.field_id] for field in wanted]
+    return [positions[field.field_id] for field in fields]
 
 
 def _names(fields: Sequence[PartitionField]) -> str:

@@ -24,13 +24,13 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 
     :raises TimeoutError: it has none by then
     """
-    asked = _Asked(call)
-    thread = threading.Thread(target=copy_context().run, args=(asked.run,), name="answer", daemon=True)
+    call_in_thread = _ThreadedCall(call)
+    thread = threading.Thread(target=copy_context().run, args=(call_in_thread.run,), name="answer", daemon=True)
     thread.start()
-    return asked.answer(seconds)
+    return call_in_thread.answer(seconds)
 
 
-class _Asked(Generic[T]):
+class _ThreadedCall(Generic[T]):
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
         self._done = threading.Event()

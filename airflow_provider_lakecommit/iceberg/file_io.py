@@ -98,12 +98,12 @@ def _local(properties: Properties) -> FileIO:
     return LocalFileIO(properties)
 
 
-def _worth_telling(record: logging.LogRecord) -> bool:
+def _is_relevant(record: logging.LogRecord) -> bool:
     text = record.getMessage()
     return LightFileIO.__qualname__ not in text and not text.startswith("Defaulting to")
 
 
-logging.getLogger("pyiceberg.io").addFilter(_worth_telling)
+logging.getLogger("pyiceberg.io").addFilter(_is_relevant)
 
 
 def with_light_io(properties: Mapping[str, Any]) -> dict[str, Any]:

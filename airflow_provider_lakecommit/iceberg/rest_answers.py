@@ -26,10 +26,10 @@ def denies(error: Exception) -> bool:
     if response is None:
         return True
     try:
-        said = json.loads(response.text)
+        body = json.loads(response.text)
     except ValueError:
         return False
-    return isinstance(said, dict) and isinstance(said.get("error"), dict)
+    return isinstance(body, dict) and isinstance(body.get("error"), dict)
 
 
 def is_no_answer(error: pydantic.ValidationError) -> bool:

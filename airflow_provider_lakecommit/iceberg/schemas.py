@@ -69,9 +69,9 @@ def record_column_ids(schema: Schema, role: Role) -> tuple[int, ...]:
     table has it; empty if one of the three is missing or has another type.
     """
     topic, partition, generation, offset = _MARK_NAMES[role]
-    wanted = {topic: StringType(), partition: IntegerType(), offset: LongType(), generation: LongType()}
-    found = {f.name: f.field_id for f in schema.fields if _is(f, wanted.get(f.name))}
-    ids = [found[name] for name in wanted if name in found]
+    expected = {topic: StringType(), partition: IntegerType(), offset: LongType(), generation: LongType()}
+    found = {f.name: f.field_id for f in schema.fields if _is(f, expected.get(f.name))}
+    ids = [found[name] for name in expected if name in found]
     return tuple(ids) if {topic, partition, offset} <= found.keys() else ()
 
 

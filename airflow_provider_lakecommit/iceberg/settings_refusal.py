@@ -44,8 +44,8 @@ def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
     """Return what to change in the properties, or to install for them; empty if only the error shows it, ``None`` if
     they may be right.
     """
-    if (told := _BY_NAME.get(type(error).__name__)) is not None:
-        return told(properties)
+    if (describe := _BY_NAME.get(type(error).__name__)) is not None:
+        return describe(properties)
     if isinstance(error, (ImportError, NotInstalledError)):
         return _not_installed(properties, error)
     kind, known = properties.get("type", ""), [each.value for each in CatalogType]
@@ -71,13 +71,13 @@ def wrong_database(properties: Mapping[str, str]) -> str:
     """Explain a file path at which there can be no catalog; empty for a missing folder, and for other databases."""
     if (path := _database(properties)) is None:
         return ""
-    place = path if os.path.exists(path) else path.parent
+    target = path if os.path.exists(path) else path.parent
     if os.path.isdir(path):
         why = f"is a folder: name a file in it, as in sqlite:///{path / 'catalog.db'}"
     elif os.path.isfile(path.parent):
         why = f"is below {path.parent}, a file and not a folder: fix the path"
-    elif os.path.exists(place) and not os.access(place, os.W_OK):
-        why = f"cannot be used, because this user cannot write {place}: grant it, or fix the path"
+    elif os.path.exists(target) and not os.access(target, os.W_OK):
+        why = f"cannot be used, because this user cannot write {target}: grant it, or fix the path"
     elif os.path.isfile(path) and not _is_sqlite(path):
         why = "is not a SQLite database: name another file; a missing one is created"
     else:

@@ -66,12 +66,12 @@ def _names(uri: str, query: str, **values: str) -> list[str]:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        return within(ANSWER_SECONDS, lambda: _asked(uri, query, values))
+        return within(ANSWER_SECONDS, lambda: _queried(uri, query, values))
     except (SQLAlchemyError, ImportError, TimeoutError):
         return []
 
 
-def _asked(uri: str, query: str, values: Mapping[str, str]) -> list[str]:
+def _queried(uri: str, query: str, values: Mapping[str, str]) -> list[str]:
     from sqlalchemy import create_engine, text
 
     engine = create_engine(uri)

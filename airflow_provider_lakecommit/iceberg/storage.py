@@ -134,13 +134,13 @@ def storage_of(table: Table, own: Mapping[str, str]) -> TableStorage:
     return merged(own, properties)
 
 
-def trouble_of(io: FileIO, error: BaseException, *, place: bool = True) -> str:
+def trouble_of(io: FileIO, error: BaseException, *, with_path: bool = True) -> str:
     """What went wrong at the storage of a table, without the secrets by which it is reached; for the common errors of
     S3 also what to do.
 
-    :param place: also the file that an error of the system names
+    :param with_path: also the file that an error of the system names
     """
-    text = str((None if place else getattr(error, "strerror", None)) or error)
+    text = str((None if with_path else getattr(error, "strerror", None)) or error)
     found = (r for pattern, r in _REMEDIES.items() if "AWS Error" in text and re.search(pattern, text, re.IGNORECASE))
     remedy = "".join(f"; {r}" for r in islice(found, 1))
     return redacted(f"{type(error).__name__}: {text}{remedy}", io.properties)

@@ -74,7 +74,7 @@ class ClusterAdmin(AdminRequests):
     def cluster_id(self) -> str:
         """Id of the cluster that answers now."""
         doing = "asking for the cluster id"
-        answer = self._ask(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
+        answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
         return str(self._granted(doing, answer).cluster_id or "")
 
     def names(self) -> tuple[str, ...]:
@@ -92,39 +92,44 @@ class ClusterAdmin(AdminRequests):
         try:
             return tuple(sorted(self._client.list_topics(timeout=self._timeout).topics))
         except KafkaException as e:
-            said = e.args[0].str()
+            error = e.args[0].str()
             raise unreachable(
-                self._away, "listing the topics", self._config, self._trouble, self._timeout, said
+                self._away, "listing the topics", self._config, self._trouble, self._timeout, error
             ) from None
 
     def topics(self, names: Sequence[str]) -> dict[str, TopicFacts | None]:
         """Return the brokers' facts about these topics; None for a missing one."""
         doing = f"describing {_listed(names)}"
-        asked = TopicCollection(list(dict.fromkeys(names)))
-        answers = self._ask(doing, lambda left: self._client.describe_topics(asked, request_timeout=left))
+        request = TopicCollection(list(dict.fromkeys(names)))
+        answers = self._request(doing, lambda left: self._client.describe_topics(request, request_timeout=left))
         return {name: self._facts(name, answer) for name, answer in answers.items()}
 
-    def borders(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Watermark]:
+    def borders(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Watermark]:
         """Return the first and last offsets of each partition.
 
         :raises StaleTopicError: one of them is not, or not yet, known
         """
-        if not places:
+        if not partitions:
             return {}
-        asked = [TopicPartition(*place) for place in places]
-        where = _listed({topic for topic, _ in places})
-        answers = self._ask_together({f"asking for the {e.value} of {where}": self._about(e, asked) for e in Edge})
+        request = [TopicPartition(*partition) for partition in partitions]
+        where = _listed({topic for topic, _ in partitions})
+        answers = self._request_together(
+            {f"asking for the {e.value} of {where}": self._about(e, request) for e in Edge}
+        )
         found = [
-            {(place.topic, place.partition): self._offset(place, edge, a) for place, a in of_edge.items()}
+            {
+                (partition.topic, partition.partition): self._offset(partition, edge, a)
+                for partition, a in of_edge.items()
+            }
             for edge, of_edge in zip(Edge, answers, strict=True)
         ]
-        return {place: _watermark(*(of_edge[place] for of_edge in found)) for place in places}
+        return {partition: _watermark(*(of_edge[partition] for of_edge in found)) for partition in partitions}
 
-    def _about(self, edge: Edge, asked: Sequence[TopicPartition]) -> Callable[[float], Mapping[TopicPartition, Any]]:
+    def _about(self, edge: Edge, request: Sequence[TopicPartition]) -> Callable[[float], Mapping[TopicPartition, Any]]:
         level = IsolationLevel.READ_UNCOMMITTED if edge is Edge.HIGH else IsolationLevel.READ_COMMITTED
         which = OffsetSpec.earliest if edge is Edge.START else OffsetSpec.latest
         spec: OffsetSpec = which()  # type: ignore[no-untyped-call]
-        specs = dict.fromkeys(asked, spec)
+        specs = dict.fromkeys(request, spec)
         return lambda left: self._client.list_offsets(specs, isolation_level=level, request_timeout=left)
 
     def settings(self, topic: str) -> dict[str, str] | None:
@@ -132,43 +137,45 @@ class ClusterAdmin(AdminRequests):
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return self._settings(f"reading the settings of topic {topic!r}", resource)
 
-    def ask_settings(self, topics: Iterable[str]) -> PendingAnswers[str, dict[str, str]]:
+    def request_settings(self, topics: Iterable[str]) -> PendingAnswers[str, dict[str, str]]:
         """Ask for the settings of topics, in one go, without waiting."""
-        asked = {ConfigResource(ResourceType.TOPIC, topic): topic for topic in topics}
-        futures = self._client.describe_configs(list(asked), request_timeout=self._timeout)
+        request = {ConfigResource(ResourceType.TOPIC, topic): topic for topic in topics}
+        futures = self._client.describe_configs(list(request), request_timeout=self._timeout)
         return PendingAnswers(
-            {asked[r]: f for r, f in futures.items()}, lambda e: {k: str(v.value) for k, v in e.items()}
+            {request[r]: f for r, f in futures.items()}, lambda e: {k: str(v.value) for k, v in e.items()}
         )
 
-    def ask_first_since(
+    def request_first_since(
         self, times: Mapping[tuple[str, int], int]
     ) -> PendingAnswers[tuple[str, int], tuple[int, int] | None]:
         """Ask, without waiting, for the first offset at or after a time of each partition (milliseconds), and its
         timestamp; ``None`` where there is none.
         """
-        asked = {TopicPartition(*place): OffsetSpec.for_timestamp(ms) for place, ms in times.items()}
-        if not asked:
+        request = {TopicPartition(*partition): OffsetSpec.for_timestamp(ms) for partition, ms in times.items()}
+        if not request:
             return PendingAnswers({}, lambda _: None)
-        futures = self._client.list_offsets(asked, request_timeout=self._timeout)
+        futures = self._client.list_offsets(request, request_timeout=self._timeout)
         return PendingAnswers(
-            {(place.topic, place.partition): f for place, f in futures.items()},
+            {(partition.topic, partition.partition): f for partition, f in futures.items()},
             lambda found: None if found.offset < 0 else (int(found.offset), int(found.timestamp)),
         )
 
-    def ask_stable_ends(self, places: Iterable[tuple[str, int]]) -> PendingAnswers[tuple[str, int], int]:
+    def request_stable_ends(self, partitions: Iterable[tuple[str, int]]) -> PendingAnswers[tuple[str, int], int]:
         """Ask, without waiting, for the last stable offset of each partition."""
-        asked = [TopicPartition(*place) for place in places]
-        futures = self._about(Edge.STABLE, asked)(self._timeout) if asked else {}
+        request = [TopicPartition(*partition) for partition in partitions]
+        futures = self._about(Edge.STABLE, request)(self._timeout) if request else {}
         return PendingAnswers({(p.topic, p.partition): f for p, f in futures.items()}, lambda found: int(found.offset))
 
     def rights(self, topic: str) -> TopicFacts | None:
         """Return our rights on a topic; None if it does not exist. A topic that may not be described has no partitions,
         whether it exists or not.
         """
-        asked = TopicCollection([topic])
-        answer = self._ask(
+        request = TopicCollection([topic])
+        answer = self._request(
             f"asking for the rights on topic {topic!r}",
-            lambda left: self._client.describe_topics(asked, include_authorized_operations=True, request_timeout=left),
+            lambda left: self._client.describe_topics(
+                request, include_authorized_operations=True, request_timeout=left
+            ),
         )[topic]
         if isinstance(answer, KafkaError) and answer.code() in DENIED:
             return TopicFacts(name=topic, topic_id="", partitions=())
@@ -184,7 +191,7 @@ class ClusterAdmin(AdminRequests):
     def broker_settings(self) -> dict[str, str] | None:
         """Return the settings of one broker; None without the right to read them."""
         doing = "asking for the brokers"
-        answer = self._ask(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
+        answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
         node = self._granted(doing, answer).nodes[0]
         resource = ConfigResource(ResourceType.BROKER, str(node.id))
         return self._settings("reading the settings of a broker", resource)
@@ -201,16 +208,16 @@ class ClusterAdmin(AdminRequests):
         """Create a topic; the brokers' objection, if they have one. Without *replication* their default is taken, as a
         *trial* nothing is made.
         """
-        wanted = NewTopic(topic, partitions, -1 if replication is None else replication, config=dict(settings))
-        answers = self._ask(
+        topic_to_create = NewTopic(topic, partitions, -1 if replication is None else replication, config=dict(settings))
+        answers = self._request(
             f"creating topic {topic!r}",
-            lambda left: self._client.create_topics([wanted], request_timeout=left, validate_only=trial),
+            lambda left: self._client.create_topics([topic_to_create], request_timeout=left, validate_only=trial),
         )
         answer = answers[topic]
         return answer if isinstance(answer, KafkaError) else None
 
     def _settings(self, doing: str, resource: ConfigResource) -> dict[str, str] | None:
-        answers = self._ask(doing, lambda left: self._client.describe_configs([resource], request_timeout=left))
+        answers = self._request(doing, lambda left: self._client.describe_configs([resource], request_timeout=left))
         entries = answers[resource]
         return None if isinstance(entries, KafkaError) else {key: str(entry.value) for key, entry in entries.items()}
 
@@ -221,8 +228,8 @@ class ClusterAdmin(AdminRequests):
         ids = tuple(sorted(partition.id for partition in described.partitions))
         return TopicFacts(name=name, topic_id=topic_id_text(described.topic_id), partitions=ids)
 
-    def _offset(self, place: TopicPartition, edge: Edge, answer: Any) -> tuple[int, int | None]:
-        where = f"{place.topic}[{place.partition}]"
+    def _offset(self, partition: TopicPartition, edge: Edge, answer: Any) -> tuple[int, int | None]:
+        where = f"{partition.topic}[{partition.partition}]"
         if isinstance(answer, KafkaError) and answer.code() in _STALE:
             raise StaleTopicError(f"{where}: {answer.str()}")
         found = self._granted(f"asking for the {edge.value} of {where}", answer)

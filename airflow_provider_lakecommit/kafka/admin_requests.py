@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 PAUSE_SECONDS = 0.05
 SILENT_SECONDS = 3.0
 """After which whoever waits is told what for."""
@@ -107,7 +107,7 @@ class AdminRequests:
         self._remedy = remedy
         self._trouble = LastError(config.get("error_cb"))
         self._made: AdminClient | None = None
-        self._told = False
+        self._silence_logged = False
 
     @property
     def _client(self) -> AdminClient:
@@ -119,17 +119,17 @@ class AdminRequests:
         """Let go of the connections; a later question makes new ones."""
         self._made = None
 
-    def steadily(self, doing: str, look: Callable[[], T]) -> T:
+    def steadily(self, doing: str, scan: Callable[[], T]) -> T:
         """Return the result of *look*, once the topics do not change during it."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return look()
+                return scan()
             except StaleTopicError as changed:
                 if time.monotonic() >= deadline:
                     detail = f"the topic kept changing or has no leader: {changed}"
                     raise unreachable(self._away, doing, self._config, self._trouble, self._timeout, detail) from None
-            self.serve(LOOK_SECONDS)
+            self.serve(POLL_SECONDS)
 
     def serve(self, seconds: float) -> None:
         """Wait, and handle the client's callbacks meanwhile."""
@@ -137,24 +137,24 @@ class AdminRequests:
         while (left := end - time.monotonic()) > 0:
             self._client.poll(left)
 
-    def _ask(self, doing: str, request: Callable[[float], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
+    def _request(self, doing: str, request: Callable[[float], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
         """Return the answers, each a value or an error that a retry does not change."""
         self._trouble.forget()
         began = time.monotonic()
         deadline = began + self._timeout
         while True:
-            futures = request(max(deadline - time.monotonic(), LOOK_SECONDS))
+            futures = request(max(deadline - time.monotonic(), POLL_SECONDS))
             self._await(doing, futures.values(), began)
             answers: dict[K, V | KafkaError] = {key: _outcome(future) for key, future in futures.items()}
             hopeful = [a for a in answers.values() if isinstance(a, KafkaError) and a.code() in _AGAIN]
             if not hopeful:
-                self._told = False
+                self._silence_logged = False
                 return answers
             if time.monotonic() + PAUSE_SECONDS >= deadline:
                 raise unreachable(self._away, doing, self._config, self._trouble, self._timeout, hopeful[0].str())
             self.serve(PAUSE_SECONDS)
 
-    def _ask_together(
+    def _request_together(
         self, questions: Mapping[str, Callable[[float], Mapping[K, Future[V]]]]
     ) -> list[dict[K, V | KafkaError]]:
         """Return the answers to several requests that are in flight at the same time, by their description."""
@@ -163,18 +163,18 @@ class AdminRequests:
         def once(doing: str, left: float) -> Mapping[K, Future[V]]:
             return begun.pop(doing, None) or questions[doing](left)
 
-        return [self._ask(doing, partial(once, doing)) for doing in questions]
+        return [self._request(doing, partial(once, doing)) for doing in questions]
 
     def _await(self, doing: str, futures: Iterable[Future[Any]], began: float) -> None:
         pending = set(futures)
         while pending:
-            pending = wait(pending, timeout=LOOK_SECONDS).not_done
+            pending = wait(pending, timeout=POLL_SECONDS).not_done
             self._client.poll(0)
             if pending and self._trouble.denied:
                 raise unreachable(self._away, doing, self._config, self._trouble, self._timeout)
             waited = time.monotonic() - began
             if pending and waited >= SILENT_SECONDS:
-                self._tell_silence(doing)
+                self._log_silence(doing)
             if pending and waited >= self._timeout + LOST_SECONDS:
                 # librdkafka answers each request within its timeout, if only by an error. Rarely one gets no answer.
                 _LOST.append(self._client)
@@ -182,10 +182,10 @@ class AdminRequests:
                 detail = "the client lost the request"
                 raise unreachable(self._away, doing, self._config, self._trouble, waited, detail)
 
-    def _tell_silence(self, doing: str) -> None:
+    def _log_silence(self, doing: str) -> None:
         """Once, until the brokers answer again."""
-        if not self._told:
-            self._told = True
+        if not self._silence_logged:
+            self._silence_logged = True
             cause = redacted(self._trouble.cause or "no reason was given", self._config)
             servers = bootstrap_servers(self._config)
             log.warning("%s: no answer from Kafka at %s yet: %s; waiting for it", doing, servers, cause)

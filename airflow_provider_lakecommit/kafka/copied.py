@@ -23,7 +23,7 @@ from confluent_kafka import Message
 
 from airflow_provider_lakecommit.core import SourcePartition, Watermark
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
-from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
+from airflow_provider_lakecommit.kafka.partition_tail import CorruptBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 
 IN_A_ROW = 5
@@ -53,12 +53,12 @@ class PartitionLog:
         with closing(tail):
             first, last = max(start, self.mark.start), min(end, self.mark.stable)
             if first < last:
-                yield from (m for m in tail.read(first, last) if not isinstance(m, DamagedBatch))
+                yield from (m for m in tail.read(first, last) if not isinstance(m, CorruptBatch))
 
     def first_since(self, millis: int) -> int:
         """The first offset of a record that is not older; the end if there is none."""
         at = datetime.fromtimestamp(millis / 1000, UTC)
-        answers = self.topics.ask_first_since([(self.partition, at)])(TIMEOUT_SECONDS)
+        answers = self.topics.request_first_since([(self.partition, at)])(TIMEOUT_SECONDS)
         if not answers:
             raise SourceUnavailableError("LC2004", f"{self.partition}: no answer which record is the first since {at}")
         found = answers[0][2]
@@ -66,14 +66,14 @@ class PartitionLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyPlace:
+class CopyPosition:
     """The offset in the copy at which the next record is, or why it is unknown."""
 
     offset: int | None
     why: str = ""
 
 
-def place_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPlace:
+def position_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPosition:
     """Return where the copy has the records at and after an offset of the original.
 
     :raises SourceUnavailableError: brokers do not answer
@@ -81,38 +81,40 @@ def place_in_copy(original: PartitionLog, offset: int, copy: PartitionLog) -> Co
     before = deque(original.records(offset - BACK, offset), IN_A_ROW)
     if not before:
         return _by_the_next(original, offset, copy)
-    wanted = [_print_of(m) for m in before]
+    expected = [_print_of(m) for m in before]
     found: list[int] = []
-    seen: deque[_Print] = deque(maxlen=len(wanted))
-    start = copy.first_since(min(at for at, _, _ in wanted))
+    observed: deque[_Print] = deque(maxlen=len(expected))
+    start = copy.first_since(min(at for at, _, _ in expected))
     for n, message in enumerate(copy.records(start, copy.mark.stable)):
-        seen.append(_print_of(message))
-        if list(seen) == wanted:
+        observed.append(_print_of(message))
+        if list(observed) == expected:
             found.append((message.offset() or 0) + 1)
         if n >= MOST_SCANNED:
             break
-    return _only(found, f"the {len(wanted)} records before offset {offset}")
+    return _only(found, f"the {len(expected)} records before offset {offset}")
 
 
-def _by_the_next(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPlace:
+def _by_the_next(original: PartitionLog, offset: int, copy: PartitionLog) -> CopyPosition:
     """No record before it is left: use the next record."""
     first = next(original.records(offset, original.mark.stable), None)
     if first is None:
         if copy.mark.start == copy.mark.stable:
-            return CopyPlace(offset=copy.mark.start)
-        return CopyPlace(offset=None, why="the original has no record left to compare")
-    wanted = _print_of(first)
-    start = copy.first_since(wanted[0])
+            return CopyPosition(offset=copy.mark.start)
+        return CopyPosition(offset=None, why="the original has no record left to compare")
+    expected = _print_of(first)
+    start = copy.first_since(expected[0])
     records = copy.records(start, start + MOST_SCANNED)
-    return _only([m.offset() or 0 for m in records if _print_of(m) == wanted], f"the record at offset {first.offset()}")
+    return _only(
+        [m.offset() or 0 for m in records if _print_of(m) == expected], f"the record at offset {first.offset()}"
+    )
 
 
-def _only(found: list[int], what: str) -> CopyPlace:
+def _only(found: list[int], what: str) -> CopyPosition:
     if len(found) == 1:
-        return CopyPlace(offset=found[0])
+        return CopyPosition(offset=found[0])
     if not found:
-        return CopyPlace(offset=None, why=f"{what} of the original are not in the copy")
-    return CopyPlace(offset=None, why=f"{what} of the original are in the copy {len(found)} times")
+        return CopyPosition(offset=None, why=f"{what} of the original are not in the copy")
+    return CopyPosition(offset=None, why=f"{what} of the original are in the copy {len(found)} times")
 
 
 def _print_of(message: Message) -> _Print:

@@ -9,7 +9,7 @@ consumer group and stores no offset.
 Failure story: an offset that the broker does not have (deleted by retention, truncated, topic recreated) is
 :class:`StaleTopicError`: the ends must be requested again. It waits for a broker that restarts; `timeout` seconds
 without progress raise the `away` error with the cause, a partition without read rights raises it at once. A corrupt
-batch is requested once more, since it may have been corrupted in transit; then a :class:`DamagedBatch` takes its place,
+batch is requested once more, since it may have been corrupted in transit; then a :class:`CorruptBatch` takes its place,
 and the batches after it are read.
 """
 
@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, made, unreachable
-from airflow_provider_lakecommit.kafka.damage import ASK_SECONDS, DAMAGE, answers_at_once, first_readable
+from airflow_provider_lakecommit.kafka.corruption import CHECK_SECONDS, CORRUPTION, answers_at_once, first_readable
 
 # Markers are stepped over inside the client without a word to us, so the position is looked at this often.
 POLL_SECONDS = 0.003
@@ -63,11 +63,11 @@ _MOVED = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DamagedBatch:
-    """Stands for records that cannot be read, from an offset on; ``said`` is what the client or the broker says."""
+class CorruptBatch:
+    """Stands for records that cannot be read, from an offset on; ``cause`` is what the client or the broker says."""
 
     start: int
-    said: str
+    cause: str
 
 
 class PartitionTail:
@@ -96,9 +96,9 @@ class PartitionTail:
         self._consumer = made(Consumer, config, self._trouble, **{**_SETTINGS, **settings})
         self._next = -1
         self._ahead: Message | None = None
-        self._damaged: tuple[int, int] | None = None
+        self._corrupt: tuple[int, int] | None = None
 
-    def read(self, start: int, end: int) -> Iterator[Message | DamagedBatch]:
+    def read(self, start: int, end: int) -> Iterator[Message | CorruptBatch]:
         """The committed records of `[start, end)`. `end` must not be above the last stable offset."""
         if start != self._next:
             self._move(start)
@@ -107,18 +107,18 @@ class PartitionTail:
         while self._next < end:
             before = self._next
             taken = self._take(end)
-            if isinstance(taken, DamagedBatch):
+            if isinstance(taken, CorruptBatch):
                 yield taken
             elif taken is not None and (offset := taken.offset() or 0) >= end:
                 self._ahead, self._next = taken, end
             elif taken is not None:
                 self._next = offset + 1
-                if self._damaged is not None and offset > self._damaged[0]:
-                    self._damaged = None
+                if self._corrupt is not None and offset > self._corrupt[0]:
+                    self._corrupt = None
                 yield taken
             if self._next > before:
                 heard = stays = time.monotonic()
-            elif self._is_damaged and time.monotonic() - stays > STAYS_SECONDS:
+            elif self._is_corrupt and time.monotonic() - stays > STAYS_SECONDS:
                 heard, stays = self._stepped(heard, end), time.monotonic()
             elif time.monotonic() - heard > self._timeout:
                 raise self._nothing_comes(end)
@@ -131,7 +131,7 @@ class PartitionTail:
         self._next = start
         self._consumer.assign([TopicPartition(self._topic, self._partition, start)])
 
-    def _take(self, end: int) -> Message | DamagedBatch | None:
+    def _take(self, end: int) -> Message | CorruptBatch | None:
         """Return the next record; None if there is none yet (the position may have moved nevertheless)."""
         if self._ahead is not None:
             message, self._ahead = self._ahead, None
@@ -142,37 +142,37 @@ class PartitionTail:
             return polled
         if polled is not None and error is not None:
             # After a corrupt batch the client requests an offset that it computed from wrong bytes.
-            astray = error.code() == KafkaError._AUTO_OFFSET_RESET and self._damaged is not None
-            if astray or error.code() in DAMAGE:
+            astray = error.code() == KafkaError._AUTO_OFFSET_RESET and self._corrupt is not None
+            if astray or error.code() in CORRUPTION:
                 return self._pass_over(error.str(), polled.offset() or 0, end, astray=astray)
-            self._judge(error, polled.offset())
+            self._evaluate(error, polled.offset())
         self._next = max(self._next, self._position())
         return None
 
     def _position(self) -> int:
-        [place] = self._consumer.position([TopicPartition(self._topic, self._partition)])
-        return int(place.offset)
+        [position] = self._consumer.position([TopicPartition(self._topic, self._partition)])
+        return int(position.offset)
 
-    def _pass_over(self, said: str, offset: int, end: int, *, astray: bool) -> DamagedBatch | None:
+    def _pass_over(self, cause: str, offset: int, end: int, *, astray: bool) -> CorruptBatch | None:
         """Decide how to handle corruption at an offset. The client reports it before it returns the records before it.
         It usually skips a batch with a wrong checksum by itself, and stops at any other corruption, with or without an
         error.
         """
-        if self._damaged is None:
-            self._damaged = (offset if self._next <= offset < end else self._next), 1
+        if self._corrupt is None:
+            self._corrupt = (offset if self._next <= offset < end else self._next), 1
             self._consumer.assign([TopicPartition(self._topic, self._partition, self._next)])
             return None
-        start, told = self._damaged
-        self._damaged = start, told + 1
-        if told == 1:
-            return DamagedBatch(start=start, said=said)
+        start, failures = self._corrupt
+        self._corrupt = start, failures + 1
+        if failures == 1:
+            return CorruptBatch(start=start, cause=cause)
         if astray or self._next > start:
             self._step(end)
         return None
 
     @property
-    def _is_damaged(self) -> bool:
-        return self._damaged is not None and self._damaged[1] > 1
+    def _is_corrupt(self) -> bool:
+        return self._corrupt is not None and self._corrupt[1] > 1
 
     def _stepped(self, heard: float, end: int) -> float:
         """Return when brokers last answered: now, if they answer at once and only the corruption blocks."""
@@ -183,28 +183,28 @@ class PartitionTail:
 
     def _step(self, end: int) -> None:
         """Continue after the corruption."""
-        start, _ = self._damaged or (self._next, 0)
+        start, _ = self._corrupt or (self._next, 0)
         behind = max(self._next, start) + 1
         self._move(first_readable(self._consumer, self._topic, self._partition, behind, end))
 
     def _nothing_comes(self, end: int) -> LakecommitError:
-        place = f"{self._topic}[{self._partition}]"
+        name = f"{self._topic}[{self._partition}]"
         try:
             where = TopicPartition(self._topic, self._partition)
-            self._consumer.get_watermark_offsets(where, ASK_SECONDS, cached=False)
+            self._consumer.get_watermark_offsets(where, CHECK_SECONDS, cached=False)
         except KafkaException:
-            doing = f"reading {place} from offset {self._next} to {end}"
+            doing = f"reading {name} from offset {self._next} to {end}"
             return unreachable(self._away, doing, self._config, self._trouble, self._timeout)
-        said = f" ({self._trouble.cause})" if self._trouble.cause else ""
+        cause = f" ({self._trouble.cause})" if self._trouble.cause else ""
         return self._away(
             "LC2013",
-            f"reading {place}: the brokers answer, but return nothing from offset {self._next} to {end} for "
-            f"{self._timeout:.0f} s{said}: they are too slow, or the log is corrupt there; if this persists, restore "
+            f"reading {name}: the brokers answer, but return nothing from offset {self._next} to {end} for "
+            f"{self._timeout:.0f} s{cause}: they are too slow, or the log is corrupt there; if this persists, restore "
             "the partition from a replica, or delete the unreadable records: `kafka-delete-records` with "
             f'{{"topic": "{self._topic}", "partition": {self._partition}, "offset": {end}}}',
         )
 
-    def _judge(self, error: KafkaError, offset: int | None) -> None:
+    def _evaluate(self, error: KafkaError, offset: int | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             self._next = max(self._next, offset or 0)
         elif error.code() in _MOVED:

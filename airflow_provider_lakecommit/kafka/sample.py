@@ -128,17 +128,17 @@ def sample_of(
 
 
 def records_at(
-    kafka: Mapping[str, Any], places: Coverage, *, seconds: float, value_of: ValueOf = Message.value
+    kafka: Mapping[str, Any], offsets: Coverage, *, seconds: float, value_of: ValueOf = Message.value
 ) -> list[tuple[str, bytes | None]]:
     """The values of these offsets, with their places, without those that the source has no more; few, as each is read
     by itself.
 
     :raises SourceError: a topic may not be read
     """
-    if not places:
+    if not offsets:
         return []
     trouble, deadline = LastError(), time.monotonic() + seconds
-    queues = [[(p, offset) for r in ranges for offset in range(r.start, r.end)] for p, ranges in places.parts.items()]
+    queues = [[(p, offset) for r in ranges for offset in range(r.start, r.end)] for p, ranges in offsets.parts.items()]
     consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **_FIRST_BATCH)
     try:
         rounds = (dict(filter(None, some)) for some in zip_longest(*queues))
@@ -147,11 +147,11 @@ def records_at(
         ]
     finally:
         consumer.close()
-    wanted = {(p.topic, p.partition, offset) for queue in queues for p, offset in queue}
-    return [(_place(m), value_of(m)) for m in found if (m.topic(), m.partition(), m.offset()) in wanted]
+    requested = {(p.topic, p.partition, offset) for queue in queues for p, offset in queue}
+    return [(_position_text(m), value_of(m)) for m in found if (m.topic(), m.partition(), m.offset()) in requested]
 
 
-def _place(message: Message) -> str:
+def _position_text(message: Message) -> str:
     return f"{message.topic()}[{message.partition()}]@{message.offset()}"
 
 
@@ -180,7 +180,7 @@ def _taken(
         topics = ", ".join(sorted({p.topic for p in marks}))
         raise unreachable(SourceUnavailableError, f"reading {topics}", kafka, trouble, seconds)
     own = None if inside is None else {(p.topic, p.partition): found.ranges for p, found in inside.parts.items()}
-    return [(_place(m), value_of(m)) for m in out if own is None or _lies_in(m, own)]
+    return [(_position_text(m), value_of(m)) for m in out if own is None or _lies_in(m, own)]
 
 
 def _lies_in(message: Message, ranges: Mapping[tuple[str, int], Sequence[OffsetRange]]) -> bool:
@@ -195,15 +195,15 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     most = sorted(ranges.parts.items(), key=lambda item: len(item[1]), reverse=True)[:SIZES_PARTITIONS]
     marks = _marks(dict(most))
     by_name = {(p.topic, p.partition): p for p in marks}
-    seen: dict[SourcePartition, list[int]] = {}
+    counts: dict[SourcePartition, list[int]] = {}
     deadline = time.monotonic() + SIZES_SECONDS
     # The reader of the records meets and reports the error.
     with suppress(KafkaException, SourceError, SourceUnavailableError):
         each = dict.fromkeys(marks, SIZES_EACH)
         for message in _drawn(kafka, LastError(), marks, each, deadline, SIZES_BYTES, _FIRST_BATCH):
-            place = by_name[message.topic() or "", message.partition() or 0]
-            seen.setdefault(place, []).append(len(message.value() or b""))
-    return {p: max(1, sum(each) // len(each)) for p, each in seen.items()}
+            partition = by_name[message.topic() or "", message.partition() or 0]
+            counts.setdefault(partition, []).append(len(message.value() or b""))
+    return {p: max(1, sum(each) // len(each)) for p, each in counts.items()}
 
 
 def _drawn(
@@ -238,29 +238,29 @@ def _read(
     deadline: float,
 ) -> Iterator[Message]:
     """``each`` records of every partition from where it begins, or fewer where it ends."""
-    wanted = {(p.topic, p.partition): each[p] for p in begin}
-    places = [TopicPartition(p.topic, p.partition, offset) for p, offset in begin.items()]
-    consumer.assign(places)
-    while wanted and time.monotonic() < deadline:
+    requested = {(p.topic, p.partition): each[p] for p in begin}
+    assignment = [TopicPartition(p.topic, p.partition, offset) for p, offset in begin.items()]
+    consumer.assign(assignment)
+    while requested and time.monotonic() < deadline:
         message = consumer.poll(_POLL_SECONDS)
         if message is None:
             continue
-        place = (message.topic() or "", message.partition() or 0)
+        partition = (message.topic() or "", message.partition() or 0)
         if (error := message.error()) is not None:
             if error.code() == KafkaError._PARTITION_EOF:
-                wanted.pop(place, None)
+                requested.pop(partition, None)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise SourceError(
                     "LC2005",
-                    f"reading {place[0]}: Kafka at {bootstrap_servers(kafka)} reports: {error.str()}; grant this "
+                    f"reading {partition[0]}: Kafka at {bootstrap_servers(kafka)} reports: {error.str()}; grant this "
                     "principal READ on the topic",
                 )
             continue
-        if place not in wanted:
+        if partition not in requested:
             continue
         yield message
-        wanted[place] -= 1
-        if not wanted[place]:
-            del wanted[place]
+        requested[partition] -= 1
+        if not requested[partition]:
+            del requested[partition]
             # Not `pause`: a partition that is paused and assigned again may never be fetched.
-            consumer.incremental_unassign([TopicPartition(*place)])
+            consumer.incremental_unassign([TopicPartition(*partition)])

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailabl
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin, TopicFacts
 from airflow_provider_lakecommit.kafka.admin_requests import PendingAnswers, StaleTopicError
 from airflow_provider_lakecommit.kafka.config import bootstrap_servers
-from airflow_provider_lakecommit.kafka.partition_tail import DamagedBatch, PartitionTail
+from airflow_provider_lakecommit.kafka.partition_tail import CorruptBatch, PartitionTail
 from airflow_provider_lakecommit.kafka.record import bounded_time
 from airflow_provider_lakecommit.kafka.truncation import diverged
 from airflow_provider_lakecommit.landing import meant
@@ -40,7 +40,7 @@ class SourceState:
     """The source topics at `asked_at`, a time before any of the offsets was requested."""
 
     cluster_id: str
-    asked_at: datetime
+    requested_at: datetime
     partitions: Mapping[SourcePartition, Watermark]
     missing_topics: tuple[str, ...] = ()
 
@@ -57,7 +57,7 @@ class SourceTopics:
         self._timeout = timeout
         self._topics = topics
         self._settings: PendingAnswers[str, dict[str, str]] | None = None
-        self._asked_at = 0.0
+        self._requested_at = 0.0
         self._admin = ClusterAdmin(
             config,
             timeout=timeout,
@@ -83,17 +83,17 @@ class SourceTopics:
         :raises SourceError: a topic does not exist, or may not be read
         :raises SourceUnavailableError: the brokers did not answer, or refused the login
         """
-        return self._admin.steadily("asking for the source's offsets", lambda: self._look(missing_ok))
+        return self._admin.steadily("asking for the source's offsets", lambda: self._read_state(missing_ok))
 
-    def ask_retention(self) -> None:
+    def request_retention(self) -> None:
         """Request the topics' settings, unless this was done a moment ago; does not wait."""
-        if self._settings is None or time.monotonic() - self._asked_at > SETTINGS_SECONDS:
-            self._asked_at = time.monotonic()
-            self._settings = self._admin.ask_settings(self._topics)
+        if self._settings is None or time.monotonic() - self._requested_at > SETTINGS_SECONDS:
+            self._requested_at = time.monotonic()
+            self._settings = self._admin.request_settings(self._topics)
 
     def retentions(self, seconds: float) -> dict[str, Retention]:
         """Return each topic's settings about removal, if they are known after at most that time."""
-        self.ask_retention()
+        self.request_retention()
         found = self._settings.within(seconds) if self._settings else {}
         out: dict[str, Retention] = {}
         for topic, settings in found.items():
@@ -103,7 +103,7 @@ class SourceTopics:
             self._settings = None
         return out
 
-    def ask_first_since(
+    def request_first_since(
         self, times: Iterable[tuple[SourcePartition, datetime]]
     ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
         """Request the first offset at or after a time, for any number of partitions and times, without waiting.
@@ -117,30 +117,30 @@ class SourceTopics:
         while left:
             now: dict[SourcePartition, datetime] = {}
             rest = [(p, t) for p, t in left if now.setdefault(p, t) is not t]
-            asked = {(p.topic, p.partition): int(t.timestamp() * 1000) for p, t in now.items()}
-            rounds.append((now, self._admin.ask_first_since(asked)))
+            moments = {(p.topic, p.partition): int(t.timestamp() * 1000) for p, t in now.items()}
+            rounds.append((now, self._admin.request_first_since(moments)))
             left = rest
 
         def answers(seconds: float) -> list[tuple[SourcePartition, datetime, First]]:
             deadline = time.monotonic() + seconds
             out: list[tuple[SourcePartition, datetime, First]] = []
-            for asked, answer in rounds:
+            for moments, answer in rounds:
                 found = answer.within(deadline - time.monotonic())
                 out += [
                     (p, t, _first(found[p.topic, p.partition]))
-                    for p, t in asked.items()
+                    for p, t in moments.items()
                     if (p.topic, p.partition) in found
                 ]
             return out
 
         return answers
 
-    def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
+    def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
         """Return the positions at which the logs have other records than those that were read.
 
         :raises SourceUnavailableError: the brokers did not answer in time
         """
-        return diverged(self._config, places, self._timeout)
+        return diverged(self._config, positions, self._timeout)
 
     def first_value(self, span: Span) -> int | None:
         """Where the first record of a span is that has a value; ``None``: there is none, or the source has removed it.
@@ -152,7 +152,7 @@ class SourceTopics:
         tail = PartitionTail(self._config, p.topic, p.partition, timeout=timeout, away=away)
         try:
             for found in tail.read(span.range.start, span.range.end):
-                if isinstance(found, DamagedBatch):
+                if isinstance(found, CorruptBatch):
                     # It may have held one.
                     return found.start
                 if found.value() is not None:
@@ -173,8 +173,8 @@ class SourceTopics:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _look(self, missing_ok: bool) -> SourceState:
-        asked_at = datetime.now(UTC)
+    def _read_state(self, missing_ok: bool) -> SourceState:
+        requested_at = datetime.now(UTC)
         cluster_id = self._admin.cluster_id()
         described = self._admin.topics(self._topics)
         missing = tuple(name for name in self._topics if described[name] is None)
@@ -184,11 +184,13 @@ class SourceTopics:
         partitions = self._offsets(topics)
         if self._admin.topics(self._topics) != described:
             raise StaleTopicError(f"{', '.join(self._topics)}: recreated or given more partitions while being read")
-        return SourceState(cluster_id=cluster_id, asked_at=asked_at, partitions=partitions, missing_topics=missing)
+        return SourceState(
+            cluster_id=cluster_id, requested_at=requested_at, partitions=partitions, missing_topics=missing
+        )
 
     def _offsets(self, topics: list[TopicFacts]) -> dict[SourcePartition, Watermark]:
-        places = [(facts.name, partition) for facts in topics for partition in facts.partitions]
-        found = self._admin.borders(places)
+        partitions = [(facts.name, partition) for facts in topics for partition in facts.partitions]
+        found = self._admin.borders(partitions)
         return {
             SourcePartition(facts.name, partition, facts.topic_id): found[facts.name, partition]
             for facts in topics

@@ -42,7 +42,7 @@ _SMALL: dict[str, Any] = {
 _TRUNCATION = str(KafkaError(KafkaError._LOG_TRUNCATION).str())
 _END = re.compile(r"broker end offset is (-?\d+)")
 
-Places = dict[tuple[str, int], tuple[SourcePartition, ReadPosition]]
+PositionsByPartition = dict[tuple[str, int], tuple[SourcePartition, ReadPosition]]
 
 
 def is_truncation(error: KafkaError) -> bool:
@@ -58,23 +58,23 @@ def end_of_epoch(error: KafkaError) -> int | None:
 
 
 def diverged(
-    kafka: Mapping[str, Any], places: Iterable[tuple[SourcePartition, ReadPosition]], timeout: float
+    kafka: Mapping[str, Any], positions: Iterable[tuple[SourcePartition, ReadPosition]], timeout: float
 ) -> list[Truncation]:
     """The positions that do not hold.
 
     :raises SourceError: a topic may not be read
     :raises SourceUnavailableError: not all were answered in time
     """
-    left, out = list(places), list[Truncation]()
+    left, out = list(positions), list[Truncation]()
     if not left:
         return out
     trouble, deadline = LastError(kafka.get("error_cb")), time.monotonic() + timeout
     while left:
         # One position of each partition at a time, and each time a consumer that has not heard of another one.
-        now: Places = {}
+        now: PositionsByPartition = {}
         for p, at in left:
             now.setdefault((p.topic, p.partition), (p, at))
-        left = [place for place in left if place not in now.values()]
+        left = [position for position in left if position not in now.values()]
         consumer: Consumer = made(Consumer, kafka, trouble, **_SMALL, **_OURS)
         try:
             out += _round(consumer, now, deadline)
@@ -86,13 +86,13 @@ def diverged(
     return out
 
 
-def _round(consumer: Consumer, open_: Places, deadline: float) -> list[Truncation]:
+def _round(consumer: Consumer, open_: PositionsByPartition, deadline: float) -> list[Truncation]:
     """Remove the answered ones."""
     out: list[Truncation] = []
-    places = [
+    assignment = [
         TopicPartition(topic, n, at.offset, leader_epoch=at.leader_epoch) for (topic, n), (_, at) in open_.items()
     ]
-    consumer.assign(places)
+    consumer.assign(assignment)
     while open_ and time.monotonic() < deadline:
         try:
             message = consumer.poll(POLL_SECONDS)

@@ -84,8 +84,8 @@ def read_connected(
     try:
         declared = make(stated)
     except SpecError as e:
-        told = (redacted(mistake, variables.secret) for mistake in e.mistakes)
-        raise mistaken(f"spec {path}", [*wrong, *told]) from None
+        problems = (redacted(mistake, variables.secret) for mistake in e.mistakes)
+        raise mistaken(f"spec {path}", [*wrong, *problems]) from None
     if wrong:
         raise mistaken(f"spec {path}", wrong)
     if "kafka" in needed:

@@ -42,7 +42,7 @@ from airflow_provider_lakecommit.landing.registry import with_registry
 from airflow_provider_lakecommit.landing.route import route_of, routed_tables
 from airflow_provider_lakecommit.landing.row_checks import RowCheck, checks_of
 from airflow_provider_lakecommit.landing.sections import (
-    PLACES,
+    SECTION_KEYS,
     Backpressure,
     Columns,
     Connections,
@@ -137,10 +137,10 @@ class Landing:
     @property
     def flat(self) -> dict[str, Any]:
         """Return all options by their recorded names, in their recorded order."""
-        places = {name: PLACES.get(name) for name in CHECKS}
+        keys = {name: SECTION_KEYS.get(name) for name in CHECKS}
         return {
-            name: getattr(self, name) if place is None else getattr(getattr(self, place[0]), place[1])
-            for name, place in places.items()
+            name: getattr(self, name) if key is None else getattr(getattr(self, key[0]), key[1])
+            for name, key in keys.items()
         }
 
     def changed(self, **options: Any) -> Landing:
@@ -325,7 +325,7 @@ class Landing:
 def _defaults() -> dict[str, Any]:
     made = ((f, f.default if f.default_factory is dataclasses.MISSING else f.default_factory()) for f in _fields())
     values = {f.name: value for f, value in made if value is not dataclasses.MISSING}
-    sections = {name: getattr(values[section], key) for name, (section, key) in PLACES.items()}
+    sections = {name: getattr(values[section], key) for name, (section, key) in SECTION_KEYS.items()}
     return {**{name: value for name, value in values.items() if name not in OPTIONS}, **sections}
 
 

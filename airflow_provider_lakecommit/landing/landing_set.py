@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
 from airflow_provider_lakecommit.landing.connected import read_connected
 from airflow_provider_lakecommit.landing.mistakes import mistaken
 from airflow_provider_lakecommit.landing.names import meant
-from airflow_provider_lakecommit.landing.sections import PLACES, SECTIONS, TOP, label, merged, to_flat
+from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, TOP, label, merged, to_flat
 from airflow_provider_lakecommit.landing.spec_file import read_yaml
 from airflow_provider_lakecommit.landing.table_names import TOPIC, groups_of, wrong_with_pattern, wrong_with_template
 
@@ -171,8 +171,8 @@ def _hint(key: str, known: Collection[str]) -> str:
     """Return the place of a landing's option that was given to the set itself."""
     if key in SECTIONS or key in TOP:
         return f" (it is `defaults: {key}`)"
-    if key in PLACES:
-        return f" (it is `defaults: {': '.join(PLACES[key])}`)"
+    if key in SECTION_KEYS:
+        return f" (it is `defaults: {': '.join(SECTION_KEYS[key])}`)"
     return meant(key, known)
 
 
@@ -209,18 +209,18 @@ def _each(key: str, values: Any) -> list[tuple[str, Any]]:
 
 
 def _wrong_rules(rules: Any) -> Iterator[str]:
-    for place, rule in _each("rules", rules):
+    for path, rule in _each("rules", rules):
         if not isinstance(rule, Mapping):
-            yield f"{place}: {rule!r} is not a mapping of {', '.join(_RULE)} [LC1130]"
+            yield f"{path}: {rule!r} is not a mapping of {', '.join(_RULE)} [LC1130]"
             continue
-        yield from (f"{place}: {text}" for text in unknown_keys(map(str, rule), _RULE, lambda key: meant(key, _RULE)))
+        yield from (f"{path}: {text}" for text in unknown_keys(map(str, rule), _RULE, lambda key: meant(key, _RULE)))
         text = wrong_with_pattern(rule.get("topics"))
         names = (TOPIC, *(() if text else groups_of(rule["topics"])))
         text = text or wrong_with_template(rule.get("table"), names)
         if text:
-            yield f"{place}: {text}"
+            yield f"{path}: {text}"
         elif not isinstance(merge := rule.get("merge", False), bool):
-            yield f"{place}: merge: {merge!r} is not true or false [LC1223]"
+            yield f"{path}: merge: {merge!r} is not true or false [LC1223]"
 
 
 def _wrong_dead_letters(template: Any) -> Iterator[str]:
@@ -235,23 +235,23 @@ def _wrong_options(declared: LandingSet) -> Iterator[str]:
         yield f"defaults: {declared.defaults!r} is not a mapping of options of a landing [LC1131]"
         return
     yield from _wrong_landing("defaults", declared.defaults, declared.defaults, OWN)
-    for place, override in _each("overrides", declared.overrides):
+    for path, override in _each("overrides", declared.overrides):
         if not isinstance(override, Mapping) or (text := wrong_with_pattern(override.get(_TABLE))):
-            said = f"{override!r} is not a mapping" if not isinstance(override, Mapping) else f"table: {text}"
-            yield f"{place}: {said}"
+            problem = f"{override!r} is not a mapping" if not isinstance(override, Mapping) else f"table: {text}"
+            yield f"{path}: {problem}"
             continue
         options = {k: v for k, v in override.items() if k != _TABLE}
-        yield from _wrong_landing(place, options, merged(declared.defaults, options), (*OWN, *SHARED))
+        yield from _wrong_landing(path, options, merged(declared.defaults, options), (*OWN, *SHARED))
 
 
 def _wrong_landing(
-    place: str, stated: Mapping[str, Any], whole: Mapping[str, Any], not_here: Sequence[str]
+    path: str, stated: Mapping[str, Any], whole: Mapping[str, Any], not_here: Sequence[str]
 ) -> list[str]:
     """Return why a landing with these options would be refused."""
     if foreign := [key for key in map(label, to_flat(stated)) if key in not_here]:
-        return [f"{place}: {', '.join(foreign)} cannot be set there [LC1222]"]
+        return [f"{path}: {', '.join(foreign)} cannot be set there [LC1222]"]
     try:
         Landing.from_dict({**whole, "name": "one", "topics": "one", "table": "a.one"})
     except SpecError as e:
-        return [f"{place}: {mistake}" for mistake in e.mistakes]
+        return [f"{path}: {mistake}" for mistake in e.mistakes]
     return []

@@ -3,8 +3,8 @@
 
 Contract: pure, and the same in Python and in YAML. A section does not check its values; the
 :class:`~airflow_provider_lakecommit.landing.Landing` checks all its options together. Everything recorded or sent
-    (jobs, bundles, XCom, hashes) has each option under one flat name, which stays when the option moves: :data:`PLACES`
-    maps that name to the section and the key. :func:`to_flat` and :func:`from_flat` convert.
+    (jobs, bundles, XCom, hashes) has each option under one flat name, which stays when the option moves:
+    :data:`SECTION_KEYS` maps that name to the section and the key. :func:`to_flat` and :func:`from_flat` convert.
 
 Failure story: an unknown key is reported with the nearest known one, a key of another section with its place.
 """
@@ -325,22 +325,22 @@ SECTIONS: Mapping[str, type[Any]] = {
 ALONE: Mapping[str, str] = {"format": "name"}
 """Sections that may be stated as the text of this key alone."""
 _KEYS = {name: tuple(f.name for f in dataclasses.fields(kind)) for name, kind in SECTIONS.items()}
-PLACES: Mapping[str, tuple[str, str]] = {
+SECTION_KEYS: Mapping[str, tuple[str, str]] = {
     f.metadata.get(_FLAT, f.name): (name, f.name) for name, kind in SECTIONS.items() for f in dataclasses.fields(kind)
 }
 """Where each option of a section is, by the name under which it is recorded."""
-_FLAT_NAMES = {place: name for name, place in PLACES.items()}
+_FLAT_NAMES = {path: name for name, path in SECTION_KEYS.items()}
 TOP = (
     *("name", "topics", "table", "timestamps"),
     *("evolve", "create", "route", "dead_letter_table"),
 )
 """Options of a landing that are in no section."""
-_BY_KEY = {key: (section, key) for section, key in reversed([*PLACES.values()])}
+_BY_KEY = {key: (section, key) for section, key in reversed([*SECTION_KEYS.values()])}
 
 
 def label(name: str) -> str:
     """An option as messages name it, by the name under which it is recorded: ``window.groups``."""
-    section, *key = PLACES.get(name, (name,))
+    section, *key = SECTION_KEYS.get(name, (name,))
     return section if key == [ALONE.get(section)] else ".".join((section, *key))
 
 
@@ -350,14 +350,14 @@ def hint(key: str, known: Iterable[str], section: str = "") -> str:
     :param known: the keys that are allowed where it was found
     :param section: the section where it was found
     """
-    if key not in ALONE and (place := PLACES.get(key) or _BY_KEY.get(key)) is not None:
-        return f" (it is `{': '.join(place)}`)"
+    if key not in ALONE and (path := SECTION_KEYS.get(key) or _BY_KEY.get(key)) is not None:
+        return f" (it is `{': '.join(path)}`)"
     if section and (key in TOP or key in SECTIONS):
         return f" (it is `{key}`, outside of `{section}`)"
-    found = nearest(key, {*known, *PLACES, *_BY_KEY}, 1, 0.6)
+    found = nearest(key, {*known, *SECTION_KEYS, *_BY_KEY}, 1, 0.6)
     if not found:
         return ""
-    meant = repr(found[0]) if found[0] in known else f"`{': '.join(PLACES.get(found[0]) or _BY_KEY[found[0]])}`"
+    meant = repr(found[0]) if found[0] in known else f"`{': '.join(SECTION_KEYS.get(found[0]) or _BY_KEY[found[0]])}`"
     return f" (did you mean {meant}?)"
 
 
@@ -386,7 +386,7 @@ def _unknown(section: str, values: Iterable[Any]) -> list[str]:
 
 def _own_name(section: str) -> str:
     """Where an option is that has the name of a section."""
-    return f" (the value of the option is `{': '.join(PLACES[section])}`)" if section in PLACES else ""
+    return f" (the value of the option is `{': '.join(SECTION_KEYS[section])}`)" if section in SECTION_KEYS else ""
 
 
 def to_flat(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -404,8 +404,8 @@ def from_flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options in sections, from options by the names under which they are recorded."""
     out: dict[str, Any] = {}
     for name, value in values.items():
-        if name in PLACES:
-            section, key = PLACES[name]
+        if name in SECTION_KEYS:
+            section, key = SECTION_KEYS[name]
             out.setdefault(section, {})[key] = value
         else:
             out[name] = value

@@ -50,14 +50,14 @@ def yaml_values(text: str) -> Any:
 
     class _Loader(yaml.SafeLoader):
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen: set[str] = set()
+            known: set[str] = set()
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                    if key.value in seen:
+                    if key.value in known:
                         raise yaml.constructor.ConstructorError(
                             None, None, f"key {key.value} is given twice", key.start_mark
                         )
-                    seen.add(key.value)
+                    known.add(key.value)
             return super().construct_mapping(node, deep)
 
     return yaml.load(text, _Loader)

@@ -44,8 +44,8 @@ def spec_hash(values: Mapping[str, Any], defaults: Mapping[str, Any], keys: Sequ
     if stated.get("route"):
         # How tables are made changes no row.
         stated["route"] = {k: v for k, v in stated["route"].items() if k != "create"}
-    said = {k: dict(v) if isinstance(v, Mapping) else v for k, v in stated.items() if v and v != defaults.get(k)}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+    given = {k: dict(v) if isinstance(v, Mapping) else v for k, v in stated.items() if v and v != defaults.get(k)}
+    return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:

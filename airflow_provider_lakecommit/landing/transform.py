@@ -33,8 +33,8 @@ def check_record_schema(v: Any) -> str | None:
     if wrong := wrong_with_columns(v):
         return "; ".join(wrong)
     same = [same for names in _names([(c["name"], c["type"]) for c in v], "") if (same := _alike(names))]
-    told = (f"columns {', '.join(names)} differ only in case, which SQL ignores: rename one" for names in same)
-    return "; ".join(told) or None
+    problems = (f"columns {', '.join(names)} differ only in case, which SQL ignores: rename one" for names in same)
+    return "; ".join(problems) or None
 
 
 def _names(fields: Iterable[tuple[str, Any]], path: str) -> Iterator[list[str]]:
@@ -71,11 +71,11 @@ def check_functions(v: Any) -> str | None:
     """Check the names in SQL, and the places of the functions."""
     if not isinstance(v, Mapping):
         return f"{v!r} is not a mapping of names to functions (module.function) [LC1183]"
-    for name, place in v.items():
+    for name, path in v.items():
         if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
             return f"{name!r} is not the name of a function (a-z, digits, _) [LC1184]"
-        if not isinstance(place, str) or not _IMPORT.fullmatch(place):
-            return f"{name}: {place!r} is not a function (module.function) [LC1185]"
+        if not isinstance(path, str) or not _IMPORT.fullmatch(path):
+            return f"{name}: {path!r} is not a function (module.function) [LC1185]"
     return None
 
 

@@ -106,8 +106,8 @@ def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterat
             else "format.csv: needs `format: csv` [LC1208]"
         )
     yield from (f"format.schema: {text}" for text in _wrong_schema(format_, values.get("schema", "")))
-    if asked := values.get("reader_schema"):
-        known = ["needs format avro"] if format_ != "avro" else _wrong_schema(format_, asked)
+    if schema := values.get("reader_schema"):
+        known = ["needs format avro"] if format_ != "avro" else _wrong_schema(format_, schema)
         yield from (f"format.reader_schema: {text}" for text in known)
     if values.get("message") and format_ != "protobuf":
         yield "format.message: needs format protobuf [LC1209]"
@@ -147,8 +147,8 @@ def _no_mapping(v: Any, keys: Sequence[str]) -> str | None:
     if not isinstance(v, Mapping):
         return f"{v!r} is not a mapping of {', '.join(keys)} [LC1215]"
     unknown = [k for k in v if k not in keys]
-    told = ", ".join(f"{k!r}{meant(str(k), keys)}" for k in unknown)
-    return f"unknown key {told}; allowed are {', '.join(keys)} [LC1216]" if unknown else None
+    keys_text = ", ".join(f"{k!r}{meant(str(k), keys)}" for k in unknown)
+    return f"unknown key {keys_text}; allowed are {', '.join(keys)} [LC1216]" if unknown else None
 
 
 def _one_of(v: Mapping[str, Any], key: str, allowed: Sequence[str]) -> str | None:

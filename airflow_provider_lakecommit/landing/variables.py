@@ -38,45 +38,45 @@ class Variables:
     wrong: list[str] = field(default_factory=list)
     secret: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def filled(self, value: Any, place: str = "") -> Any:
+    def filled(self, value: Any, path: str = "") -> Any:
         """Return *value* with all references resolved, at any depth.
 
-        :param place: its path in the file, for :attr:`wrong`
+        :param path: its path in the file, for :attr:`wrong`
         """
         match value:
             case str():
-                return self._text(value, place)
+                return self._text(value, path)
             case Mapping():
                 return {
-                    key: each if key in (KEY, OTHER_KEY) else self.filled(each, f"{place}.{key}" if place else str(key))
+                    key: each if key in (KEY, OTHER_KEY) else self.filled(each, f"{path}.{key}" if path else str(key))
                     for key, each in value.items()
                 }
             case list():
-                return [self.filled(each, f"{place}[{n}]") for n, each in enumerate(value)]
+                return [self.filled(each, f"{path}[{n}]") for n, each in enumerate(value)]
             case _:
                 return value
 
-    def _text(self, text: str, place: str) -> str:
-        return _REFERENCE.sub(lambda found: self._one(found, place), text)
+    def _text(self, text: str, path: str) -> str:
+        return _REFERENCE.sub(lambda found: self._one(found, path), text)
 
-    def _one(self, found: re.Match[str], place: str) -> str:
+    def _one(self, found: re.Match[str], path: str) -> str:
         name, closed = found[1], found[2]
         if name is None:
             return "${"
         if not closed or not _NAME.fullmatch(name):
             shown = found[0] if len(found[0]) <= _SHOWN else f"{found[0][:_SHOWN]}…"
             self.wrong.append(
-                f"{place}: {shown!r} is not a reference such as ${{NAME}}; write `$${{` for a plain `${{` [LC1218]"
+                f"{path}: {shown!r} is not a reference such as ${{NAME}}; write `$${{` for a plain `${{` [LC1218]"
             )
             return found[0]
         if name not in self.values:
             self.wrong.append(
-                f"{place}: the environment has no variable {name}: set it, or write `$${{{name}}}` [LC1219]"
+                f"{path}: the environment has no variable {name}: set it, or write `$${{{name}}}` [LC1219]"
             )
             # A placeholder for further checks, so that the reference is not also reported as an invalid topic name.
             return name
         value = self.values[name]
-        if is_secret(name) or is_secret(place.rpartition(".")[2]):
+        if is_secret(name) or is_secret(path.rpartition(".")[2]):
             self.secret[name if is_secret(name) else f"{name}.secret"] = value
         return value
 

@@ -23,7 +23,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.assets import table_assets_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
-from airflow_provider_lakecommit.hooks import Settings, told
+from airflow_provider_lakecommit.hooks import Settings, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet, declares_set
 from airflow_provider_lakecommit.operators.links import ErrorLink
 from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
@@ -294,7 +294,7 @@ def is_cleared(ti: Any, retries: int) -> bool:
 
 def leave_failure(context: Context, error: Exception) -> None:
     """Leave the outcome task why this one failed; errors that fail a task for good are worded already."""
-    context["ti"].xcom_push(FAILURE, str(error) if isinstance(error, AirflowFailException) else told(error))
+    context["ti"].xcom_push(FAILURE, str(error) if isinstance(error, AirflowFailException) else without_secrets(error))
 
 
 def log_troubles(log: Any, closed: Closed, whose: str = "") -> None:
@@ -330,5 +330,5 @@ def no_retry_in_vain(task: LandingTask | None = None) -> Iterator[None]:
         if task is not None:
             task.trouble = type(e).__name__
         if isinstance(e, Terminal):
-            raise AirflowFailException(told(e)) from e
+            raise AirflowFailException(without_secrets(e)) from e
         raise

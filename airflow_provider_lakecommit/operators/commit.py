@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.exceptions import (
     StorageError,
     Terminal,
 )
-from airflow_provider_lakecommit.hooks import told
+from airflow_provider_lakecommit.hooks import without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
@@ -197,10 +197,12 @@ class LakeCommitOperator(LandingTask):
                     _compact_if_asked(session, closed)
                     return closed
             except Exception as e:
-                context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
+                context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
                 if ticket is None and self._plan_met(context, e) and is_judged(self):
                     # The plan task has failed with the same error: one red task is enough.
-                    raise AirflowSkipException(f"nothing was planned, and nothing can be published: {told(e)}") from e
+                    raise AirflowSkipException(
+                        f"nothing was planned, and nothing can be published: {without_secrets(e)}"
+                    ) from e
                 raise
 
     def _plan_met(self, context: Context, error: Exception) -> bool:
@@ -305,7 +307,9 @@ def _compact_if_asked(session: LandingSession, closed: Closed) -> None:
 
 def set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:
     """Log and return the verdict and reason of each landing of a set, and send its metrics."""
-    ends = {name: ("failed", told(e)) if isinstance(e, BaseException) else end_of(e) for name, e in ended.items()}
+    ends = {
+        name: ("failed", without_secrets(e)) if isinstance(e, BaseException) else end_of(e) for name, e in ended.items()
+    }
     for name, each in ended.items():
         if isinstance(each, BaseException):
             send([Sample(COMMIT_FAILURES, 1, (name,))])

@@ -35,7 +35,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.core import LIVE, Outcome
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks import Settings, hide, note_run, told
+from airflow_provider_lakecommit.hooks import Settings, hide, note_run, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
@@ -162,8 +162,8 @@ class KafkaToIcebergOperator(LandingTask):
                 with self.session() as session:
                     whole = self._run(session, self._engine, context)
         except Exception as e:
-            context["ti"].xcom_push(CLOSED, {FAILURE: told(e)})
-            self._tell(context, Outcome(verdict="failed", reason=told(e)), "")
+            context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
+            self._tell(context, Outcome(verdict="failed", reason=without_secrets(e)), "")
             raise
         finally:
             if self._engine is not None:

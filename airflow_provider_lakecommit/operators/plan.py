@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
-from airflow_provider_lakecommit.hooks import told
+from airflow_provider_lakecommit.hooks import without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import CYCLE, WINDOW, LandingTask, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.places import log_set_line, named_failures, set_places
@@ -213,7 +213,7 @@ def plan_set(
                 publish=publish,
                 skip_idle=skip_idle,
             )
-    failed = {name: told(each) for name, each in plans.failed.items()}
+    failed = {name: without_secrets(each) for name, each in plans.failed.items()}
     failed |= {f"topics {', '.join(t.topics)}": t.why for t in expansion.troubles}
     _log_set(log, expansion, plans, failed)
     return plans, failed

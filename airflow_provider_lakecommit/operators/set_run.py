@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.hooks import told
+from airflow_provider_lakecommit.hooks import without_secrets
 from airflow_provider_lakecommit.operators.base import LandingTask
 from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
 from airflow_provider_lakecommit.operators.commit import close_set, end_of, set_ends
@@ -131,7 +131,7 @@ class SetRun:
                     bundle.write(jobs)
                 except LakecommitError as e:
                     # Incomplete landings are reported when their cycles are closed.
-                    log.warning("%s", told(e))
+                    log.warning("%s", without_secrets(e))
                 self._stopped = self._stopped or jobs.ending
                 return bundle.saved
 

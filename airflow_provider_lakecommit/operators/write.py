@@ -133,7 +133,7 @@ class WriteWindowOperator(LandingTask):
             )
             kafka = source_settings(landing)
             tables = Tables(catalog_properties(landing.connections.iceberg, reach=False))
-            with ControlTopic(landing.control_topic_name, kafka, wanted=[landing.group_id]) as control:
+            with ControlTopic(landing.control_topic_name, kafka, groups=[landing.group_id]) as control:
                 job = self._left(landing, control, ticket, tables)
                 if job is None:
                     return self._nothing_to_do(landing, control, ticket).to_dict()

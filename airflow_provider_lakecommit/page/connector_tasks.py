@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from airflow_provider_lakecommit.stall import Seen
+from airflow_provider_lakecommit.stall import ObservedEvent
 
 MOST_TASKS = 200
 MOST_PARTITIONS = 100
@@ -30,7 +30,7 @@ class ConnectorTask(NamedTuple):
     missed: int = 0
 
 
-def tasks_after(known: tuple[ConnectorTask, ...], seen: Seen) -> tuple[ConnectorTask, ...]:
+def tasks_after(known: tuple[ConnectorTask, ...], seen: ObservedEvent) -> tuple[ConnectorTask, ...]:
     """Return the tasks after one more answer, the one heard last at the end."""
     name = (seen.sender or b"").decode("utf-8", "replace")[:NAME_LENGTH]
     partitions = tuple(sorted(seen.partitions or ()))[:MOST_PARTITIONS]

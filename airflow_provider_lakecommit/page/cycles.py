@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.page.notes import (
 )
 from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
 from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, with_report
-from airflow_provider_lakecommit.stall import EventKind, Seen
+from airflow_provider_lakecommit.stall import EventKind, ObservedEvent
 
 MOST_CYCLES = 100
 MOST_OPEN = 20
@@ -114,7 +114,7 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
     return known
 
 
-def connector_cycles_after(known: LandingCycles, seen: Seen) -> LandingCycles:
+def connector_cycles_after(known: LandingCycles, seen: ObservedEvent) -> LandingCycles:
     commit = UUID(bytes=seen.commit)
     match seen.kind:
         case EventKind.START:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import time
 from uuid import UUID
 
-from airflow_provider_lakecommit.control import ControlRecord, PayloadType, entry_told
+from airflow_provider_lakecommit.control import ControlRecord, PayloadType, entry_from_values
 from airflow_provider_lakecommit.core import LIVE, CycleOpened
 from airflow_provider_lakecommit.page.cycles import LandingCycles, connector_cycles_after, cycles_after
 from airflow_provider_lakecommit.page.lag_clock import LagClock
 from airflow_provider_lakecommit.page.partitions import Ends, lags
 from airflow_provider_lakecommit.page.trend import Trend
-from airflow_provider_lakecommit.stall import EventKind, SeenRecord
+from airflow_provider_lakecommit.stall import EventKind, ObservedRecord
 
 MOST_TRENDS = 5000
 TURNS = frozenset({EventKind.START, EventKind.PUBLISHED})
@@ -29,7 +29,7 @@ class TopicMemory:
         self.trends: dict[str, Trend] = {}
         self.clocks: dict[str, LagClock] = {}
 
-    def heard(self, told: SeenRecord, record: ControlRecord, landing: bool) -> None:
+    def heard(self, told: ObservedRecord, record: ControlRecord, landing: bool) -> None:
         group, seen, header = told
         known = self.cycles.get(group) or LandingCycles()
         if not landing:
@@ -39,7 +39,7 @@ class TopicMemory:
             return
         else:
             covers = seen.covers if seen.kind is EventKind.PUBLISHED else None
-            entry = entry_told(record, _PAYLOADS[seen.kind], UUID(bytes=seen.commit), header, covers)
+            entry = entry_from_values(record, _PAYLOADS[seen.kind], UUID(bytes=seen.commit), header, covers)
             after = known if entry is None else cycles_after(known, entry)
             if isinstance(entry, CycleOpened) and entry.plan.ends:
                 self._looked(group, after, entry.plan.requested_at.timestamp(), after.ends)
@@ -72,8 +72,8 @@ class TopicMemory:
         clock.forget(known.in_table)
         return clock
 
-    def _tell(self, group: str, before: LandingCycles, after: LandingCycles, told: SeenRecord) -> None:
-        kind, turn = told.seen.kind, told.seen.kind in TURNS and bool(after.ends or after.reported)
+    def _tell(self, group: str, before: LandingCycles, after: LandingCycles, told: ObservedRecord) -> None:
+        kind, turn = told.event.kind, told.event.kind in TURNS and bool(after.ends or after.reported)
         if not turn and after.totals is before.totals:
             return
         trend = self._trend(group)
@@ -90,8 +90,8 @@ class TopicMemory:
             at = before if kind is EventKind.PUBLISHED else after
             amounts["read_lag"], amounts["commit_lag"] = lags(at.reported, at.in_table, at.ends)
             if (clock := self.clocks.get(group)) is not None:
-                amounts |= _late(clock, at, told.seen.at)
-        trend.add(told.seen.at, time.time(), amounts)
+                amounts |= _late(clock, at, told.event.at)
+        trend.add(told.event.at, time.time(), amounts)
 
     def _trend(self, group: str) -> Trend | None:
         found = self.trends.get(group)

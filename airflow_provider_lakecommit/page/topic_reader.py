@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, TopicReading, key_of
 from airflow_provider_lakecommit.page.memory import TopicMemory
 from airflow_provider_lakecommit.page.partitions import Ends
-from airflow_provider_lakecommit.stall import Commits, CommitWatch, StallRules, State, WatchedTopic, judge
+from airflow_provider_lakecommit.stall import Commits, CommitWatch, StallRules, State, WatchedTopic, evaluate
 
 ENDS_SECONDS = 10.0
 """Time between two reads of source topics' ends, per :data:`ENDS_AT_ONCE` partitions."""
@@ -49,7 +49,7 @@ class TopicReader:
 
     def look(self) -> bool:
         """Read on for about a second; return True if anything has changed."""
-        commits = self._watch.look()
+        commits = self._watch.read()
         if commits is None:
             return False
         self.reading = _reading(self.reading, commits)
@@ -81,7 +81,7 @@ class TopicReader:
             key=known.row.key if known else key_of(self._place, group),
             state=state,
             # For a connector, silence is also a change.
-            found=judge(state, now, StallRules(landing=state.landing)),
+            found=evaluate(state, now, StallRules(landing=state.landing)),
             cycles=cycles,
             dags=tuple(dag for deployment, dag in cycles.dags if deployment == self._deployment),
             partitions=cycles.partitions(ends),
@@ -116,7 +116,7 @@ class SourceEnds:
         if time.monotonic() >= self._next:
             asked = tuple(places)
             self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(asked) / ENDS_AT_ONCE)
-            found = self._client().ask_stable_ends(asked).within(ANSWER_SECONDS)
+            found = self._client().request_stable_ends(asked).within(ANSWER_SECONDS)
             self.known = {p: end for p in asked if (end := found.get(p, self.known.get(p))) is not None}
         return self.known
 

@@ -48,7 +48,7 @@ SPECS = (".yaml", ".yml")
 class _Target:
     """The watched group, its location, and the guard."""
 
-    place: WatchedTopic
+    watched_topic: WatchedTopic
     group: str
     kafka_config_id: str
     guard: Guard
@@ -119,9 +119,9 @@ class StalledCommitSensor(BaseSensorOperator):
             return
         if self.on_stall == "wait":
             self._waits_since = time.time()
-        ruling, target = self._look()
-        place = {"control_topic": target.place.topic, "group": target.group}
-        context["ti"].xcom_push(RULING, {**ruling.to_dict(), **place})
+        ruling, target = self._ruling()
+        watched_topic = {"control_topic": target.watched_topic.topic, "group": target.group}
+        context["ti"].xcom_push(RULING, {**ruling.to_dict(), **watched_topic})
         if self._goes(context, ruling, target):
             return
         if self.on_stall == "fail":
@@ -134,7 +134,7 @@ class StalledCommitSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         began = self._began(context)
         self._waits_since = began or time.time()
-        ruling, target = self._look()
+        ruling, target = self._ruling()
         if self._goes(context, ruling, target):
             return True
         if began is None:
@@ -174,7 +174,7 @@ class StalledCommitSensor(BaseSensorOperator):
             return first.timestamp() if first else None
         return self._waits_since
 
-    def _look(self) -> tuple[Ruling, _Target]:
+    def _ruling(self) -> tuple[Ruling, _Target]:
         from airflow_provider_lakecommit.hooks import kafka_settings
         from airflow_provider_lakecommit.stall import commits_of
 
@@ -182,7 +182,7 @@ class StalledCommitSensor(BaseSensorOperator):
             target = self._target()
             kafka = kafka_settings(target.kafka_config_id)
             # The first run of a landing creates its control topic; a connector's exists, or its name is wrong.
-            commits = commits_of(kafka, target.place, target.group, missing_ok=self.landing is not None)
+            commits = commits_of(kafka, target.watched_topic, target.group, missing_ok=self.landing is not None)
         return commits.ruling(target.group, target.guard), target
 
     def _target(self) -> _Target:
@@ -202,8 +202,8 @@ class StalledCommitSensor(BaseSensorOperator):
         elif self.landing is not None:
             topic, group = topic or Settings.read().control_topic, group_id(self.landing)
         return _Target(
-            place=WatchedTopic(
-                topic=str(topic), completion_timeout=completion.total_seconds(), since=self.policy.look_back_seconds
+            watched_topic=WatchedTopic(
+                topic=str(topic), completion_timeout=completion.total_seconds(), since=self.policy.history_seconds
             ),
             group=str(group),
             kafka_config_id=self.kafka_config_id or kafka or "kafka_default",
@@ -230,10 +230,10 @@ class StalledCommitSensor(BaseSensorOperator):
 
         kind = EndedByWorkerTrigger if self._has_more_to_do else StalledCommitTrigger
         trigger = kind(
-            control_topic=target.place.topic,
+            control_topic=target.watched_topic.topic,
             kafka_config_id=target.kafka_config_id,
-            completion_timeout=target.place.completion_timeout,
-            since=target.place.since,
+            completion_timeout=target.watched_topic.completion_timeout,
+            since=target.watched_topic.since,
             control_group_id=target.group,
             guard=guard_to_json(target.guard),
             deadline=time.time() + self.timeout,

@@ -13,7 +13,7 @@ Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` if o
 partition ends before the planned end, the topic was deleted or recreated, also during the read, or an answer of a
 broker exceeds ``receive.message.max.bytes``; :class:`~airflow_provider_lakecommit.exceptions.SourceDamagedError` if
 records are corrupt, or brokers report the partition's ends but return nothing in between
-(:mod:`~airflow_provider_lakecommit.spark.damage`);
+(:mod:`~airflow_provider_lakecommit.spark.corruption`);
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` if no record, position or partition end arrives
 for ``read_timeout`` seconds, or the right to read is missing. The message names the span. A quota extends the wait.
 """
@@ -31,11 +31,11 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core import RESET_OFFSETS, ReadPosition, SourcePartition, Span
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka import DAMAGE, DENIED, is_truncation
+from airflow_provider_lakecommit.kafka import CORRUPTION, DENIED, is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
 from airflow_provider_lakecommit.spark.collector import COLLECTOR
-from airflow_provider_lakecommit.spark.damage import Damage
+from airflow_provider_lakecommit.spark.corruption import Damage
 from airflow_provider_lakecommit.spark.positions import (
     Partition,
     PartitionReading,
@@ -257,7 +257,7 @@ class SliceReader:
         """Raise if the polled messages report corruption where a span is still to be read."""
         for place, event in enumerate(polled):
             error, reading = event.error(), open_.get(partition_of(event))
-            if error is None or reading is None or error.code() not in DAMAGE:
+            if error is None or reading is None or error.code() not in CORRUPTION:
                 continue
             same, end = partition_of(event), reading.span.range.end
             others = [(i, offset_of(m)) for i, m in enumerate(polled) if m.error() is None and partition_of(m) == same]

@@ -66,7 +66,7 @@ from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of, position_behind
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
-from airflow_provider_lakecommit.spark.unknown_places import UnknownPlaces
+from airflow_provider_lakecommit.spark.unknown_paths import UnknownPlaces
 from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"

@@ -112,7 +112,7 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
     if expired := secrets.expired(work.tables, time.time()):
         raise _Expired("LC5061", f"{expired}, before this slice was begun: {FRESH_KEYS}")
     with (
-        ControlTopic(job.control_topic, secrets.kafka, wanted=[job.landing.group_id]) as control,
+        ControlTopic(job.control_topic, secrets.kafka, groups=[job.landing.group_id]) as control,
         control.writer(job.transactional_id(index), job.control_partition) as writer,
     ):
         check_brokers(job, control)

@@ -4,7 +4,7 @@
 Contract: a reason names the span, and what to do. Offsets removed by retention, a truncated or recreated log and an
 answer too large for the client are :class:`~airflow_provider_lakecommit.exceptions.SourceError`; brokers that do not
 return a partition's end are :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError`; brokers that
-return it but nothing in between mean corruption (:mod:`~airflow_provider_lakecommit.spark.damage`).
+return it but nothing in between mean corruption (:mod:`~airflow_provider_lakecommit.spark.corruption`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from airflow_provider_lakecommit.core import RESET_BLOCKED, RESET_OFFSETS, OffsetRange, Span
 from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import LastError, is_truncation
-from airflow_provider_lakecommit.spark.damage import Damage
+from airflow_provider_lakecommit.spark.corruption import Damage
 from airflow_provider_lakecommit.spark.positions import PartitionReading
 
 # librdkafka reports a refused answer only by this text, drops the connection and retries for ever.

@@ -6,12 +6,12 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "believed": "Believed is_ours",
-        "events": "SeenRecord group_of seen_of",
+        "verified": "VerifiedRecords is_ours",
+        "events": "ObservedRecord event_of group_of",
         "guard": "CALM Guard GuardAnswer Ruling",
         "policy": "POLICY_FIELDS StallPolicy",
-        "state": "EventKind Seen StallRules State waiting",
-        "verdict": "Diagnosis Verdict judge",
+        "state": "EventKind ObservedEvent StallRules State waiting",
+        "verdict": "Diagnosis Verdict evaluate",
         "watch": "CommitWatch Commits MOST_OTHERS WatchedTopic commits_of",
     },
 )

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-from airflow_provider_lakecommit.stall.believed import Believed as Believed
-from airflow_provider_lakecommit.stall.believed import is_ours as is_ours
-from airflow_provider_lakecommit.stall.events import SeenRecord as SeenRecord
+from airflow_provider_lakecommit.stall.events import ObservedRecord as ObservedRecord
+from airflow_provider_lakecommit.stall.events import event_of as event_of
 from airflow_provider_lakecommit.stall.events import group_of as group_of
-from airflow_provider_lakecommit.stall.events import seen_of as seen_of
 from airflow_provider_lakecommit.stall.guard import CALM as CALM
 from airflow_provider_lakecommit.stall.guard import Guard as Guard
 from airflow_provider_lakecommit.stall.guard import GuardAnswer as GuardAnswer
@@ -11,13 +9,15 @@ from airflow_provider_lakecommit.stall.guard import Ruling as Ruling
 from airflow_provider_lakecommit.stall.policy import POLICY_FIELDS as POLICY_FIELDS
 from airflow_provider_lakecommit.stall.policy import StallPolicy as StallPolicy
 from airflow_provider_lakecommit.stall.state import EventKind as EventKind
-from airflow_provider_lakecommit.stall.state import Seen as Seen
+from airflow_provider_lakecommit.stall.state import ObservedEvent as ObservedEvent
 from airflow_provider_lakecommit.stall.state import StallRules as StallRules
 from airflow_provider_lakecommit.stall.state import State as State
 from airflow_provider_lakecommit.stall.state import waiting as waiting
 from airflow_provider_lakecommit.stall.verdict import Diagnosis as Diagnosis
 from airflow_provider_lakecommit.stall.verdict import Verdict as Verdict
-from airflow_provider_lakecommit.stall.verdict import judge as judge
+from airflow_provider_lakecommit.stall.verdict import evaluate as evaluate
+from airflow_provider_lakecommit.stall.verified import VerifiedRecords as VerifiedRecords
+from airflow_provider_lakecommit.stall.verified import is_ours as is_ours
 from airflow_provider_lakecommit.stall.watch import MOST_OTHERS as MOST_OTHERS
 from airflow_provider_lakecommit.stall.watch import Commits as Commits
 from airflow_provider_lakecommit.stall.watch import CommitWatch as CommitWatch

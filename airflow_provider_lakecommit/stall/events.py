@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from airflow_provider_lakecommit.control import (
-    DAMAGE,
+    CORRUPTION,
     YEARS,
     CommitComplete,
     CommitToTable,
@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.control import (
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.core import LIVE, Coverage, RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
+from airflow_provider_lakecommit.stall.verdict import EventKind, ObservedEvent
 
 GROUP_LENGTH = 1000
 """A group with a longer name is ignored: the state of each group is bounded."""
@@ -49,27 +49,27 @@ _KINDS = {
 }
 
 
-class SeenRecord(NamedTuple):
+class ObservedRecord(NamedTuple):
     """A control record: its group, the observed event, and our header, if it has one."""
 
     group: str
-    seen: Seen
+    event: ObservedEvent
     header: Mapping[str, Any] | None
 
 
-def seen_of(
+def event_of(
     value: bytes | None,
     *,
     key: bytes | None,
     headers: Sequence[tuple[str, bytes]],
     **how: Any,
-) -> tuple[str, Seen] | None:
-    """Return the first two fields of :func:`told_of`."""
-    told = told_of(value, key=key, headers=headers, **how)
-    return None if told is None else told[:2]
+) -> tuple[str, ObservedEvent] | None:
+    """Return the first two fields of :func:`record_of`."""
+    record = record_of(value, key=key, headers=headers, **how)
+    return None if record is None else record[:2]
 
 
-def told_of(
+def record_of(
     value: bytes | None,
     *,
     key: bytes | None,
@@ -78,7 +78,7 @@ def told_of(
     at: float | None = None,
     bodies: bool = True,
     completion_timeout: float | None = None,
-) -> SeenRecord | None:
+) -> ObservedRecord | None:
     """Return the content of a control record.
 
     :param group: skip records of other groups
@@ -97,18 +97,18 @@ def told_of(
         if not 0 <= micros <= LATEST_MICROS:
             return None
         sender = key if key is None or len(key) <= KEY_LENGTH else sha256(key).digest()
-        seen = Seen(kind, micros / 1e6 if at is None else at, commit, sender)
+        event = ObservedEvent(kind, micros / 1e6 if at is None else at, commit, sender)
         header = h.find(headers) if headers else None
         if header is not None and header.get("lane", LIVE) != LIVE:
             # A backfill does not show whether the live stream's commits get through.
             return None
         if header is not None:
-            seen = _ours(seen, header, completion_timeout)
+            event = _ours(event, header, completion_timeout)
         elif bodies and kind is not EventKind.START:
-            seen = _body(seen, value)
-    except (WireError, *DAMAGE):
+            event = _body(event, value)
+    except (WireError, *CORRUPTION):
         return None
-    return SeenRecord(name, seen, header)
+    return ObservedRecord(name, event, header)
 
 
 def group_of(value: bytes | None) -> str | None:
@@ -117,29 +117,29 @@ def group_of(value: bytes | None) -> str | None:
         return None
     try:
         name = glance(value)[2].decode()
-    except (WireError, *DAMAGE):
+    except (WireError, *CORRUPTION):
         return None
     return name if name.isprintable() and len(name) <= SHOWN_LENGTH else None
 
 
-def _body(seen: Seen, value: bytes) -> Seen:
+def _body(event: ObservedEvent, value: bytes) -> ObservedEvent:
     match decode(value).payload:
         case DataWritten(table=table, data_files=files, delete_files=deletes):
             # The connector commits no file without rows.
             number = sum(1 for f in (*(files or ()), *(deletes or ())) if f.record_count)
             records = sum(f.record_count for f in files or ())
-            return seen._replace(table=_name(table), table_id=_id(table), files=number, records=records)
+            return event._replace(table=_name(table), table_id=_id(table), files=number, records=records)
         case DataComplete(assignments=assignments):
             parts = assignments or ()
             answered = frozenset((a.topic, a.partition) for a in parts)
-            return seen._replace(partitions=answered, timed=all(a.timestamp is not None for a in parts))
+            return event._replace(partitions=answered, timed=all(a.timestamp is not None for a in parts))
         case CommitToTable(table=table):
-            return seen._replace(table=_name(table), table_id=_id(table))
+            return event._replace(table=_name(table), table_id=_id(table))
         case CommitComplete(valid_through=through):
             if through is not None and through.year not in YEARS:
                 raise ValueError(f"nothing is valid through {through.isoformat()}")
-            return seen._replace(valid_through=None if through is None else through.timestamp())
-    return seen
+            return event._replace(valid_through=None if through is None else through.timestamp())
+    return event
 
 
 def _name(table: TableReference) -> str:
@@ -150,37 +150,37 @@ def _id(table: TableReference) -> bytes | None:
     return None if table.table_uuid is None else table.table_uuid.bytes
 
 
-def _ours(seen: Seen, header: dict[str, Any], completion_timeout: float | None) -> Seen:
+def _ours(event: ObservedEvent, header: dict[str, Any], completion_timeout: float | None) -> ObservedEvent:
     """Return a landing's event: its header has everything that matters."""
     match header.get("kind"):
         case "open":
-            deadline = None if completion_timeout is None else seen.at + completion_timeout
+            deadline = None if completion_timeout is None else event.at + completion_timeout
             refused = refusal_from_json(header.get("plan", {}))
             full = refused is not None and refused.budget_full
             why = str(header["plan"].get("reason") or "") if refused is RefusalState.DEBT else ""
-            return seen._replace(deadline=deadline, full=full, deferred=why, covers=_raised(header))
+            return event._replace(deadline=deadline, full=full, deferred=why, covers=_raised(header))
         case "failed":
-            return seen._replace(failed=str(header.get("failed")), beside=_beside(header), covers=_raised(header))
+            return event._replace(failed=str(header.get("failed")), beside=_beside(header), covers=_raised(header))
         case "report":
-            return _reported(seen, header["report"])
+            return _reported(event, header["report"])
         case "published":
             # Ranges that a user gave up are published too.
-            return seen._replace(table=str(header["table"]), covers=coverage_from_json(header["ranges"]))
+            return event._replace(table=str(header["table"]), covers=coverage_from_json(header["ranges"]))
         case "closed":
             through = header["valid_through"]
             seconds = None if through is None else time_from_json(through).timestamp()
-            return seen._replace(valid_through=seconds, covers=_raised(header))
-    return seen
+            return event._replace(valid_through=seconds, covers=_raised(header))
+    return event
 
 
-def _reported(seen: Seen, report: dict[str, Any]) -> Seen:
+def _reported(event: ObservedEvent, report: dict[str, Any]) -> ObservedEvent:
     """Return a range over its budget, which needs a decision; several are first retried one by one."""
     if report["blocked"] is None:
-        return seen
+        return event
     spans = spans_from_json(report["spans"])
     if len(spans) > 1:
-        return seen
-    return seen._replace(blocked=str(report["blocked"]), covers=Coverage.of((s.partition, s.range) for s in spans))
+        return event
+    return event._replace(blocked=str(report["blocked"]), covers=Coverage.of((s.partition, s.range) for s in spans))
 
 
 def _beside(header: dict[str, Any]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.core import CLOCKS_APART
 from airflow_provider_lakecommit.stall.state import remembered
-from airflow_provider_lakecommit.stall.verdict import Diagnosis, StallRules, State, Verdict, judge
+from airflow_provider_lakecommit.stall.verdict import Diagnosis, StallRules, State, Verdict, evaluate
 
 HELD = frozenset({Verdict.DEAD, Verdict.STALLED})
 """Verdicts that hold, unless others are named."""
@@ -83,11 +83,11 @@ def rule(state: State, now: float, guard: Guard, whose: str = "") -> Ruling:
     """Return the answer of a guard at ``now``, in seconds of the epoch; ``whose`` is appended to the verdict's
     reason.
     """
-    found = judge(state, now, guard.rules)
+    found = evaluate(state, now, guard.rules)
     found = replace(found, reason=found.reason + whose)
-    held = found.verdict in guard.hold or (found.verdict is Verdict.UNKNOWN and guard.unknown_holds)
-    ruling = _ruling_of(found, _since(found, state, guard.rules), GuardAnswer.HOLD if held else GuardAnswer.GO)
-    if not held and guard.max_age is not None:
+    holds = found.verdict in guard.hold or (found.verdict is Verdict.UNKNOWN and guard.unknown_holds)
+    ruling = _ruling_of(found, _since(found, state, guard.rules), GuardAnswer.HOLD if holds else GuardAnswer.GO)
+    if not holds and guard.max_age is not None:
         ruling = _aged(ruling, state, now, guard, guard.max_age)
     if ruling.answer is not GuardAnswer.HOLD or guard.fail_after is None:
         return ruling

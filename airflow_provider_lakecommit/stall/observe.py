@@ -14,11 +14,11 @@ from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.stall.state import (
     Done,
     EventKind,
+    ObservedEvent,
     OpenCycle,
     Partition,
     PassedOver,
     PendingFiles,
-    Seen,
     StallRules,
     State,
     Table,
@@ -36,41 +36,41 @@ SENDERS = 4
 """Number of START_COMMITs whose senders are compared."""
 
 
-def observe(state: State, seen: Seen, rules: StallRules) -> State:
-    return _OBSERVE[seen.kind](state, seen, rules)
+def observe(state: State, event: ObservedEvent, rules: StallRules) -> State:
+    return _OBSERVE[event.kind](state, event, rules)
 
 
-def _start(state: State, seen: Seen, rules: StallRules) -> State:
-    known = next((b for b in state.begun if b.commit == seen.commit), None)
+def _start(state: State, event: ObservedEvent, rules: StallRules) -> State:
+    known = next((b for b in state.begun if b.commit == event.commit), None)
     if known is not None:
         # Repeated: a commit attempt failed, or its run was restarted.
-        again = replace(known, deadline=seen.deadline or known.deadline)
-        if seen.failed:
-            again = replace(again, failed=seen.failed, beside=seen.beside)
+        again = replace(known, deadline=event.deadline or known.deadline)
+        if event.failed:
+            again = replace(again, failed=event.failed, beside=event.beside)
         return state._replace(
-            begun=tuple(again if b is known else b for b in state.begun), last=_later(state.last, seen.at)
+            begun=tuple(again if b is known else b for b in state.begun), last=_later(state.last, event.at)
         )
     number = state.starts + 1
     one = OpenCycle(
-        commit=seen.commit,
-        at=seen.at,
+        commit=event.commit,
+        at=event.at,
         number=number,
-        sender=seen.sender,
-        deadline=seen.deadline,
-        failed=seen.failed,
-        beside=seen.beside,
-        full=seen.full,
+        sender=event.sender,
+        deadline=event.deadline,
+        failed=event.failed,
+        beside=event.beside,
+        full=event.full,
     )
-    changed = bool(state.senders) and (seen.sender or b"") != state.senders[-1]
+    changed = bool(state.senders) and (event.sender or b"") != state.senders[-1]
     # The time between two coordinators depends on when the loss was noticed.
-    gap = () if state.last_start is None or changed else (max(0.0, seen.at - state.last_start),)
+    gap = () if state.last_start is None or changed else (max(0.0, event.at - state.last_start),)
     return state._replace(
-        begun=_kept((*_passed_by(state, seen, rules), one), rules),
+        begun=_kept((*_passed_by(state, event, rules), one), rules),
         starts=number,
-        last=_later(state.last, seen.at),
-        last_start=seen.at,
+        last=_later(state.last, event.at),
+        last_start=event.at,
         intervals=(*state.intervals, *gap)[-LEARNED:],
-        senders=(*state.senders, seen.sender or b"")[-SENDERS:],
+        senders=(*state.senders, event.sender or b"")[-SENDERS:],
         fresh=state.fresh or changed,
         heard=frozenset() if changed else state.heard,
         # An incomplete cycle leaves its answers and announcements: they are kept once, not once per cycle.
@@ -78,78 +78,78 @@ def _start(state: State, seen: Seen, rules: StallRules) -> State:
         journal=None,
         noted=0,
         waiting=waiting(state),
-        blocked=_settled(state.blocked, seen.covers),
-        deferred=(state.deferred[0] if state.deferred else seen.at, seen.deferred) if seen.deferred else None,
+        blocked=_settled(state.blocked, event.covers),
+        deferred=(state.deferred[0] if state.deferred else event.at, event.deferred) if event.deferred else None,
     )
 
 
-def _written(state: State, seen: Seen, _rules: StallRules) -> State:
-    if seen.table is None or not seen.files:
+def _written(state: State, event: ObservedEvent, _rules: StallRules) -> State:
+    if event.table is None or not event.files:
         return state
-    table = (seen.table, seen.table_id)
+    table = (event.table, event.table_id)
     done = state.done
-    if done is not None and done.commit == seen.commit and table in done.tables and (done.full or seen.at < done.at):
+    if done is not None and done.commit == event.commit and table in done.tables and (done.full or event.at < done.at):
         # From another control partition, and read after its snapshot; its sender's clock may be ahead.
         return state
-    one = PendingFiles(table=table, commit=seen.commit, files=seen.files, at=seen.at, starts=state.starts)
+    one = PendingFiles(table=table, commit=event.commit, files=event.files, at=event.at, starts=state.starts)
     return state._replace(journal=(one, state.journal), noted=state.noted + one.files)
 
 
-def _answered(state: State, seen: Seen, _rules: StallRules) -> State:
-    if seen.blocked is not None and seen.covers:
-        known = any(reason == seen.blocked and not seen.covers - c for c, reason in state.blocked)
-        return state if known else state._replace(blocked=(*state.blocked, (seen.covers, seen.blocked)))
-    if seen.partitions is None:
+def _answered(state: State, event: ObservedEvent, _rules: StallRules) -> State:
+    if event.blocked is not None and event.covers:
+        known = any(reason == event.blocked and not event.covers - c for c, reason in state.blocked)
+        return state if known else state._replace(blocked=(*state.blocked, (event.covers, event.blocked)))
+    if event.partitions is None:
         return state if state.only_heads else state._replace(only_heads=True)
-    one = WorkerAnswer(commit=seen.commit, at=seen.at, partitions=seen.partitions, timed=seen.timed)
+    one = WorkerAnswer(commit=event.commit, at=event.at, partitions=event.partitions, timed=event.timed)
     return state._replace(answers=(one, state.answers))
 
 
-def _published(state: State, seen: Seen, _rules: StallRules) -> State:
-    state = state._replace(last=_later(state.last, seen.at), blocked=_settled(state.blocked, seen.covers))
-    if seen.table is None:
+def _published(state: State, event: ObservedEvent, _rules: StallRules) -> State:
+    state = state._replace(last=_later(state.last, event.at), blocked=_settled(state.blocked, event.covers))
+    if event.table is None:
         return state
-    table = (seen.table, seen.table_id)
+    table = (event.table, event.table_id)
     over = {
-        t: p for t, p in state.over.items() if not (_same(t, table) or (t[0] == table[0] and p.sender != seen.sender))
+        t: p for t, p in state.over.items() if not (_same(t, table) or (t[0] == table[0] and p.sender != event.sender))
     }
     return state._replace(journal=(table, state.journal), over=over if len(over) < len(state.over) else state.over)
 
 
-def _completed(state: State, seen: Seen, rules: StallRules) -> State:
-    cycle = next((b for b in state.begun if b.commit == seen.commit), None)
+def _completed(state: State, event: ObservedEvent, rules: StallRules) -> State:
+    cycle = next((b for b in state.begun if b.commit == event.commit), None)
     state = state._replace(
         begun=_still_open(state.begun, cycle) if rules.landing else (),
-        last=_later(state.last, seen.at),
+        last=_later(state.last, event.at),
         completed=state.completed + 1,
-        completed_at=seen.at,
-        valid_through=state.valid_through if seen.valid_through is None else seen.valid_through,
-        blocked=_settled(state.blocked, seen.covers),
+        completed_at=event.at,
+        valid_through=state.valid_through if event.valid_through is None else event.valid_through,
+        blocked=_settled(state.blocked, event.covers),
     )
-    return state if rules.landing else _worked_in(state, seen, rules, cycle)
+    return state if rules.landing else _worked_in(state, event, rules, cycle)
 
 
-def _worked_in(state: State, seen: Seen, rules: StallRules, cycle: OpenCycle | None) -> State:
+def _worked_in(state: State, event: ObservedEvent, rules: StallRules, cycle: OpenCycle | None) -> State:
     """Return the state after the answers and files of a connector's complete cycle."""
     answers = tuple(items(state.answers))
     # Only a cycle that waited for all has a time, if each partition has one.
-    everybody = seen.valid_through is not None
+    everybody = event.valid_through is not None
     answered = frozenset[Partition]().union(*(a.partitions for a in answers))
     missing, fresh = _missing(state, answered, everybody)
     heard = state.heard if answered <= state.heard else state.heard | answered
     announced = waiting(state)
 
     def was_read(a: PendingFiles) -> bool:
-        return (cycle is not None and a.starts < cycle.number) or (everybody and a.commit == seen.commit)
+        return (cycle is not None and a.starts < cycle.number) or (everybody and a.commit == event.commit)
 
     # If the log begins in the middle of a cycle, the result of that cycle's files is unknown.
-    read = [a for a in announced if was_read(a) and (a.starts or a.commit == seen.commit)]
+    read = [a for a in announced if was_read(a) and (a.starts or a.commit == event.commit)]
     published = frozenset(item for item in items(state.journal) if not isinstance(item, PendingFiles))
     return state._replace(
-        senders=state.senders or (seen.sender or b"",),
+        senders=state.senders or (event.sender or b"",),
         answers=None,
         unanswered=0 if answers or state.only_heads else state.unanswered + 1,
-        partial=_partial(state, seen, cycle, answers, missing),
+        partial=_partial(state, event, cycle, answers, missing),
         missing=missing,
         unheard=_unheard(state, missing, heard, rules),
         fresh=fresh,
@@ -157,11 +157,11 @@ def _worked_in(state: State, seen: Seen, rules: StallRules, cycle: OpenCycle | N
         journal=None,
         noted=0,
         waiting=tuple(a for a in announced if not was_read(a)),
-        over=_passed_over(state, seen, read, {n for n, _ in published}, {a.table for a in announced}, rules),
+        over=_passed_over(state, event, read, {n for n, _ in published}, {a.table for a in announced}, rules),
         lost_files=state.lost_files + sum(a.files for a in read),
         done=Done(
-            commit=seen.commit,
-            at=seen.at,
+            commit=event.commit,
+            at=event.at,
             full=everybody,
             tables=published,
         ),
@@ -191,14 +191,14 @@ def _kept(begun: tuple[OpenCycle, ...], rules: StallRules) -> tuple[OpenCycle, .
     return tuple(b for b in begun if b not in going)[-remembered(rules) :]
 
 
-def _passed_by(state: State, seen: Seen, rules: StallRules) -> tuple[OpenCycle, ...]:
+def _passed_by(state: State, event: ObservedEvent, rules: StallRules) -> tuple[OpenCycle, ...]:
     """Return the open cycles when the next one starts."""
     if rules.landing:
         return tuple(
-            replace(b, overtaken=b.overtaken + 1) if b.deadline is not None and seen.at > b.deadline else b
+            replace(b, overtaken=b.overtaken + 1) if b.deadline is not None and event.at > b.deadline else b
             for b in state.begun
         )
-    if not state.begun or state.begun[-1].sender == seen.sender or state.only_heads:
+    if not state.begun or state.begun[-1].sender == event.sender or state.only_heads:
         return state.begun
     # After a rebalance. With all answers present the old coordinator must have tried to commit, and failed.
     last = state.begun[-1]
@@ -256,7 +256,7 @@ def _unheard(
 
 def _partial(
     state: State,
-    seen: Seen,
+    event: ObservedEvent,
     cycle: OpenCycle | None,
     answers: tuple[WorkerAnswer, ...],
     missing: Mapping[Partition, int],
@@ -266,20 +266,25 @@ def _partial(
     A complete cycle has no valid-through time if a partition had nothing to report, or if the coordinator did not wait
     for all. If each answer gave a time it is the latter; if answers were late, the wait was for one of these.
     """
-    in_vain = seen.valid_through is None and bool(answers) and all(a.timed for a in answers)
-    half = None if cycle is None else (cycle.at + seen.at) / 2
+    in_vain = event.valid_through is None and bool(answers) and all(a.timed for a in answers)
+    half = None if cycle is None else (cycle.at + event.at) / 2
     early = half is not None and all(a.at <= half for a in answers)
     silent_before = {p for p, n in state.missing.items() if n} if state.missing else set()
     news = any(p not in state.missing or p in silent_before for a in answers for p in a.partitions)
-    if any(a.commit != seen.commit for a in answers) or any(missing.values()):
+    if any(a.commit != event.commit for a in answers) or any(missing.values()):
         # A partition that was heard before is late or missing.
         return 0
-    held = 0 if news or state.fresh or seen.valid_through is not None else state.partial
-    return held + (in_vain and early)
+    pending = 0 if news or state.fresh or event.valid_through is not None else state.partial
+    return pending + (in_vain and early)
 
 
 def _passed_over(
-    state: State, seen: Seen, read: list[PendingFiles], published: set[str], written: set[Table], rules: StallRules
+    state: State,
+    event: ObservedEvent,
+    read: list[PendingFiles],
+    published: set[str],
+    written: set[Table],
+    rules: StallRules,
 ) -> dict[Table, PassedOver]:
     """Return the tables with skipped files. Tables without writers since another coordinator took over are dropped:
     they were removed from the connector. So are tables whose name has a new table with snapshots, once nothing is
@@ -287,11 +292,11 @@ def _passed_over(
     """
     over: dict[Table, PassedOver] = {}
     for table, held in state.over.items():
-        quiet = held.quiet + 1 if held.sender != seen.sender else 0
+        quiet = held.quiet + 1 if held.sender != event.sender else 0
         if table in written or (quiet < rules.unanswered_cycles and table[0] not in published):
             over[table] = replace(held, quiet=quiet)
     for a in read:
-        held_or_none = over.get(a.table)
-        files = a.files + (held_or_none.files if held_or_none else 0)
-        over[a.table] = PassedOver(files=files, at=held_or_none.at if held_or_none else a.at, sender=seen.sender)
+        file = over.get(a.table)
+        files = a.files + (file.files if file else 0)
+        over[a.table] = PassedOver(files=files, at=file.at if file else a.at, sender=event.sender)
     return over

@@ -54,7 +54,7 @@ class StallPolicy:
             raise ValueError(f"StallPolicy: {'; '.join(wrong)}")
 
     @property
-    def look_back_seconds(self) -> float | None:
+    def history_seconds(self) -> float | None:
         return _seconds(self.look_back)
 
     @property

@@ -38,7 +38,7 @@ class EventKind(StrEnum):
     COMPLETED = "COMMIT_COMPLETE"
 
 
-class Seen(NamedTuple):
+class ObservedEvent(NamedTuple):
     """One event of one group, as far as it was read. Cheap to create: there is one per event.
 
     ``at`` is in seconds of the epoch. Values from the body are ``None`` if only the head was read; ``timed`` is whether
@@ -256,12 +256,12 @@ def waiting(state: State) -> tuple[PendingFiles, ...]:
             for table in [t for t in tables if t[0] == item[0]] if item[1] is None else [item, (item[0], None)]:
                 tables.pop(table, None)
             continue
-        held = tables.setdefault(item.table, [])
-        if held and held[-1].commit == item.commit:
-            held[-1] = replace(held[-1], files=held[-1].files + item.files, starts=item.starts)
+        files = tables.setdefault(item.table, [])
+        if files and files[-1].commit == item.commit:
+            files[-1] = replace(files[-1], files=files[-1].files + item.files, starts=item.starts)
         else:
-            held.append(item)
-        if len(held) > 2:
+            files.append(item)
+        if len(files) > 2:
             # The later of the two decides when they must have been read.
-            held[:2] = [replace(held[1], files=held[0].files + held[1].files, at=held[0].at)]
-    return tuple(a for held in tables.values() for a in held)
+            files[:2] = [replace(files[1], files=files[0].files + files[1].files, at=files[0].at)]
+    return tuple(a for files in tables.values() for a in files)

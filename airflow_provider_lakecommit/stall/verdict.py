@@ -2,9 +2,9 @@
 """Whether commits get through. One evaluation for landings and for the Iceberg sink of Kafka Connect, from the control
 topic alone.
 
-:func:`observe` and :func:`judge` are pure; time is a parameter: of the event during observation, of the caller during
-evaluation. Events of one group come in log order; those of several control partitions in order of time, as far as their
-senders' clocks agree.
+:func:`observe` and :func:`evaluate` are pure; time is a parameter: of the event during observation, of the caller
+during evaluation. Events of one group come in log order; those of several control partitions in order of time, as far
+as their senders' clocks agree.
 
 Verdicts in the order of their weight:
 
@@ -47,8 +47,8 @@ from airflow_provider_lakecommit.stall.state import (
     HANDOVER,
     STARTING,
     EventKind,
+    ObservedEvent,
     OpenCycle,
-    Seen,
     StallRules,
     State,
     Table,
@@ -60,12 +60,12 @@ from airflow_provider_lakecommit.stall.state import (
 __all__ = [
     "Diagnosis",
     "EventKind",
-    "Seen",
+    "ObservedEvent",
     "StallRules",
     "State",
     "Table",
     "Verdict",
-    "judge",
+    "evaluate",
     "observe",
 ]
 
@@ -105,7 +105,7 @@ class Diagnosis:
     evidence: Mapping[str, object] = field(default_factory=dict)
 
 
-def judge(state: State, now: float, rules: StallRules) -> Diagnosis:
+def evaluate(state: State, now: float, rules: StallRules) -> Diagnosis:
     """Return the verdict at ``now``, in seconds of the epoch."""
     cycles = _cycles(state, rules)
     stalled = cycles if cycles is not None and cycles.verdict is Verdict.STALLED else None

@@ -23,10 +23,10 @@ from airflow_provider_lakecommit.control import ControlRecord, ControlTopic, Con
 from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.landing import nearest
-from airflow_provider_lakecommit.stall.believed import TELLING, Believed, is_ours
-from airflow_provider_lakecommit.stall.events import SeenRecord, group_of, told_of
+from airflow_provider_lakecommit.stall.events import ObservedRecord, group_of, record_of
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
 from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
+from airflow_provider_lakecommit.stall.verified import PROGRESS_KINDS, VerifiedRecords, is_ours
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ MOST_OTHERS = 1_000
 SETTLE_SECONDS = 5.0
 """After brokers were unreachable: backlogged events come first, so that no group counts as silent."""
 
-Heard = Callable[[SeenRecord, ControlRecord, bool], None]
+Heard = Callable[[ObservedRecord, ControlRecord, bool], None]
 """Takes the content of a record, that record, and whether its group is a landing."""
 
 # One state serves guards with different rules, so it has enough for any of them.
@@ -90,14 +90,14 @@ class Commits:
         return known
 
     def _rule(self, group: str, guard: Guard) -> Ruling:
-        seen = (self.groups or {}).get(group)
-        if seen is None and self.overlooked:
+        state = (self.groups or {}).get(group)
+        if state is None and self.overlooked:
             return _overlooked(self.overlooked)
-        if seen is None:
+        if state is None:
             return rule(State(), self.at, guard, f" of {group}{self._meant(group)}")
-        if seen.landing != guard.rules.landing:
-            guard = replace(guard, rules=replace(guard.rules, landing=seen.landing))
-        return rule(seen, self.at, guard)
+        if state.landing != guard.rules.landing:
+            guard = replace(guard, rules=replace(guard.rules, landing=state.landing))
+        return rule(state, self.at, guard)
 
     def _meant(self, group: str) -> str:
         """Return names of observed groups, for a group without events; landings by their names."""
@@ -124,52 +124,52 @@ class _Fold:
 
     def __init__(
         self,
-        place: WatchedTopic,
+        watched_topic: WatchedTopic,
         only: str | None = None,
         heard: Heard | None = None,
     ) -> None:
-        self._place = place
+        self._watched_topic = watched_topic
         self._only = only
         self._heard = heard
         self._groups: dict[str, State] = {}
         self._others: set[str] = set()
-        self._believed = Believed()
+        self._verified = VerifiedRecords()
         self.overlooked = 0
 
     def take(self, record: ControlRecord) -> bool:
         """Return True if it must be reported at once."""
-        found = told_of(
+        found = record_of(
             record.value,
             key=record.key,
             headers=record.headers,
             group=self._only,
             at=record.timestamp.timestamp(),
-            completion_timeout=self._place.completion_timeout,
+            completion_timeout=self._watched_topic.completion_timeout,
         )
         if found is None:
             self._note_other(record)
             return False
-        name, seen, _ = found
+        name, event, _ = found
         if name not in self._groups and len(self._groups) >= MOST_GROUPS:
             if not self.overlooked:
                 _LOG.warning(
                     "%s has more than %d groups; group %s, and all later ones, are ignored: "
                     "find their writers, or split them over several control topics",
-                    self._place.topic,
+                    self._watched_topic.topic,
                     MOST_GROUPS,
                     name,
                 )
             self.overlooked += 1
             return False
         state = self._groups.get(name, State())
-        if not self._believed(record, name, seen.kind, landing=state.landing):
+        if not self._verified(record, name, event.kind, landing=state.landing):
             return False
         if not state.landing and is_ours(record):
             state = state._replace(landing=True)
-        self._groups[name] = observe(state, seen, _LANDINGS if state.landing else _CONNECTORS)
+        self._groups[name] = observe(state, event, _LANDINGS if state.landing else _CONNECTORS)
         if self._heard is not None:
             self._heard(found, record, state.landing)
-        return seen.kind in TELLING
+        return event.kind in PROGRESS_KINDS
 
     def _note_other(self, record: ControlRecord) -> None:
         """Keep the name of the record's group, while the only requested group has no events."""
@@ -187,7 +187,7 @@ class _Fold:
 
 def commits_of(
     kafka: Mapping[str, Any],
-    place: WatchedTopic,
+    watched_topic: WatchedTopic,
     group: str,
     *,
     missing_ok: bool = False,
@@ -200,11 +200,11 @@ def commits_of(
     :raises ControlTopicError: the topic does not exist, or its brokers do not answer
     """
     if missing_ok:
-        with ControlTopic(place.topic, kafka, timeout) as topic:
+        with ControlTopic(watched_topic.topic, kafka, timeout) as topic:
             if not topic.exists():
-                return Commits(groups={}, absent=place.topic)
-    fold = _Fold(place, only=group)
-    with ControlWatch(place.topic, kafka, since=place.since, timeout=timeout) as watch:
+                return Commits(groups={}, absent=watched_topic.topic)
+    fold = _Fold(watched_topic, only=group)
+    with ControlWatch(watched_topic.topic, kafka, since=watched_topic.since, timeout=timeout) as watch:
         heard = time.monotonic()
         while True:
             records = watch.poll(AT_ONCE)
@@ -228,21 +228,21 @@ class CommitWatch:
 
     def __init__(
         self,
-        place: WatchedTopic,
+        watched_topic: WatchedTopic,
         settings: Callable[[], Mapping[str, Any]],
         interval: float = 1.0,
         heard: Heard | None = None,
     ) -> None:
-        self._place = place
+        self._watched_topic = watched_topic
         self._settings = settings
         self._interval = interval
         self._watch: ControlWatch | None = None
-        self._fold = _Fold(place, heard=heard)
+        self._fold = _Fold(watched_topic, heard=heard)
         self._reported = float("-inf")
         self._away: tuple[float, str] | None = None
         self._caught_up = False
 
-    def look(self) -> Commits | None:
+    def read(self) -> Commits | None:
         """Return the states after the interval; ``None`` if no cycle started or ended since the last call.
 
         :raises LakecommitError: an error that a retry cannot fix
@@ -283,6 +283,8 @@ class CommitWatch:
 
     def _connected(self) -> ControlWatch:
         if self._watch is None:
-            place, settings = self._place, self._settings()
-            self._watch = ControlWatch(place.topic, settings, since=place.since, newest=place.newest, gather=True)
+            watched_topic, settings = self._watched_topic, self._settings()
+            self._watch = ControlWatch(
+                watched_topic.topic, settings, since=watched_topic.since, newest=watched_topic.newest, gather=True
+            )
         return self._watch

@@ -87,5 +87,5 @@ def stale_transactions(
     """
     since = at - OPEN_FOR
     held = [(p, since) for p, mark in partitions.items() if mark.high > mark.stable]
-    found = session.source.ask_first_since(held)(seconds)
+    found = session.source.request_first_since(held)(seconds)
     return frozenset(p for p, _, first in found if first is None or first[0] > partitions[p].stable)

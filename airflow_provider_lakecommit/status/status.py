@@ -114,7 +114,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         from the control topic
     """
     at = session.now()
-    session.source.ask_retention()
+    session.source.request_retention()
     states = [(name, ledger_state(session, name)) for name in session.landing.tables]
     ledgers = [
         table_ledger(session, name, state) for name, state in states if state is not None and _section(session, state)

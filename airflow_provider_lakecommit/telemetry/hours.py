@@ -15,16 +15,16 @@ MOST_HOURS = 168
 """Most hours in one event; older ones come first, the rest with the next event."""
 
 
-def whole_hours(told: datetime | None, valid_through: datetime | None) -> list[datetime]:
+def whole_hours(reported: datetime | None, valid_through: datetime | None) -> list[datetime]:
     """Return the starts of the hours to report, oldest first.
 
-    :param told: the end of the newest reported hour; without one only the newest complete hour is reported
+    :param reported: the end of the newest reported hour; without one only the newest complete hour is reported
     :param valid_through: ``None`` while something older is missing: nothing is reported
     """
     if valid_through is None:
         return []
     end = valid_through.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    first = end - HOUR if told is None else told.astimezone(UTC)
+    first = end - HOUR if reported is None else reported.astimezone(UTC)
     count = min(MOST_HOURS, (end - first) // HOUR)
     return [first + HOUR * n for n in range(count)]
 

@@ -52,8 +52,8 @@ def catalog_namespace(properties: Mapping[str, str], conn_id: str) -> str:
     kind, region, account = properties.get("type", "rest"), properties.get("glue.region"), properties.get("glue.id")
     if kind == "glue":
         return f"arn:aws:glue:{region}:{account}" if region and account else f"glue://{region or conn_id}"
-    for place in (_without_login(properties.get("uri", "")), _without_keys(properties.get("warehouse", ""))):
-        scheme, known, rest = place.partition("://")
+    for address in (_without_login(properties.get("uri", "")), _without_keys(properties.get("warehouse", ""))):
+        scheme, known, rest = address.partition("://")
         if known:
             scheme, rest = ("hive", rest.partition(",")[0]) if kind == "hive" and scheme == "thrift" else (scheme, rest)
             return f"{scheme}://{re.split('[?#]', rest)[0].rstrip('/')}"
@@ -85,13 +85,13 @@ def lineage_of(commits: Sequence[Commit]) -> OperatorLineage[Any, Any]:
     """Return the lineage of a task; empty if it published nothing, because Airflow warns about a task without one."""
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    told = [commit for commit in commits if commit.closed.published]
-    if not told:
+    published = [commit for commit in commits if commit.closed.published]
+    if not published:
         return OperatorLineage()
     return OperatorLineage(
-        inputs=[dataset for commit in told for dataset in _inputs(commit)],
-        outputs=[dataset for commit in told for dataset in _outputs(commit)],
-        run_facets={CYCLE: _cycle(told)},
+        inputs=[dataset for commit in published for dataset in _inputs(commit)],
+        outputs=[dataset for commit in published for dataset in _outputs(commit)],
+        run_facets={CYCLE: _cycle(published)},
     )
 
 

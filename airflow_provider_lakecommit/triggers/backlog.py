@@ -88,17 +88,17 @@ class BacklogTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-backlog-{self.landing}")
-        looker, last = _Looker(self), _LastEvent(again=self.again)
+        reader, last = _Reader(self), _LastEvent(again=self.again)
         try:
             while True:
-                backlog = await loop.run_in_executor(pool, looker.look)
+                backlog = await loop.run_in_executor(pool, reader.read)
                 reached = self.limits.reached(backlog) if backlog is not None else []
                 if backlog is not None and last.is_news(backlog, reached, time.monotonic()):
                     self.log.info("landing %s: %s are not planned yet", self.landing, "; ".join(reached))
                     yield TriggerEvent({"landing": self.landing, "reached": reached})  # type: ignore[no-untyped-call]
                 await asyncio.sleep(self.interval)
         finally:
-            pool.submit(looker.close)
+            pool.submit(reader.close)
             pool.shutdown(wait=False)
 
 
@@ -118,16 +118,16 @@ class _LastEvent:
         return True
 
 
-class _Looker:
+class _Reader:
     def __init__(self, trigger: BacklogTrigger) -> None:
         self._trigger = trigger
         self._watch: BacklogWatch | None = None
 
-    def look(self) -> Backlog | None:
+    def read(self) -> Backlog | None:
         try:
             if self._watch is None:
                 self._watch = self._made()
-            return self._watch.look()
+            return self._watch.read()
         except LakecommitError as e:
             self._trigger.log.warning("landing %s: cannot read its backlog: %s", self._trigger.landing, e)
             self.close()

@@ -86,7 +86,7 @@ class CommitStateTrigger(ControlTopicTrigger):
         return RECOVERED if verdict == Verdict.HEALTHY else None
 
     @property
-    def _place(self) -> str:
+    def _key(self) -> str:
         return f"lakecommit/{self.control_topic}/{self.control_group_id}"
 
     async def _recall(self) -> str | None:
@@ -94,7 +94,7 @@ class CommitStateTrigger(ControlTopicTrigger):
         if self.asset_state_store is None:
             return None
         try:
-            found = await self.asset_state_store.aget(self._place)
+            found = await self.asset_state_store.aget(self._key)
         except Exception as e:
             self.log.warning("the last reported state is unknown: %s", e)
             return None
@@ -104,6 +104,6 @@ class CommitStateTrigger(ControlTopicTrigger):
         if self.asset_state_store is None:
             return
         try:
-            await self.asset_state_store.aset(self._place, state)
+            await self.asset_state_store.aset(self._key, state)
         except Exception as e:
             self.log.warning("%s is reported but not stored: %s", state, e)

@@ -77,7 +77,7 @@ class ControlTopicTrigger(BaseEventTrigger):
             watch = await loop.run_in_executor(pool, _watch, kwargs)
             try:
                 while True:
-                    commits = await loop.run_in_executor(pool, watch.look)
+                    commits = await loop.run_in_executor(pool, watch.read)
                     if commits is not None:
                         yield commits
             finally:
@@ -97,7 +97,7 @@ def _watch(kwargs: Mapping[str, Any]) -> CommitWatch:
     from airflow_provider_lakecommit.hooks import kafka_settings
     from airflow_provider_lakecommit.stall import CommitWatch, WatchedTopic
 
-    place = WatchedTopic(
+    watched_topic = WatchedTopic(
         topic=kwargs["control_topic"], completion_timeout=kwargs["completion_timeout"], since=kwargs["since"]
     )
-    return CommitWatch(place, lambda: kafka_settings(kwargs["kafka_config_id"]))
+    return CommitWatch(watched_topic, lambda: kafka_settings(kwargs["kafka_config_id"]))

@@ -228,26 +228,26 @@ class FakeSource:
             for p, end in self.ends.items()
         }
         return SourceState(
-            cluster_id=self.cluster_id, asked_at=self.clock(), partitions=partitions, missing_topics=self.missing
+            cluster_id=self.cluster_id, requested_at=self.clock(), partitions=partitions, missing_topics=self.missing
         )
 
     def first_value(self, span: Span) -> int | None:
         return self.values(span)
 
-    def ask_retention(self) -> None: ...
+    def request_retention(self) -> None: ...
 
     def retentions(self, seconds: float) -> dict[str, Retention]:
         return self.kept
 
-    def ask_first_since(
+    def request_first_since(
         self, times: Iterable[tuple[SourcePartition, datetime]]
     ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
         wanted = list(times)
         self.asked += wanted
         return lambda _: [(p, t, self.first_since(p, t)) for p, t in wanted]
 
-    def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
-        found = [Truncation(partition=p, position=at, end=self._end(p, at.leader_epoch)) for p, at in places]
+    def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
+        found = [Truncation(partition=p, position=at, end=self._end(p, at.leader_epoch)) for p, at in positions]
         return [d for d in found if d.end is None or d.end < d.position.offset]
 
     def _end(self, p: SourcePartition, epoch: int) -> int | None:

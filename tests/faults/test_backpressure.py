@@ -30,8 +30,8 @@ from airflow_provider_lakecommit.cycle.run.pause_policy import REFUSED_PAUSES
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
-from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, evaluate, observe
 from tests.support.declared import changed_landing
 from tests.support.world import Killed, World, deaths, records
 
@@ -95,9 +95,9 @@ class Outage:
         state, rules = State(), StallRules(landing=True)
         with self.world.session() as session:
             for r in session.control.read_all():
-                if (found := seen_of(r.value, key=r.key, headers=r.headers)) is not None:
+                if (found := event_of(r.value, key=r.key, headers=r.headers)) is not None:
                     state = observe(state, found[1], rules)
-        return judge(state, 0.0, rules).verdict
+        return evaluate(state, 0.0, rules).verdict
 
     def check(self) -> None:
         self.world.check(Counter(range(self.produced)))

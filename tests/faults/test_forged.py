@@ -244,7 +244,7 @@ def release(attacker: Attacker) -> None:
 
 def an_end_of_all_work(attacker: Attacker) -> None:
     """As a person asks for it who wants the window published now."""
-    attacker.send([attacker.sender("end").end_asked(uuid4(), datetime.now(UTC), job=None, reason="for fun")])
+    attacker.send([attacker.sender("end").end_request(uuid4(), datetime.now(UTC), job=None, reason="for fun")])
 
 
 def the_beginning_of_slices(attacker: Attacker) -> None:

@@ -140,13 +140,13 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
     seen = commits_of(world.kafka, place, group).ruling(group, guard)
     assert seen.verdict in ("healthy", "unknown"), seen
     with closing(CommitWatch(place, lambda: world.kafka)) as watch:
-        while (commits := watch.look()) is None or commits.groups is None:
+        while (commits := watch.read()) is None or commits.groups is None:
             pass
         assert group in commits.groups
     with closing(
         BacklogWatch(world.landing.name, world.landing.topic_names, world.landing.control_topic_name, world.kafka)
     ) as backlog:
-        assert backlog.look().rows == 0
+        assert backlog.read().rows == 0
 
     for events_clock in (True, False):
         told = StringIO()

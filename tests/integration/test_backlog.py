@@ -33,19 +33,19 @@ def test_what_no_plan_has_taken_up_is_the_backlog(
     world = make_world(partitions=2)
     hour_ago = int((time.time() - 3600) * 1000)
     with closing(watch(world)) as looks:
-        assert (looks.look().rows, looks.look().age) == (0, None)
+        assert (looks.read().rows, looks.read().age) == (0, None)
         produce(world.landing.topics, records(0, 50), 0, timestamp=hour_ago)
         produce(world.landing.topics, records(50, 30), 1)
-        until(lambda: looks.look().age is not None)
-        found = looks.look()
+        until(lambda: looks.read().age is not None)
+        found = looks.read()
         assert found.rows == 80
         assert 3600 <= (found.age or 0) < 7200
         assert 80 * 5 < found.bytes < 80 * 1000
 
         world.run()
-        assert (looks.look().rows, looks.look().age) == (0, None)
+        assert (looks.read().rows, looks.read().age) == (0, None)
         produce(world.landing.topics, records(80, 7), 1)
-        until(lambda: looks.look().rows == 7)
+        until(lambda: looks.read().rows == 7)
 
 
 def test_a_trigger_tells_a_backlog_before_the_first_run_and_after_it(

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.control.control_log import ControlLog
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.control_topic_settings import TOPIC_SETTINGS
 from airflow_provider_lakecommit.control.control_watch import ControlWatch
-from airflow_provider_lakecommit.control.headers import DAMAGED_BATCH
+from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH
 from airflow_provider_lakecommit.control.quarantine import entry_of
 from airflow_provider_lakecommit.control.transaction import Record
 from airflow_provider_lakecommit.core.log import Unreadable
@@ -236,7 +236,7 @@ def test_a_batch_that_is_damaged_on_the_brokers_disk_is_passed_over_and_named(
     good = [value for n, both in enumerate(written) if n != at for value in both]
 
     log = control.read(1)
-    stand_in = [r for r in log.records if any(name == DAMAGED_BATCH for name, _ in r.headers)]
+    stand_in = [r for r in log.records if any(name == CORRUPT_BATCH for name, _ in r.headers)]
     assert [r.offset for r in stand_in] == [found[at][1]]
     assert [r.offset for r in log.records] == sorted(r.offset for r in log.records)
     assert [(r.value or b"").decode() for r in log.records if r not in stand_in] == good

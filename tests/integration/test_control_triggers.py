@@ -194,7 +194,7 @@ def test_each_transition_is_told_once_also_by_a_triggerer_that_starts_anew(
             await asyncio.sleep(0.1)
         await asyncio.to_thread(act)
         end = time.monotonic() + PATIENCE
-        while len(found) < number or store.values != {trigger._place: found[-1][1]}:
+        while len(found) < number or store.values != {trigger._key: found[-1][1]}:
             assert time.monotonic() < end
             await asyncio.sleep(0.1)
         task.cancel()

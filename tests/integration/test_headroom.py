@@ -111,8 +111,10 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_stop_nothing(
     world: World, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(str(world.landing.topics), records(0, 5), partition=0)
-    seen = ClusterAdmin.ask_settings
-    monkeypatch.setattr(ClusterAdmin, "ask_settings", lambda self, topics: seen(self, [f"{t}-none" for t in topics]))
+    seen = ClusterAdmin.request_settings
+    monkeypatch.setattr(
+        ClusterAdmin, "request_settings", lambda self, topics: seen(self, [f"{t}-none" for t in topics])
+    )
     explain = world.open("a").explain
     assert "unknown time (the topic's settings were not readable" in explain[-1]
     found = status(world)
@@ -126,7 +128,7 @@ def test_asking_waits_for_nobody(world: World, produce: Produce) -> None:
     produce(str(world.landing.topics), records(0, 5), partition=0)
     world.open("a", release=False)
     with world.session() as session:
-        session.source.ask_retention()
+        session.source.request_retention()
         source = session.source.watermarks()
         watch = ask(session, session.read_state(prepare_for_commit(session).ledgers).state, source, HOUR)
         (unknown,) = watch.found(-1000.0)

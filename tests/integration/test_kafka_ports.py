@@ -157,13 +157,13 @@ def test_a_group_has_its_partition_and_another_topic_has_no_such_one(control: Co
 
 
 def test_a_source_tells_how_far_each_partition_reaches(source: SourcePort) -> None:
-    source.ask_retention()
+    source.request_retention()
     state = source.watermarks()
     found = sorted((p.partition, w.start, w.stable, w.high) for p, w in state.partitions.items())
     assert found == [(0, 0, 3, 3), (1, 0, 0, 0)]
     assert set(state.topic_ids.values()) == {p.topic_id for p in state.partitions}
     (p, *_) = sorted(state.partitions)
-    [(asked, at, first)] = source.ask_first_since([(p, state.asked_at.replace(year=2999))])(30.0)
+    [(asked, at, first)] = source.request_first_since([(p, state.requested_at.replace(year=2999))])(30.0)
     assert (asked, at.year, first) == (p, 2999, None)
 
 

@@ -138,7 +138,7 @@ def test_the_age_of_a_backlog_is_of_times_that_there_are(world: World) -> None:
         send_raw(world.kafka["bootstrap.servers"], topic, [Raw(value=good(p))], partition=p, milliseconds=milliseconds)
     watch = BacklogWatch("rows", (topic,), str(world.landing.connections.control_topic), world.kafka)
     try:
-        backlog = watch.look()
+        backlog = watch.read()
     finally:
         watch.close()
     assert backlog.rows == 2

@@ -42,7 +42,7 @@ def test_every_partition_of_every_topic_is_there_with_its_topics_id(
     produce(first, ["a", "b"], partition=1)
     before = datetime.now(UTC)
     state = state_of(bootstrap, first, second)
-    assert before <= state.asked_at <= datetime.now(UTC)
+    assert before <= state.requested_at <= datetime.now(UTC)
     assert state.cluster_id == admin.describe_cluster().result(30).cluster_id
     assert {(p.topic, p.partition): (m.start, m.stable, m.high) for p, m in state.partitions.items()} == {
         (first, 0): (0, 0, 0),

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.sections import PLACES, SECTIONS, from_flat, merged
+from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, from_flat, merged
 
 __all__ = ["changed_landing", "landing_of", "nested", "nested_set"]
 
-_KEYS = {name: {key for section, key in PLACES.values() if section == name} for name in SECTIONS}
+_KEYS = {name: {key for section, key in SECTION_KEYS.values() if section == name} for name in SECTIONS}
 
 
 def nested(**values: Any) -> dict[str, Any]:

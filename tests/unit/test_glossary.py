@@ -41,7 +41,7 @@ PLAIN = """
     clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline
     decide decision declared decode decoded decoder diagnosis dictionaries directives doctor done drain earlier edge
     ended entry envelope error event exceptions exit facts failed failure fate finding fine fold forks format found
-    get disposition formatting requested grounds guard head history host identity idle infer inferred info init inputs
+    get disposition formatting requested observed corruption corrupt verified unverified restored grounds guard head history host identity idle infer inferred info init inputs
     io json judge judged judgement key kind known lake lakecommit land last layout letters level light limits local
     locks lookup loop loss main many former joining recent alone provenance per spread allowed locations
     map missing model modes name node now numbers observe octets open opened options other outcome outgoing output

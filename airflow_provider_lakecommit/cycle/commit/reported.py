@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import StagedSlice
-from airflow_provider_lakecommit.control import DAMAGE, DataWritten, decode
+from airflow_provider_lakecommit.control import CORRUPTION, DataWritten, decode
 from airflow_provider_lakecommit.control import DataFile as WireFile
 from airflow_provider_lakecommit.core import (
     AcceptedSlice,
@@ -73,7 +73,7 @@ def reported_files(
             if payload.delete_files:
                 continue
             files += to_pyiceberg(payload.data_files or (), payload.partition_fields, spec=spec, schema=schema)
-        except DAMAGE as e:
+        except CORRUPTION as e:
             raise TableError("LC6207", f"its file list in the control topic cannot be read: {e}") from e
     return files, tombstones
 
@@ -221,8 +221,8 @@ def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
         except OSError as e:
             raise CatalogError(
                 "LC6210",
-                f"file {path} cannot be read ({trouble_of(table.io, e, place=False)}): check the storage; nothing was "
-                "committed",
+                f"file {path} cannot be read ({trouble_of(table.io, e, with_path=False)}): check the storage; nothing "
+                "was committed",
             ) from None
         except TableError as e:
             return str(e)
@@ -241,7 +241,7 @@ def _held(table: Table, branch: str) -> frozenset[str]:
     except OSError as e:
         raise CatalogError(
             "LC6211",
-            f"the manifests of {'.'.join(table.name())} cannot be read ({trouble_of(table.io, e, place=False)}): check "
-            "the storage; nothing was committed",
+            f"the manifests of {'.'.join(table.name())} cannot be read ({trouble_of(table.io, e, with_path=False)}): "
+            "check the storage; nothing was committed",
         ) from None
     return frozenset(entry.data_file.file_path for entries in manifests for entry in entries)

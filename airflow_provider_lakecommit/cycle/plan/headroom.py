@@ -77,7 +77,7 @@ def ask(
 ) -> Watch:
     """Request the headroom of every partition with unread offsets.
 
-    :param timeout: seconds to wait for the topics' settings; none, if :meth:`SourceTopics.ask_retention` was called
+    :param timeout: seconds to wait for the topics' settings; none, if :meth:`SourceTopics.request_retention` was called
         early enough
     """
     began = time.monotonic()
@@ -115,7 +115,7 @@ def _ask(
         if h.retention is not None
         for t in first_times(h.retention, now, threshold, few=len(asked) <= FEW)
     ]
-    return Watch(began=began, threshold=threshold, asked=asked, answers=session.source.ask_first_since(times))
+    return Watch(began=began, threshold=threshold, asked=asked, answers=session.source.request_first_since(times))
 
 
 def plan_threshold(session: LandingSession, folded: FoldedLog) -> timedelta:
@@ -147,7 +147,7 @@ def sharpened(session: LandingSession, found: Iterable[Headroom], *, seconds: fl
         times = [(h.partition, t) for h in known.values() if (t := next_time(h)) is not None]
         if not times or time.monotonic() >= deadline:
             break
-        for p, at, first in session.source.ask_first_since(times)(deadline - time.monotonic()):
+        for p, at, first in session.source.request_first_since(times)(deadline - time.monotonic()):
             known[p] = known[p].learn(at, first)
     return tuple(sorted(known.values(), key=_urgency))
 

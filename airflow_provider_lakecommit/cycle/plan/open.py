@@ -112,7 +112,7 @@ def open_cycle(
     :raises ControlTopicError: the control topic cannot be read or written
     """
     commit_id = cycle_id_of(session, run)
-    session.source.ask_retention()
+    session.source.request_retention()
     source = session.source.watermarks()
     session.control.ensure()
     past = look_back(session, commit_id) if retry else None
@@ -178,7 +178,7 @@ def _not_held(opened: Opened) -> Opened:
 
 def preview(session: LandingSession) -> Opened:
     """Return the plan that a cycle would make now. Writes no control record, but creates a missing control topic."""
-    session.source.ask_retention()
+    session.source.request_retention()
     source = session.source.watermarks()
     session.control.ensure()
     prepared = prepare(session, source, dry=True)
@@ -289,7 +289,7 @@ def _decide(
         lane=session.lane,
         spec_version=landing.spec_version,
         source=source.partitions,
-        requested_at=source.asked_at,
+        requested_at=source.requested_at,
         now=now,
         targets=prepared.targets,
         vended=vended_of(session.tables, prepared.epochs),

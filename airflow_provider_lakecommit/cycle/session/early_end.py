@@ -73,7 +73,7 @@ def _say(
     sender = Sender(
         landing=landing.name, lane=lane, role=ROLE, commit_id=whose.commit_id, form=landing.connections.control_events
     )
-    record = sender.end_asked(uuid4(), datetime.now(UTC), job=None if job is None else job.job_id, reason=reason)
+    record = sender.end_request(uuid4(), datetime.now(UTC), job=None if job is None else job.job_id, reason=reason)
     role = ROLE if job is None else f"{ROLE}-{job.group}{f'-{job.replica}' if job.replica else ''}"
     who = transactional_id(landing.name, lane, whose.deployment, whose.slot, role)
     with control.writer(who, partition) as writer:

@@ -152,7 +152,7 @@ class LandingSession:
             landing=landing,
             kafka=kafka,
             tables=Tables(catalog),
-            control=ControlTopic(landing.control_topic_name, kafka, wanted=[landing.group_id]),
+            control=ControlTopic(landing.control_topic_name, kafka, groups=[landing.group_id]),
             source=SourceTopics(kafka, landing.topic_names),
             log=log,
         )

@@ -27,7 +27,7 @@ def offsets_at(
 
     :raises SourceUnavailableError: the brokers did not answer in time
     """
-    found = {p: first for p, _, first in source.ask_first_since([(p, moment) for p in marks])(ASK_SECONDS)}
+    found = {p: first for p, _, first in source.request_first_since([(p, moment) for p in marks])(ASK_SECONDS)}
     if silent := sorted(marks.keys() - found.keys()):
         raise SourceUnavailableError(
             "LC6221",

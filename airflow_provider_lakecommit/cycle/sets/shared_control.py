@@ -95,7 +95,7 @@ class SharedControl:
 
     def of(self, landing: str) -> ControlPort:
         """Return the port of one landing."""
-        self.topic.wanted.add(group_id(landing))
+        self.topic.groups.add(group_id(landing))
         return _LandingControl(self, landing)
 
     def info(self, *, ensure: bool = False) -> ControlTopicInfo:

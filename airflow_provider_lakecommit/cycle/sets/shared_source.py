@@ -88,7 +88,7 @@ class SharedSource:
 
     def _ask_first(self, asked: Sequence[tuple[Times, float]]) -> Sequence[Firsts]:
         places = [times for times, _ in asked]
-        found = self.topics.ask_first_since(dict.fromkeys(t for times in places for t in times))(
+        found = self.topics.request_first_since(dict.fromkeys(t for times in places for t in times))(
             max(seconds for _, seconds in asked)
         )
         by_place = {(p, t): (p, t, first) for p, t, first in found}
@@ -134,19 +134,19 @@ class _LandingSource:
         mine = {p: mark for topic in self._topics for p, mark in found.by_topic.get(topic, {}).items()}
         return replace(found.whole, partitions=mine, missing_topics=())
 
-    def ask_retention(self) -> None:
-        self._shared.topics.ask_retention()
+    def request_retention(self) -> None:
+        self._shared.topics.request_retention()
 
     def retentions(self, seconds: float) -> dict[str, Retention]:
         found = self._shared.retentions(seconds)
         return {topic: found[topic] for topic in self._topics if topic in found}
 
-    def ask_first_since(self, times: Iterable[tuple[SourcePartition, datetime]]) -> Callable[[float], Firsts]:
+    def request_first_since(self, times: Iterable[tuple[SourcePartition, datetime]]) -> Callable[[float], Firsts]:
         asked = list(times)
         return lambda seconds: self._shared.first.ask((asked, seconds)) if asked else []
 
-    def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
-        asked = list(places)
+    def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
+        asked = list(positions)
         try:
             return self._shared.logs.ask(asked) if asked else []
         except LakecommitError:

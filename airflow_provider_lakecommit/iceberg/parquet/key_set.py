@@ -93,9 +93,9 @@ class KeySet:
         self._bitmap = np.zeros(1 << (bits - 3), np.uint8)
         if len(hashed):
             # By their order, the bits of a byte are next to each other.
-            places = (self._hashed >> self._shift).view(np.int64)
-            first = np.flatnonzero(np.diff(places >> 3, prepend=-1))
-            self._bitmap[places[first] >> 3] = np.bitwise_or.reduceat(_BITS.take(places & 7), first)
+            slots = (self._hashed >> self._shift).view(np.int64)
+            first = np.flatnonzero(np.diff(slots >> 3, prepend=-1))
+            self._bitmap[slots[first] >> 3] = np.bitwise_or.reduceat(_BITS.take(slots & 7), first)
         self._sorted = [_Sorted(column) for column in columns]
 
     def may_have(self, column: int, low: Any, high: Any) -> bool:
@@ -111,8 +111,8 @@ class KeySet:
         """Return the positions of rows that have one of the keys, and which key each of them has."""
         hashed = hashes(columns, self._seed)
         # An index of signed numbers needs no conversion.
-        places = (hashed >> self._shift).view(np.int64)
-        maybe = np.flatnonzero(self._bitmap.take(places >> 3) & _BITS.take(places & 7))
+        slots = (hashed >> self._shift).view(np.int64)
+        maybe = np.flatnonzero(self._bitmap.take(slots >> 3) & _BITS.take(slots & 7))
         if not len(maybe):
             return maybe, maybe
         found = hashed[maybe]
@@ -144,13 +144,13 @@ class _Sorted(Sequence[Any]):
 
 
 def _taken(columns: Sequence[pa.Array], rows: Numbers) -> list[pa.Array]:
-    places = pa.array(rows)
-    return [column.take(places) for column in columns]
+    row_numbers = pa.array(rows)
+    return [column.take(row_numbers) for column in columns]
 
 
-def _mix(out: Numbers, words: Numbers) -> None:
+def _mix(out: Numbers, octets: Numbers) -> None:
     """Mix one word into each hash, in place."""
-    out ^= words
+    out ^= octets
     out *= _ODD
     out ^= out >> np.uint64(32)
     out *= _MORE
@@ -162,11 +162,11 @@ def _mix_bytes(out: Numbers, column: pa.Array) -> None:
     _mix(out, lengths.astype(np.uint64))
     padded = np.zeros(len(data) + _WORD, np.uint8)
     padded[: len(data)] = data
-    words = np.ndarray((len(data) + 1,), "<u8", padded, strides=(1,))
+    octets = np.ndarray((len(data) + 1,), "<u8", padded, strides=(1,))
     for at in range(0, int(lengths.max(initial=0)), _WORD):
         rows = np.flatnonzero(lengths > at)
         left = np.minimum(lengths[rows] - at, _WORD)
-        word = words[starts[rows] + at] & (np.uint64(2**64 - 1) >> (8 * (_WORD - left)).astype(np.uint64))
+        word = octets[starts[rows] + at] & (np.uint64(2**64 - 1) >> (8 * (_WORD - left)).astype(np.uint64))
         mixed = out[rows]
         _mix(mixed, word)
         out[rows] = mixed

@@ -18,10 +18,10 @@ def with_whole_fields(table: pa.Table) -> pa.Table:
 
     :param table: no present struct lacks a required field
     """
-    for place, field in enumerate(table.schema):
+    for position, field in enumerate(table.schema):
         if _concerns(field.type):
-            chunks = [_whole(chunk) for chunk in table.column(place).chunks]
-            table = table.set_column(place, field, pa.chunked_array(chunks, field.type))
+            chunks = [_whole(chunk) for chunk in table.column(position).chunks]
+            table = table.set_column(position, field, pa.chunked_array(chunks, field.type))
     return table
 
 

@@ -65,9 +65,9 @@ class FileFormat:
 
     def __init__(self, table: str, properties: Mapping[str, str], schema: Schema, file_schema: Schema) -> None:
         self._table, self._properties = table, properties
-        wanted = properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
-        if wanted.lower() != "parquet":
-            raise TableError("LC3323", f"{table} has write.format.default={wanted}: only parquet is written; set it so")
+        format = properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
+        if format.lower() != "parquet":
+            raise TableError("LC3323", f"{table} has write.format.default={format}: only parquet is written; set it so")
         self.file_bytes = self._whole(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES)
         self.group_rows = self._whole(TableProperties.PARQUET_ROW_GROUP_LIMIT)
         self.group_bytes = min(
@@ -125,13 +125,13 @@ class FileFormat:
 
     def _bloom_filters(self, schema: Schema, paths: Mapping[int, str]) -> dict[str, float]:
         """False-positive rate by path in the file, for the columns that are to have a filter. Truths have none."""
-        wanted = [
+        columns = [
             name.removeprefix(_BLOOM)
             for name, value in self._properties.items()
             if name.startswith(_BLOOM) and value.strip().lower() == "true"
         ]
         filters = {}
-        for name in wanted:
+        for name in columns:
             field = schema._name_to_id.get(name, -1)
             if field in paths and not isinstance(schema.find_type(field), BooleanType):
                 filters[paths[field]] = self._fraction(f"{_BLOOM_FPP}{name}", _BLOOM_FPP_DEFAULT)

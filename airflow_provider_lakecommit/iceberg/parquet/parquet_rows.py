@@ -50,8 +50,8 @@ class ParquetRows:
 
         :param deleted: positions of deleted rows, sorted
         """
-        at, wanted = 0, None if columns is None else list(columns)
-        batches = self._file.iter_batches(batch_size=self._block_rows(), columns=wanted, use_threads=False)
+        at, names = 0, None if columns is None else list(columns)
+        batches = self._file.iter_batches(batch_size=self._block_rows(), columns=names, use_threads=False)
         while True:
             with _named(self._io, self._path):
                 batch = next(batches, None)

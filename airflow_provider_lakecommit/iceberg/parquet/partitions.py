@@ -58,7 +58,7 @@ class PartitionedRows:
         return np.diff(self.starts)
 
 
-class _FieldPlace(PartitionKey):
+class _FieldPartition(PartitionKey):
     """A partition whose values are in a manifest's form already."""
 
     @cached_property
@@ -85,12 +85,12 @@ class Partitioning:
         """Return True if there can be more than one partition."""
         return bool(self._fields)
 
-    def place(self, key: Key) -> PartitionKey | None:
+    def partition_of(self, key: Key) -> PartitionKey | None:
         """The partition as location providers and manifests want it; nothing for a table without partitions."""
         if not self._fields:
             return None
         values = [PartitionFieldValue(f, v) for f, v in zip(self._spec.fields, key, strict=True)]
-        return _FieldPlace(values, self._spec, self._schema)
+        return _FieldPartition(values, self._spec, self._schema)
 
     def deal(self, table: pa.Table) -> PartitionedRows:
         """The rows of *table* by partition; partitions come in no particular order."""

@@ -35,21 +35,21 @@ def relabelled(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """
     if table.schema.equals(schema, check_metadata=True):
         return table
-    for found, wanted in zip(table.schema, schema, strict=True):
-        if not _alike(found.type, wanted.type):
+    for found, target in zip(table.schema, schema, strict=True):
+        if not _alike(found.type, target.type):
             raise TableError(
-                "LC3332", f"column {wanted.name!r} is {wanted.type} in the file, the rows have {found.type}"
+                "LC3332", f"column {target.name!r} is {target.type} in the file, the rows have {found.type}"
             )
     return pa.Table.from_batches([pa.record_batch(_Under(b, schema)) for b in table.to_batches()], schema=schema)
 
 
-def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    found, wanted = _storage(found), _storage(wanted)
-    if pa.types.is_nested(wanted):
-        if found.id != wanted.id or found.num_fields != wanted.num_fields:
+def _alike(found: pa.DataType, target: pa.DataType) -> bool:
+    found, target = _storage(found), _storage(target)
+    if pa.types.is_nested(target):
+        if found.id != target.id or found.num_fields != target.num_fields:
             return False
-        return all(_alike(found.field(i).type, wanted.field(i).type) for i in range(wanted.num_fields))
-    return bool(found.equals(wanted))
+        return all(_alike(found.field(i).type, target.field(i).type) for i in range(target.num_fields))
+    return bool(found.equals(target))
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:

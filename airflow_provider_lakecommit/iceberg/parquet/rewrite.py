@@ -114,13 +114,13 @@ class Projection:
         return pa.table(columns, names=[f.name for f in self._schema.fields])
 
 
-def _column(there: tuple[NestedField, pa.Array] | None, wanted: NestedField, rows: int) -> pa.Array:
+def _column(there: tuple[NestedField, pa.Array] | None, target: NestedField, rows: int) -> pa.Array:
     """Return a field of a file, or nulls, as a field of the schema."""
     if there is not None:
-        return _projected(there[1], there[0].field_type, wanted.field_type)
-    if wanted.required:
-        raise ValueError(f"required column {wanted.name} is missing")
-    return pa.nulls(rows, arrow_field(wanted).type)
+        return _projected(there[1], there[0].field_type, target.field_type)
+    if target.required:
+        raise ValueError(f"required column {target.name} is missing")
+    return pa.nulls(rows, arrow_field(target).type)
 
 
 def _projected(values: pa.Array, have: IcebergType, want: IcebergType) -> pa.Array:

@@ -72,8 +72,8 @@ def _ranks(values: pa.Array) -> Numbers:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return _filled(values.cast(pa.int64()), 0)
     encoded = values.dictionary_encode()
-    places = _filled(pc.rank(encoded.dictionary, tiebreaker="dense"), 0).astype(np.int64)
-    return places[_filled(encoded.indices, 0)] if len(places) else np.zeros(len(values), np.int64)
+    ranks = _filled(pc.rank(encoded.dictionary, tiebreaker="dense"), 0).astype(np.int64)
+    return ranks[_filled(encoded.indices, 0)] if len(ranks) else np.zeros(len(values), np.int64)
 
 
 def _filled(values: pa.Array, null: float) -> Numbers:

@@ -72,17 +72,17 @@ _RAW = (*_TEXTUAL, FixedType, UUIDType)
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column of the file. ``places`` lead to it through structs; empty below a list or a map."""
+    """A column of the file. ``path`` lead to it through structs; empty below a list or a map."""
 
     field_id: int
     kind: IcebergType
     name: str
-    places: tuple[int, ...]
+    path: tuple[int, ...]
     length: int
 
     @property
     def counted(self) -> bool:
-        return bool(self.places) and self.length != NONE
+        return bool(self.path) and self.length != NONE
 
     @property
     def bounded(self) -> bool:
@@ -94,7 +94,7 @@ class _Leaf:
 
     def values(self, table: pa.Table) -> pa.ChunkedArray:
         """The column, null where a struct around it is."""
-        first, *inner = self.places
+        first, *inner = self.path
         column = table.column(first)
         return pc.struct_field(column, inner) if inner else column
 
@@ -108,8 +108,7 @@ class Metrics:
     def __init__(self, schema: Schema, properties: Mapping[str, str], sorted_by: Iterable[int] = ()) -> None:
         length = lengths(schema, properties, frozenset(sorted_by))
         self.leaves = tuple(
-            _Leaf(field_id, kind, name, places, length(field_id, name))
-            for field_id, kind, name, places in _leaves(schema)
+            _Leaf(field_id, kind, name, path, length(field_id, name)) for field_id, kind, name, path in _leaves(schema)
         )
         self.floating = tuple(leaf for leaf in self.leaves if leaf.counted and isinstance(leaf.kind, _FLOATING))
         self.textual = tuple(leaf for leaf in self.leaves if leaf.bounded and isinstance(leaf.kind, _TEXTUAL))
@@ -184,18 +183,18 @@ class Tally:
 def _leaves(schema: Schema) -> Iterator[tuple[int, IcebergType, str, tuple[int, ...]]]:
     """Id, type, name and place of every primitive column, in the order of a Parquet file."""
 
-    def below(field: NestedField, places: tuple[int, ...]) -> Iterator[tuple[int, IcebergType, str, tuple[int, ...]]]:
+    def below(field: NestedField, path: tuple[int, ...]) -> Iterator[tuple[int, IcebergType, str, tuple[int, ...]]]:
         kind = field.field_type
         if isinstance(kind, StructType):
             for i, child in enumerate(kind.fields):
-                yield from below(child, (*places, i) if places else ())
+                yield from below(child, (*path, i) if path else ())
         elif isinstance(kind, ListType):
             yield from below(kind.element_field, ())
         elif isinstance(kind, MapType):
             yield from below(kind.key_field, ())
             yield from below(kind.value_field, ())
         else:
-            yield field.field_id, kind, schema.find_column_name(field.field_id) or "", places
+            yield field.field_id, kind, schema.find_column_name(field.field_id) or "", path
 
     for i, field in enumerate(schema.fields):
         yield from below(field, (i,))

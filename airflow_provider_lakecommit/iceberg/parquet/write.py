@@ -101,7 +101,7 @@ class FanoutWriter:
         self._open_files, self._open_bytes = open_files, open_bytes
         self._waiting: dict[Key, _Waiting] = {}
         self._pile = _Waiting()
-        self._held = 0
+        self._buffered = 0
         self._open: dict[Key, OpenFile] = {}
         self._done: list[DataFile] = []
         self._made: list[str] = []
@@ -119,14 +119,14 @@ class FanoutWriter:
         block = relabelled(table, self._layout.arrow)
         if self._pile.rows or not self._put(block):
             self._pile.add(block)
-            self._held += block.nbytes
-        if self._held > self._buffer_bytes:
+            self._buffered += block.nbytes
+        if self._buffered > self._buffer_bytes:
             self._relieve(self._buffer_bytes // 2)
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes of the rows that wait for a file."""
-        return self._held
+        return self._buffered
 
     def close(self) -> list[DataFile]:
         """Write all that waits and finish all files."""
@@ -167,7 +167,7 @@ class FanoutWriter:
         for key, piece in pieces:
             waiting = self._waiting.setdefault(key, _Waiting())
             waiting.add(piece)
-            self._held += piece.nbytes
+            self._buffered += piece.nbytes
             if not self._layout.sorting and self._is_group(waiting):
                 self._flush(key)
         return True
@@ -177,7 +177,7 @@ class FanoutWriter:
 
     def _flush(self, key: Key) -> None:
         waiting = self._waiting.pop(key)
-        self._held -= waiting.bytes
+        self._buffered -= waiting.bytes
         self._save(key, waiting.pieces)
 
     def _relieve(self, keep: int) -> None:
@@ -186,7 +186,7 @@ class FanoutWriter:
             self._relieve_pile(keep)
             return
         for key in sorted(self._waiting, key=lambda k: self._waiting[k].bytes, reverse=True):
-            if self._held <= keep:
+            if self._buffered <= keep:
                 return
             self._flush(key)
 
@@ -206,7 +206,7 @@ class FanoutWriter:
                 self._save(dealt.keys[number], [rows])
         if rest := sorted(by_size[many:].tolist()):
             self._pile.add(table.take(_numbers_of(dealt, rest)))
-        self._held = self._pile.bytes
+        self._buffered = self._pile.bytes
 
     def _save(self, key: Key, pieces: list[pa.Table]) -> None:
         """Rows of one partition to its file, in row groups. Sorted rows are a run, and get files of their own."""
@@ -228,14 +228,14 @@ class FanoutWriter:
             opened.write(group)
         if opened.written >= self._layout.format.file_bytes:
             self._finish(key)
-        held_back = sum(min(o.written, PART_BYTES) for o in self._open.values())
-        while len(self._open) > self._open_files or (self._open and held_back > self._open_bytes):
+        unsent = sum(min(o.written, PART_BYTES) for o in self._open.values())
+        while len(self._open) > self._open_files or (self._open and unsent > self._open_bytes):
             oldest = next(iter(self._open))
-            held_back -= min(self._open[oldest].written, PART_BYTES)
+            unsent -= min(self._open[oldest].written, PART_BYTES)
             self._finish(oldest)
 
     def _create(self, key: Key, group: pa.Table) -> OpenFile:
-        place = self._layout.partitions.place(key)
+        place = self._layout.partitions.partition_of(key)
         name = file_name(self._attempt, self._mark, next(self._numbers))
         path = self._layout.locations.new_data_location(name, place)
         self._made.append(path)
@@ -267,13 +267,13 @@ def _taken(table: pa.Table, dealt: PartitionedRows, chosen: Iterable[int]) -> It
 def _runs(chosen: Iterable[int], rows: Numbers, most: float) -> Iterator[list[int]]:
     """Partitions in groups of at most so many rows, or one alone."""
     run: list[int] = []
-    held = 0
+    count = 0
     for number in chosen:
-        if run and held + rows[number] > most:
+        if run and count + rows[number] > most:
             yield run
-            run, held = [], 0
+            run, count = [], 0
         run.append(number)
-        held += int(rows[number])
+        count += int(rows[number])
     if run:
         yield run
 

@@ -37,20 +37,20 @@ class BoundedSource:
         end = self._ends.get(p, mark.high)
         return replace(mark, stable=min(mark.stable, end), high=min(mark.high, end))
 
-    def ask_retention(self) -> None:
-        self._source.ask_retention()
+    def request_retention(self) -> None:
+        self._source.request_retention()
 
     def retentions(self, seconds: float) -> dict[str, Retention]:
         return self._source.retentions(seconds)
 
-    def ask_first_since(
+    def request_first_since(
         self, times: Iterable[tuple[SourcePartition, datetime]]
     ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
-        return self._source.ask_first_since(times)
+        return self._source.request_first_since(times)
 
-    def diverged(self, places: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
+    def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
         """Return those that concern the lane's range: what lies before the end of a log's old records is as it was."""
-        found = self._source.diverged(places)
+        found = self._source.diverged(positions)
         return [t for t in found if t.partition in self._ends and (t.end or 0) < self._ends[t.partition]]
 
     def first_value(self, span: Span) -> int | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from airflow_provider_lakecommit.control import (
-    DAMAGED_BATCH,
+    CORRUPT_BATCH,
     CommitToTable,
     ControlEventError,
     ControlRecord,
@@ -67,7 +67,7 @@ class LogReader:
         """Take a record; skip it if it is no control event, or of another group."""
         self._order += 1
         self._read_to[record.partition] = record.offset + 1
-        if (said := next((value for name, value in record.headers if name == DAMAGED_BATCH), None)) is not None:
+        if (said := next((value for name, value in record.headers if name == CORRUPT_BATCH), None)) is not None:
             # Their owner is unknown.
             self._unread.append(f"{record.partition}@{record.offset}: damage ({said.decode(errors='replace')[:300]})")
             return

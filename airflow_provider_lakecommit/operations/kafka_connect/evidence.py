@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import ancestry
-from airflow_provider_lakecommit.control import DAMAGE, bounded_json, count
+from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
 from airflow_provider_lakecommit.core import data_roots, path_problem, storage_location
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg import rows_in_footer, trouble_of
@@ -91,7 +91,7 @@ class Evidence:
             return None
         try:
             return {int(partition): count(offset) for partition, offset in bounded_json(text).items()}
-        except DAMAGE as e:
+        except CORRUPTION as e:
             raise TableError(
                 "LC7506",
                 f"snapshot {snapshot.snapshot_id} has {self._floor_key} = {text!r:.200}, which is no control position: "
@@ -155,7 +155,7 @@ class Evidence:
     def _storage_away(self, table: Table, error: OSError) -> CatalogError:
         return CatalogError(
             "LC7508",
-            f"the storage of {'.'.join(table.name())} failed ({trouble_of(table.io, error, place=False)}): "
+            f"the storage of {'.'.join(table.name())} failed ({trouble_of(table.io, error, with_path=False)}): "
             "check it; the next attempt continues where this one stopped",
         )
 

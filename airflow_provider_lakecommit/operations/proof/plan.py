@@ -107,7 +107,7 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
     readings = {g: by_tables({n: by[g] for n, by in chosen.items() if by.get(g)}) for g in generations}
     if sample.ranges and not any(readings.values()):
         raise SourceError("LC8604", f"landing {landing.name}: nothing of the stated ranges can be compared")
-    session.source.ask_retention()
+    session.source.request_retention()
     retentions = session.source.retentions(RETENTION_SECONDS)
     return ProofPlan(
         tables=tables,

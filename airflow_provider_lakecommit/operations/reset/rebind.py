@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, new_section, origin_position
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.kafka import CopyPlace, PartitionLog, SourceState, SourceTopics, place_in_copy
+from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, offsets_of
 
 SAME = "same"
@@ -71,7 +71,7 @@ class ReboundPartition:
     mark: Watermark
     next: int
     landed: int | None = None
-    exact: CopyPlace | None = None
+    exact: CopyPosition | None = None
 
     @property
     def is_compared(self) -> bool:
@@ -263,7 +263,7 @@ def _compared(
     old: LedgerSection,
     source: SourceState,
     landed: Mapping[SourcePartition, tuple[SourcePartition, int]],
-) -> dict[SourcePartition, CopyPlace]:
+) -> dict[SourcePartition, CopyPosition]:
     names = tuple(sorted({p.topic for p, _ in landed.values()}))
     with (
         closing(SourceTopics(kafka, names)) as originals,
@@ -276,11 +276,13 @@ def _compared(
         for new, (p, end) in landed.items():
             mark = there.partitions.get(p)
             if mark is None:
-                found[new] = CopyPlace(offset=None, why=f"the old cluster no longer has {p}: its topic was recreated")
+                found[new] = CopyPosition(
+                    offset=None, why=f"the old cluster no longer has {p}: its topic was recreated"
+                )
                 continue
             original = PartitionLog(kafka=kafka, topics=originals, partition=p, mark=mark)
             copy = PartitionLog(kafka=session.kafka, topics=copies, partition=new, mark=source.partitions[new])
-            found[new] = place_in_copy(original, end, copy)
+            found[new] = position_in_copy(original, end, copy)
     return found
 
 
@@ -299,7 +301,7 @@ def _next(
     p: SourcePartition,
     mark: Watermark,
     landed: tuple[SourcePartition, int] | None,
-    exact: CopyPlace | None,
+    exact: CopyPosition | None,
 ) -> int:
     if landed is None:
         return mark.start

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control.headers import DAMAGED_HEADERS, HEADER
+from airflow_provider_lakecommit.control.headers import CORRUPT_HEADERS, HEADER
 from airflow_provider_lakecommit.control.quarantine import REASON_LENGTH, entry_of
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import Unreadable
@@ -37,7 +37,7 @@ def test_what_can_be_read_is_the_entry_that_it_is(place: int) -> None:
         (Record(closed().value, [(HEADER, b"\xff")]), "header is corrupt"),
         (Record(closed().value, [(HEADER, b'{"v":7}')]), "upgrade airflow-provider-lakecommit"),
         (Record(closed().value, [(HEADER, b'{"v":1,"lane":"live","kind":"open"}')]), "offset 41 of landing orders"),
-        (Record(closed().value, [(DAMAGED_HEADERS, b"")]), "its headers cannot be read"),
+        (Record(closed().value, [(CORRUPT_HEADERS, b"")]), "its headers cannot be read"),
     ],
     ids=["junk", "cut", "header", "no text", "later", "another kind", "header names"],
 )
@@ -53,9 +53,9 @@ def test_what_cannot_be_read_is_named(record: Record, said: str) -> None:
     [
         Record(None, closed().headers),
         Record(b"junk", [("trace", b"1")]),
-        Record(b"junk", [(DAMAGED_HEADERS, b"")]),
-        Record(None, [(DAMAGED_HEADERS, b"")]),
-        Record(CONNECTORS, [(DAMAGED_HEADERS, b"")]),
+        Record(b"junk", [(CORRUPT_HEADERS, b"")]),
+        Record(None, [(CORRUPT_HEADERS, b"")]),
+        Record(CONNECTORS, [(CORRUPT_HEADERS, b"")]),
         Record(CONNECTORS, [(HEADER, b"{")]),
     ],
 )

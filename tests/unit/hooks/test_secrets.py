@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.hooks.connections import catalog_properties, kafka_settings
 from airflow_provider_lakecommit.hooks.engines import connect_url
 from airflow_provider_lakecommit.hooks.kafka_connect import rest_of
-from airflow_provider_lakecommit.hooks.secrets import hide, told
+from airflow_provider_lakecommit.hooks.secrets import hide, without_secrets
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
@@ -109,7 +109,7 @@ def test_settings_of_spark_that_a_dag_states_are_hidden_before_their_field_is_re
 def test_what_an_xcom_tells_of_an_error_is_without_them() -> None:
     hide({"sasl.password": "canary-4711"})
     error = CatalogError("LC9999", "no canary-4711 at postgresql://me:unknown@db, {'token': 'other'}")
-    assert told(error) == "CatalogError: no *** at postgresql://***@db, {'token': '***'} [LC9999]"
+    assert without_secrets(error) == "CatalogError: no *** at postgresql://***@db, {'token': '***'} [LC9999]"
 
 
 def test_words_are_not_hidden_and_nothing_is_sent_for_settings_without_a_secret(

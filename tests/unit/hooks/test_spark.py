@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.core.model import Plan, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import connection, master_url
-from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, _last_words, spark_master
+from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, _files, _last_error_lines, spark_master
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
@@ -294,7 +294,7 @@ ENDED = "Cannot execute: spark-submit --conf spark.x=1 main.py. Error code is: 1
     ],
 )
 def test_the_last_words_of_a_job_come_first_and_not_its_command(error: str, told: str) -> None:
-    assert _last_words(error).startswith(told)
+    assert _last_error_lines(error).startswith(told)
 
 
 @pytest.mark.parametrize(

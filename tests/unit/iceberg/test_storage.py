@@ -179,7 +179,7 @@ def test_a_client_without_credentials_gives_what_its_files_are_opened_with() -> 
 )
 def test_an_error_of_s3_has_its_remedy(text: str, remedy: str) -> None:
     io = load_file_io({"s3.secret-access-key": CANARY})
-    found = trouble_of(io, OSError(f"When uploading with {CANARY}: {text}"), place=False)
+    found = trouble_of(io, OSError(f"When uploading with {CANARY}: {text}"), with_path=False)
     assert found.startswith("OSError: When uploading")
     assert f"; {remedy}" in found
     assert CANARY not in found

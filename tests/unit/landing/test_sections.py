@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.cycle.sets.expansion import options_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Connections, Format, Landing, LandingSet, Transform, Window, load_spec
 from airflow_provider_lakecommit.landing.checks import CHECKS
-from airflow_provider_lakecommit.landing.sections import PLACES, SECTIONS, TOP, from_flat, merged, to_flat
+from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, TOP, from_flat, merged, to_flat
 
 LEAST: dict[str, Any] = {"name": "orders", "topics": "orders", "table": "shop.orders"}
 COLUMNS = [{"name": "id", "type": "long"}]
@@ -125,8 +125,8 @@ def test_a_landing_has_at_most_18_fields() -> None:
 
 def test_every_option_has_one_recorded_name_and_one_check() -> None:
     keys = [f.name for kind in SECTIONS.values() for f in dataclasses.fields(kind)]
-    assert len(PLACES) == len(keys)
-    assert set(CHECKS) == {*PLACES, *TOP}
+    assert len(SECTION_KEYS) == len(keys)
+    assert set(CHECKS) == {*SECTION_KEYS, *TOP}
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -174,9 +174,9 @@ def test_a_variable_in_a_section_is_a_number_where_the_key_is_one(
         load_spec(spec, connections=False)
 
 
-@pytest.mark.parametrize("key", sorted(PLACES.keys() - {"transform", "format"}))
+@pytest.mark.parametrize("key", sorted(SECTION_KEYS.keys() - {"transform", "format"}))
 def test_an_option_at_its_former_place_is_named_with_its_new_one(key: str) -> None:
-    place = "`" + ": ".join(PLACES[key]) + "`"
+    place = "`" + ": ".join(SECTION_KEYS[key]) + "`"
     assert f"unknown key {key!r} (it is {place})" in refusal(**{key: 1})
 
 

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.page.cycles import (
     cycles_after,
 )
 from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
-from airflow_provider_lakecommit.stall.verdict import EventKind, Seen
+from airflow_provider_lakecommit.stall.verdict import EventKind, ObservedEvent
 from tests.support.story import DEAD, ORDERS, P0, P1, Story, coverage, plan
 
 AT = ("orders", 0)
@@ -160,7 +160,7 @@ def test_a_connectors_cycles_have_files_and_no_records() -> None:
 
     def sees(kind: EventKind, commit: UUID, **more: object) -> None:
         nonlocal known
-        known = connector_cycles_after(known, Seen(kind, 100.0, commit.bytes, **more))  # type: ignore[arg-type]
+        known = connector_cycles_after(known, ObservedEvent(kind, 100.0, commit.bytes, **more))  # type: ignore[arg-type]
 
     sees(EventKind.START, first)
     sees(EventKind.WRITTEN, first, table="shop.orders", files=3)
@@ -231,7 +231,9 @@ def test_tasks_of_a_connector_that_answer_are_told_and_those_that_ended_are_left
 
     def answers(task: str, at: float) -> None:
         nonlocal known
-        seen = Seen(EventKind.ANSWERED, at, commit.bytes, task.encode(), partitions=frozenset({("orders", len(task))}))
+        seen = ObservedEvent(
+            EventKind.ANSWERED, at, commit.bytes, task.encode(), partitions=frozenset({("orders", len(task))})
+        )
         known = connector_cycles_after(known, seen)
 
     for n in range(3):

@@ -71,7 +71,11 @@ def test_what_is_wrong_is_told_when_the_dag_is_parsed(options: dict[str, Any], w
 def test_a_landing_brings_its_place() -> None:
     target = sensor(landing=ORDERS, look_back=timedelta(days=1))._target()
     assert (target.group, target.kafka_config_id) == ("lakecommit-orders", "events")
-    assert (target.place.topic, target.place.completion_timeout, target.place.since) == ("control-orders", 10800, 86400)
+    assert (target.watched_topic.topic, target.watched_topic.completion_timeout, target.watched_topic.since) == (
+        "control-orders",
+        10800,
+        86400,
+    )
     assert target.guard.rules.landing
     assert target.guard.hold == HELD
 
@@ -81,7 +85,7 @@ def test_a_spec_brings_its_landing_as_with_the_operators(tmp_path: Path) -> None
     spec.write_text("{name: orders, topics: orders, table: shop.orders, connections: {control_topic: control-orders}}")
     for told in (spec, str(spec)):
         target = sensor(landing=told)._target()
-        assert (target.group, target.place.topic) == ("lakecommit-orders", "control-orders")
+        assert (target.group, target.watched_topic.topic) == ("lakecommit-orders", "control-orders")
     with pytest.raises(SpecError, match="LC8304"):
         sensor(landing="nowhere.yaml")
 
@@ -102,9 +106,9 @@ def test_a_name_of_which_nothing_was_seen_is_let_go_with_a_warning(
 
 def test_a_landing_by_name_is_on_the_control_topic_of_the_deployment() -> None:
     target = sensor(landing="orders")._target()
-    assert (target.place.topic, target.kafka_config_id) == (Settings.read().control_topic, "kafka_default")
+    assert (target.watched_topic.topic, target.kafka_config_id) == (Settings.read().control_topic, "kafka_default")
     told = sensor(landing="orders", control_topic="control", kafka_config_id="events")._target()
-    assert (told.place.topic, told.kafka_config_id, told.group) == ("control", "events", "lakecommit-orders")
+    assert (told.watched_topic.topic, told.kafka_config_id, told.group) == ("control", "events", "lakecommit-orders")
 
 
 def test_a_group_is_judged_as_a_connector_until_its_events_say_otherwise() -> None:
@@ -230,7 +234,7 @@ def test_a_wait_that_something_follows_is_ended_by_a_worker(
 ) -> None:
     waits = sensor(landing="orders", on_stall="wait", **options)
     held = Ruling(answer=GuardAnswer.HOLD, verdict="stalled", reason="three cycles")
-    monkeypatch.setattr(waits, "_look", lambda: (held, waits._target()))
+    monkeypatch.setattr(waits, "_ruling", lambda: (held, waits._target()))
     with pytest.raises(TaskDeferred) as deferred:
         waits.execute(cast(Any, {"ti": Keeps()}))
     assert type(deferred.value.trigger) is kind

@@ -47,7 +47,7 @@ class Log:
 
     def say(self, commit_id: UUID, landing: str = "rows", **how: Any) -> None:
         said = {"job": None, "reason": "told to stop"} | how
-        sent = Sender(landing=landing, lane="live", role="end", commit_id=commit_id).end_asked(
+        sent = Sender(landing=landing, lane="live", role="end", commit_id=commit_id).end_request(
             uuid4(), datetime(2026, 1, 1, tzinfo=UTC), **said
         )
         self.records.append(Record(self.end, sent.value, sent.headers))

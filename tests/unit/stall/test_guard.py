@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, STALE, Guard, GuardAnswer, rule
-from airflow_provider_lakecommit.stall.verdict import EventKind, Seen, StallRules, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.verdict import (
+    EventKind,
+    ObservedEvent,
+    StallRules,
+    State,
+    Verdict,
+    evaluate,
+    observe,
+)
 
 NOON = 1_800_000_000.0
 GUARD = Guard()
@@ -22,10 +30,10 @@ def after(
     """What is remembered after events: kind, seconds after noon, number of the cycle."""
     state = State()
     for kind, at, cycle in events:
-        answered = Seen(EventKind.ANSWERED, NOON + at, b"%d" % cycle, partitions=frozenset({("orders", 0)}))
+        answered = ObservedEvent(EventKind.ANSWERED, NOON + at, b"%d" % cycle, partitions=frozenset({("orders", 0)}))
         if kind is EventKind.COMPLETED:
             state = observe(state, answered, rules or StallRules())
-        seen = Seen(kind, NOON + at, b"%d" % cycle, b"one", valid_through=through)
+        seen = ObservedEvent(kind, NOON + at, b"%d" % cycle, b"one", valid_through=through)
         state = observe(state, seen, rules or StallRules())
     return state
 
@@ -119,7 +127,7 @@ def test_a_long_stall_is_as_old_as_the_last_complete_cycle() -> None:
     state = after(*cycle(1, 0), *((EventKind.START, 60.0 * n, n) for n in range(2, 100)), rules=rules)
     found = rule(state, NOON + 6000, Guard(rules=rules))
     assert found.since == NOON + 1
-    assert judge(state, NOON + 6000, rules).since != NOON + 1
+    assert evaluate(state, NOON + 6000, rules).since != NOON + 1
 
 
 @given(

@@ -9,8 +9,16 @@ from itertools import pairwise
 
 import pytest
 
-from airflow_provider_lakecommit.stall.events import seen_of
-from airflow_provider_lakecommit.stall.verdict import EventKind, Seen, StallRules, State, Verdict, judge, observe
+from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.verdict import (
+    EventKind,
+    ObservedEvent,
+    StallRules,
+    State,
+    Verdict,
+    evaluate,
+    observe,
+)
 from tests.fixtures.traces import SCENES, Trace, read_trace
 
 HEALTHY, UNKNOWN, SLOWING = Verdict.HEALTHY, Verdict.UNKNOWN, Verdict.SLOWING
@@ -85,7 +93,7 @@ TRUTH: dict[str, list[tuple[Verdict, ...]]] = {
 class Step:
     """An event, and the verdict right before and after it."""
 
-    seen: Seen
+    seen: ObservedEvent
     before: Verdict
     after: Verdict
 
@@ -93,18 +101,18 @@ class Step:
 def replay(trace: Trace, rules: StallRules | None = None, *, bodies: bool = True) -> list[Step]:
     events = []
     for line in trace.lines:
-        found = seen_of(line.value, key=line.key, headers=line.headers, group=trace.group, bodies=bodies)
+        found = event_of(line.value, key=line.key, headers=line.headers, group=trace.group, bodies=bodies)
         assert found is not None
         events.append(found[1])
     return follow(events, rules or StallRules())
 
 
-def follow(events: list[Seen], rules: StallRules) -> list[Step]:
+def follow(events: list[ObservedEvent], rules: StallRules) -> list[Step]:
     state, steps = State(), []
     for seen in events:
-        before = judge(state, seen.at, rules).verdict
+        before = evaluate(state, seen.at, rules).verdict
         state = observe(state, seen, rules)
-        steps.append(Step(seen, before, judge(state, seen.at, rules).verdict))
+        steps.append(Step(seen, before, evaluate(state, seen.at, rules).verdict))
     return steps
 
 
@@ -188,13 +196,13 @@ def test_a_coordinator_that_is_gone_is_dead_by_the_clock(scene: str, gone: str) 
     trace = read_trace(scene)
     state, rules = State(), StallRules(interval=trace.interval)
     for line in (line for line in trace.lines if line.at < trace.at(gone)):
-        found = seen_of(line.value, key=line.key, headers=(), group=trace.group)
+        found = event_of(line.value, key=line.key, headers=(), group=trace.group)
         assert found is not None
         state = observe(state, found[1], rules)
     assert state.last is not None
     for known, limit in ((rules, 3 * trace.interval), (StallRules(), max(6.0, 3 * (state.interval or 0)))):
-        assert judge(state, state.last + 0.97 * limit, known).verdict is not DEAD
-        assert judge(state, state.last + 1.03 * limit, known).verdict is DEAD
+        assert evaluate(state, state.last + 0.97 * limit, known).verdict is not DEAD
+        assert evaluate(state, state.last + 1.03 * limit, known).verdict is DEAD
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -220,4 +228,4 @@ def test_two_coordinators_of_one_group_are_split() -> None:
     state, rules = State(), StallRules()
     for seen in sorted(streams, key=lambda seen: seen.at):
         state = observe(state, seen, rules)
-    assert judge(state, 9.0, rules).verdict is SPLIT
+    assert evaluate(state, 9.0, rules).verdict is SPLIT

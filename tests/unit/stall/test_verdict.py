@@ -16,11 +16,11 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.stall.verdict import (
     Diagnosis,
     EventKind,
-    Seen,
+    ObservedEvent,
     StallRules,
     State,
     Verdict,
-    judge,
+    evaluate,
     observe,
 )
 
@@ -44,7 +44,7 @@ class Sink:
 
     @property
     def finding(self) -> Diagnosis:
-        return judge(self.state, self.now, self.rules)
+        return evaluate(self.state, self.now, self.rules)
 
     @property
     def verdict(self) -> Verdict:
@@ -56,7 +56,7 @@ class Sink:
 
     def log(self, kind: EventKind, **what: Any) -> None:
         what.setdefault("sender", self.key)
-        seen = Seen(kind=kind, at=what.pop("at", self.now), commit=what.pop("commit", self.commit), **what)
+        seen = ObservedEvent(kind=kind, at=what.pop("at", self.now), commit=what.pop("commit", self.commit), **what)
         self.state = observe(self.state, seen, self.rules)
         self.heard.append(self.verdict)
 
@@ -114,7 +114,7 @@ def healthy(**rules: Any) -> Sink:
 
 
 def test_nothing_was_seen() -> None:
-    assert judge(State(), 0.0, StallRules()).verdict is Verdict.UNKNOWN
+    assert evaluate(State(), 0.0, StallRules()).verdict is Verdict.UNKNOWN
 
 
 def test_a_first_cycle_under_way_tells_nothing() -> None:
@@ -254,7 +254,7 @@ def test_silence_means_nothing_before_the_interval_is_learned_or_told() -> None:
     sink.start()
     sink.wait(100)
     assert sink.verdict is Verdict.UNKNOWN
-    assert judge(sink.state, sink.now, StallRules(interval=INTERVAL)).verdict is Verdict.DEAD
+    assert evaluate(sink.state, sink.now, StallRules(interval=INTERVAL)).verdict is Verdict.DEAD
 
 
 def test_a_clock_that_is_behind_makes_nobody_silent() -> None:
@@ -324,8 +324,8 @@ def test_one_interval_is_enough_to_learn_but_starting_takes_its_time() -> None:
     assert sink.verdict is Verdict.DEAD
     short = sink.state._replace(intervals=(2.0,))
     assert short.last is not None
-    assert judge(short, short.last + 11.9, StallRules()).verdict is Verdict.HEALTHY
-    assert judge(short, short.last + 12.1, StallRules()).verdict is Verdict.DEAD
+    assert evaluate(short, short.last + 11.9, StallRules()).verdict is Verdict.HEALTHY
+    assert evaluate(short, short.last + 12.1, StallRules()).verdict is Verdict.DEAD
 
 
 # -- a log that was cut -----------------------------------------------------------------------------------------------
@@ -555,9 +555,9 @@ def test_a_handover_takes_seconds_however_short_the_interval_is() -> None:
     sink = healthy()
     short = sink.state._replace(intervals=(1.0,) * 5)
     assert short.last is not None
-    assert judge(short, short.last + 5.9, StallRules()).verdict is Verdict.HEALTHY
-    assert judge(short, short.last + 6.1, StallRules()).verdict is Verdict.DEAD
-    assert judge(short, short.last + 3.1, StallRules(interval=1.0)).verdict is Verdict.DEAD
+    assert evaluate(short, short.last + 5.9, StallRules()).verdict is Verdict.HEALTHY
+    assert evaluate(short, short.last + 6.1, StallRules()).verdict is Verdict.DEAD
+    assert evaluate(short, short.last + 3.1, StallRules(interval=1.0)).verdict is Verdict.DEAD
 
 
 def test_tasks_take_their_time_to_start_after_a_change_of_the_coordinator() -> None:
@@ -980,8 +980,8 @@ def weight(value: object) -> int:
 def test_observing_changes_no_state_that_somebody_holds(troubles: list[str], more: int) -> None:
     sink = healthy()
     held, now = sink.state, sink.now
-    before = judge(held, now, sink.rules)
+    before = evaluate(held, now, sink.rules)
     for what in troubles:
         make_trouble(sink, what)
     sink.cycles(more)
-    assert judge(held, now, sink.rules) == before == replace(before)
+    assert evaluate(held, now, sink.rules) == before == replace(before)

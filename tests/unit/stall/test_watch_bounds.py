@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.events import encode
 from airflow_provider_lakecommit.stall import watch
-from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, seen_of
+from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, event_of
 from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
 from airflow_provider_lakecommit.stall.verdict import StallRules
 from airflow_provider_lakecommit.stall.watch import Commits, WatchedTopic
@@ -54,7 +54,7 @@ def test_a_group_that_may_be_among_those_overlooked_is_held_and_said_so(
 
 def test_long_names_and_keys_are_not_kept() -> None:
     def seen(one: ControlRecord) -> object:
-        found = seen_of(one.value, key=one.key, headers=one.headers)
+        found = event_of(one.value, key=one.key, headers=one.headers)
         return found and len(found[1].sender or b"")
 
     assert seen(record("g" * (GROUP_LENGTH + 1))) is None
@@ -64,7 +64,7 @@ def test_long_names_and_keys_are_not_kept() -> None:
 
 def test_a_time_at_the_end_of_the_calendar_is_no_time() -> None:
     one = record("g", at=datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
-    assert seen_of(one.value, key=one.key, headers=one.headers) is None
+    assert event_of(one.value, key=one.key, headers=one.headers) is None
 
 
 def test_a_group_that_nothing_was_seen_of_is_told_with_the_nearest_names() -> None:

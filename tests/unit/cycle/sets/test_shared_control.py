@@ -53,7 +53,7 @@ def shared(topic: CountedControl) -> Iterator[SharedControl]:
 def record_of(landing: str) -> Record:
     """A record that only its landing can use."""
     sender = Sender(landing=landing, lane="live", role="plan", commit_id=UUID(int=1))
-    out = sender.end_asked(UUID(int=next(NUMBERS)), NOON, job=None, reason="test")
+    out = sender.end_request(UUID(int=next(NUMBERS)), NOON, job=None, reason="test")
     return out.key, out.value, out.headers
 
 

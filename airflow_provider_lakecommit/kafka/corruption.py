@@ -18,12 +18,12 @@ PROBE_SECONDS = 3.0
 PATIENCE_SECONDS = 60.0
 """For which brokers that are slow are waited for."""
 AT_ONCE_SECONDS = 0.1
-ASK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 """For which brokers that give nothing are asked whether they are there."""
 EVENTS = 3
 """So often the client tells of the same batch before it is believed that nothing else comes."""
 
-DAMAGE = frozenset(
+CORRUPTION = frozenset(
     {
         KafkaError._BAD_MSG,
         KafkaError._BAD_COMPRESSION,
@@ -38,7 +38,7 @@ def answers_at_once(consumer: Consumer, topic: str, partition: int) -> bool:
     """Return False if brokers are slow or unreachable."""
     began = time.monotonic()
     try:
-        consumer.get_watermark_offsets(TopicPartition(topic, partition), ASK_SECONDS, cached=False)
+        consumer.get_watermark_offsets(TopicPartition(topic, partition), CHECK_SECONDS, cached=False)
     except KafkaException:
         return False
     return time.monotonic() - began < AT_ONCE_SECONDS
@@ -78,10 +78,10 @@ def next_readable(readable: Callable[[int], int | None], start: int, limit: int)
 
 def _readable(consumer: Consumer, topic: str, partition: int, offset: int) -> int | None:
     """Return the first offset that can be read from this one on; ``None``, where nothing comes."""
-    said, began = 0, time.monotonic()
+    events, began = 0, time.monotonic()
     deadline = began + PROBE_SECONDS
     consumer.assign([TopicPartition(topic, partition, offset)])
-    while said < EVENTS:
+    while events < EVENTS:
         if time.monotonic() > deadline:
             # Slow brokers do not prove that data is missing.
             if answers_at_once(consumer, topic, partition) or time.monotonic() - began > PATIENCE_SECONDS:
@@ -91,7 +91,7 @@ def _readable(consumer: Consumer, topic: str, partition: int, offset: int) -> in
             if (error := message.error()) is None or error.code() == KafkaError._PARTITION_EOF:
                 return int(message.offset() or 0)
             # After a corrupt batch the client requests an offset that it computed from wrong bytes.
-            said += EVENTS if error.code() == KafkaError._AUTO_OFFSET_RESET else error.code() in DAMAGE
+            events += EVENTS if error.code() == KafkaError._AUTO_OFFSET_RESET else error.code() in CORRUPTION
         (at,) = consumer.position([TopicPartition(topic, partition)])
         if at.offset > offset:
             return int(at.offset)

@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.spark.unknown_places import MOST_PLACES, UnknownPlaces
+from airflow_provider_lakecommit.spark.unknown_paths import MOST_PLACES, UnknownPlaces
 
 SCHEMA = create_from_spec(
     {"schema": [{"name": "id", "type": "long"}, {"name": "lines", "type": "list<struct<sku: string>>"}]}

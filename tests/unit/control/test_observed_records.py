@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control import seen_records
+from airflow_provider_lakecommit.control import observed_records
 from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.seen_records import SeenRecords
+from airflow_provider_lakecommit.control.observed_records import ObservedRecords
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -40,7 +40,7 @@ def offsets(found: tuple[ControlRecord, ...]) -> list[int]:
 
 def test_a_look_reads_only_what_came_since() -> None:
     log = Log()
-    kept = SeenRecords(log.fetch)
+    kept = ObservedRecords(log.fetch)
     assert offsets(kept.read(0, 10)) == log.offsets(0, 10)
     first = kept.read(4, 20)
     assert offsets(first) == log.offsets(4, 20)
@@ -51,7 +51,7 @@ def test_a_look_reads_only_what_came_since() -> None:
 
 def test_what_lies_before_or_far_behind_is_read_from_the_log() -> None:
     log = Log()
-    kept = SeenRecords(log.fetch)
+    kept = ObservedRecords(log.fetch)
     kept.read(10, 20)
     assert offsets(kept.read(5, 20)) == log.offsets(5, 20)
     assert offsets(kept.read(30, 40)) == log.offsets(30, 40)
@@ -60,7 +60,7 @@ def test_what_lies_before_or_far_behind_is_read_from_the_log() -> None:
 
 def test_a_log_that_was_cut_at_its_end_is_read_again() -> None:
     log = Log()
-    kept = SeenRecords(log.fetch)
+    kept = ObservedRecords(log.fetch)
     kept.read(0, 20)
     log.word = b"after an unclean election"
     assert {r.value for r in kept.read(0, 12)} == {log.word}
@@ -75,7 +75,7 @@ def test_a_read_that_fails_leaves_what_was_there() -> None:
             raise RuntimeError("away")
         return log.fetch(start, end)
 
-    kept = SeenRecords(fetch)
+    kept = ObservedRecords(fetch)
     kept.read(0, 10)
     away[0] = True
     with pytest.raises(RuntimeError):
@@ -85,14 +85,14 @@ def test_a_read_that_fails_leaves_what_was_there() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen_records, "MOST_RECORDS", 20)
+    monkeypatch.setattr(observed_records, "MOST_RECORDS", 20)
     log = Log()
-    kept = SeenRecords(log.fetch)
+    kept = ObservedRecords(log.fetch)
     for end in range(10, 1000, 10):
         assert offsets(kept.read(max(0, end - 16), end)) == log.offsets(max(0, end - 16), end)
         assert len(kept._records) <= 20
     assert sum(end - start for start, end in log.read) == 990, "each offset once"
-    monkeypatch.setattr(seen_records, "MOST_BYTES", 10 * len(log.word))
+    monkeypatch.setattr(observed_records, "MOST_BYTES", 10 * len(log.word))
     kept.read(984, 1000)
     assert kept._bytes == len(log.word) * len(kept._records) <= 10 * len(log.word)
 
@@ -100,9 +100,9 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10)), max_size=20), st.integers(1, 30))
 def test_any_row_of_looks_at_a_growing_log(looks: list[tuple[int, int]], most: int) -> None:
     log, end = Log(), 0
-    kept = SeenRecords(log.fetch)
+    kept = ObservedRecords(log.fetch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seen_records, "MOST_RECORDS", most)
+        patch.setattr(observed_records, "MOST_RECORDS", most)
         for start, more in looks:
             end += more
             if start < end:

@@ -10,8 +10,8 @@ from airflow_provider_lakecommit.control.control_log import ControlRecord, Contr
 from airflow_provider_lakecommit.control.records import Outgoing, Sender
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.signing import KEY, Place, SigningKeys
-from airflow_provider_lakecommit.stall.believed import REMEMBERED, Believed
-from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, Verdict, judge
+from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, Verdict, evaluate
+from airflow_provider_lakecommit.stall.verified import REMEMBERED, VerifiedRecords
 from airflow_provider_lakecommit.stall.watch import WatchedTopic, _Fold
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ def verdict(records: list[ControlRecord]) -> Verdict:
     fold = _Fold(WatchedTopic(topic="control", completion_timeout=3600.0))
     for each in records:
         fold.take(each)
-    return judge(fold.groups()[GROUP], NOON.timestamp(), StallRules(landing=True)).verdict
+    return evaluate(fold.groups()[GROUP], NOON.timestamp(), StallRules(landing=True)).verdict
 
 
 STALLED = [record(failed()) for _ in range(3)]
@@ -76,7 +76,7 @@ def test_forged_and_copied_failures_are_no_stall() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    believed = Believed()
+    believed = VerifiedRecords()
     records = [record(failed()) for _ in range(REMEMBERED + 1)]
     for _ in range(2):
         assert believed(records[0], GROUP, EventKind.START, landing=True)
@@ -86,4 +86,6 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_a_group_of_kafka_connect_is_believed() -> None:
-    assert Believed()(record(closed(), signed=False, headers=False), "connect-x", EventKind.COMPLETED, landing=False)
+    assert VerifiedRecords()(
+        record(closed(), signed=False, headers=False), "connect-x", EventKind.COMPLETED, landing=False
+    )

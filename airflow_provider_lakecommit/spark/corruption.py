@@ -2,9 +2,9 @@
 """Corruption in a partition: records that differ from what was written.
 
 Contract: every batch's checksum is compared (``check.crcs``). The client skips a batch that fails it, or cannot be
-decompressed, and only sends an event, so an event of :data:`~airflow_provider_lakecommit.kafka.damage.DAMAGE` ends the
-reading of its span: nothing after it may count as a gap. :meth:`Damage.found` finds the end of the corruption, the next
-readable offset, by trial reads; a batch is corrupt as a whole.
+decompressed, and only sends an event, so an event of :data:`~airflow_provider_lakecommit.kafka.corruption.CORRUPTION`
+ends the reading of its span: nothing after it may count as a gap. :meth:`Damage.found` finds the end of the corruption,
+the next readable offset, by trial reads; a batch is corrupt as a whole.
 
 Failure story: a batch that was corrupted in transit and is intact when read again is a
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError`, to be read again. The same check separates

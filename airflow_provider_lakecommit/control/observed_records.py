@@ -17,7 +17,7 @@ MOST_RECORDS = 20_000
 MOST_BYTES = 32 << 20
 
 
-class SeenRecords:
+class ObservedRecords:
     """The records of ``[first, next)`` of one partition; ``fetch`` reads a range of offsets."""
 
     def __init__(self, fetch: Callable[[int, int], Iterable[ControlRecord]]) -> None:
@@ -47,13 +47,13 @@ class SeenRecords:
         """Drop the oldest, down to half of the limits."""
         if len(self._records) <= MOST_RECORDS and self._bytes <= MOST_BYTES:
             return
-        gone = 0
-        while gone < len(self._records) and (
-            len(self._records) - gone > MOST_RECORDS // 2 or self._bytes > MOST_BYTES // 2
+        removed = 0
+        while removed < len(self._records) and (
+            len(self._records) - removed > MOST_RECORDS // 2 or self._bytes > MOST_BYTES // 2
         ):
-            self._bytes -= size_of(self._records[gone])
-            gone += 1
-        del self._records[:gone]
+            self._bytes -= size_of(self._records[removed])
+            removed += 1
+        del self._records[:removed]
         self._first = self._records[0].offset if self._records else self._next
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from airflow_provider_lakecommit.control import HEADER
 from airflow_provider_lakecommit.stall.verdict import EventKind
 
-TELLING = frozenset({EventKind.START, EventKind.COMPLETED})
+PROGRESS_KINDS = frozenset({EventKind.START, EventKind.COMPLETED})
 """Events that cause a new state at once. The others are many, and change no cycle."""
 REMEMBERED = 256
 
@@ -32,11 +32,11 @@ def is_ours(record: Record) -> bool:
     return any(name == HEADER for name, _ in record.headers)
 
 
-class Believed:
+class VerifiedRecords:
     """The accepted records of each group of one topic."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[int, None]] = {}
+        self._known: dict[str, dict[int, None]] = {}
 
     def __call__(self, record: Record, group: str, kind: EventKind, *, landing: bool) -> bool:
         """Return True if the record is accepted. ``landing``: the group is known as a landing."""
@@ -44,13 +44,13 @@ class Believed:
             return False
         if not is_ours(record):
             return not landing
-        return kind not in TELLING or self._is_new(group, hash(record.value))
+        return kind not in PROGRESS_KINDS or self._is_new(group, hash(record.value))
 
-    def _is_new(self, group: str, words: int) -> bool:
-        known = self._told.setdefault(group, {})
-        if words in known:
+    def _is_new(self, group: str, digest: int) -> bool:
+        known = self._known.setdefault(group, {})
+        if digest in known:
             return False
-        known[words] = None
+        known[digest] = None
         if len(known) > REMEMBERED:
             del known[next(iter(known))]
         return True
