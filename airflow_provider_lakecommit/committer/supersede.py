@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which rows of a table the changes of a publish supersede, and the delete files that say so.
 
-Contract: looked up once per publish, on the very head that the compare-and-swap asserts. Files whose bounds exclude
-all keys are not read; of the others only the key columns are. **The row with the greatest order stays**, whoever
-publishes when: a change that is older than the table's row is itself superseded. The others are deleted by
+Contract: looked up once per publish, on the very head that the compare-and-swap asserts. Files whose bounds or buckets
+exclude all keys are not read; of the others only the key columns are. **The row with the greatest order stays**,
+whoever publishes when: a change that is older than the table's row is itself superseded. The others are deleted by
 :mod:`~airflow_provider_lakecommit.committer.delete_files`.
 
 The order of two rows of one topic partition and one topic is that of their offsets. In the live stream everything that
@@ -23,9 +23,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
+import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType, IntegerType, LongType, PrimitiveType
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
@@ -41,7 +43,7 @@ from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core import LIVE
-from airflow_provider_lakecommit.iceberg import Numbers, opened
+from airflow_provider_lakecommit.iceberg import Numbers, opened, transformed
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -69,6 +71,7 @@ class Superseding:
         self._heads, self._deletes = HeadReader(name, branch), DeleteFiles(name, landing)
         self._of: tuple[object, ...] = ()
         self._found: dict[str, _Found] = {}
+        self._buckets: dict[tuple[int, int], Collection[int]] = {}
         self._columns: Columns
         self._newest: Newest
 
@@ -112,7 +115,7 @@ class Superseding:
         if of != self._of:
             self._columns = Columns(table.schema(), self._rule.key, self._rule.order)
             self._newest = newest_changes(table.io, slices, self._columns)
-            self._of, self._found = of, {}
+            self._of, self._found, self._buckets = of, {}, {}
 
     def _may_have(self, table: Table, file: DataFile) -> bool:
         if not file.record_count or not len(self._newest.file):
@@ -124,6 +127,20 @@ class Superseding:
             low, high = (bound_of(kind, (b or {}).get(field_id)) for b in (file.lower_bounds, file.upper_bounds))
             if low is not None and high is not None and not self._newest.keys.may_have(number, low, high):
                 return False
+        return self._in_buckets(table, file)
+
+    def _in_buckets(self, table: Table, file: DataFile) -> bool:
+        """Return False if no key of the publish belongs to the buckets of a file's partition."""
+        ids = list(self._columns.ids())
+        for at, one in enumerate(table.specs()[file.spec_id].fields):
+            if isinstance(one.transform, BucketTransform) and one.source_id in ids:
+                number, buckets = ids.index(one.source_id), one.transform.num_buckets
+                if (number, buckets) not in self._buckets:
+                    kind, values = table.schema().find_type(one.source_id), self._newest.keys.values(number)
+                    found = transformed(values, one.transform, kind)
+                    self._buckets[number, buckets] = frozenset(pc.unique(found).to_pylist())
+                if file.partition[at] not in self._buckets[number, buckets]:
+                    return False
         return True
 
     def _search(self, table: Table, file: DataFile) -> _Found:

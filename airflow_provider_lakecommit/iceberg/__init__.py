@@ -18,6 +18,7 @@ __getattr__ = lazy_names(
         "parquet.layout": "Layout check_target",
         "parquet.parquet": "FileFormat",
         "parquet.parquet_rows": "Numbers ParquetRows live_of opened",
+        "parquet.partitions": "transformed",
         "parquet.rewrite": "GroupedFile live_blocks physical_schema",
         "parquet.statistics": "Metrics",
         "parquet.write": "FanoutWriter",

@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers as 
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import ParquetRows as ParquetRows
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import live_of as live_of
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import opened as opened
+from airflow_provider_lakecommit.iceberg.parquet.partitions import transformed as transformed
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import GroupedFile as GroupedFile
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import live_blocks as live_blocks
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import physical_schema as physical_schema

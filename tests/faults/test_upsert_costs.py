@@ -56,7 +56,7 @@ def test_records_without_keys_may_be_anywhere(make_world: Make, produce: Produce
 
 
 def test_what_a_publication_looks_up(make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, model = make_world(**JSON), Model(20)
+    world, model = make_world(**{**JSON, "create": {"schema": JSON["create"]["schema"]}}), Model(20)
     produce(world.landing.topics, model.records(80))
     world.settle()
     rows = len(world.rows())
@@ -77,6 +77,20 @@ def test_what_a_publication_looks_up(make_world: Make, produce: Produce, monkeyp
     assert cost.level is Level.OK
     monkeypatch.setattr(checks, "DEAR", 0.0)
     assert found(world)[-1].level is Level.WARN
+
+
+def test_a_table_in_buckets_of_the_key_is_no_warning(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "DEAR", 0.0)
+    world = make_world(1, **{**JSON, "create": {**JSON["create"], "partition_by": ["bucket(8, id)"]}})
+    for _ in range(2):
+        produce(world.landing.topics, [record(n, 1) for n in range(100)])
+        world.settle()
+    cost = found(world)[-1]
+    assert cost.level is Level.OK
+    assert (shown := re.search(r"(\d+)%", cost.seen)) is not None
+    assert int(shown[1]) <= 12
 
 
 def test_a_table_by_time_ordered_keys_is_no_warning(

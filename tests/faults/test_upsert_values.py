@@ -19,6 +19,7 @@ import fastavro
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
+from airflow_provider_lakecommit.committer import LOOKED_UP
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.landing.registry import with_registry
 from tests.fakes.registry import FakeRegistry
@@ -88,7 +89,10 @@ def check_keys(folder: Path, types: Mapping[str, str], keys: list[tuple[Any, ...
 @pytest.mark.heavy(but=("uuid",))
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_each_type(tmp_path: Path, kind: str) -> None:
-    check_keys(tmp_path, {"k": kind}, [(value,) for value in KEYS[kind]])
+    options = json_options({"k": kind})["create"]
+    # A file whose bucket has none of the keys is not searched.
+    by = {} if kind == "boolean" else {"create": {**options, "partition_by": ["bucket(3, k)"]}}
+    check_keys(tmp_path, {"k": kind}, [(value,) for value in KEYS[kind]], **by)
 
 
 def test_a_key_of_columns_of_all_types(tmp_path: Path) -> None:
@@ -97,6 +101,22 @@ def test_a_key_of_columns_of_all_types(tmp_path: Path) -> None:
     # Each differs from the first one in a column of its own.
     keys = [tuple(least), *((*least[:n], values[-1], *least[n + 1 :]) for n, values in enumerate(KEYS.values()))]
     check_keys(tmp_path, types, keys, create={**json_options(types)["create"], "partition_by": ["day(k5)", "k0"]})
+
+
+def test_only_files_in_buckets_of_the_keys_are_searched(tmp_path: Path) -> None:
+    schema = json_options({"k": "string"})["create"]["schema"]
+    options = json_options({"k": "string"}, create={"schema": schema, "partition_by": ["bucket(8, k)", "n"]})
+    with memory_world(tmp_path, **options) as world:
+        world.send(*(keyed({"k": ""}, (f"a{n:03}",), {"n": n % 2, "version": 1}) for n in range(200)))
+        world.send(keyed({"k": ""}, ("a100",), {"n": 0, "version": 2}), keyed({"k": ""}, ("a101",), None))
+        with world.session() as session:
+            head = session.tables.load(world.landing.table).current_snapshot()
+        assert head is not None
+        assert head.summary is not None
+        rows, files = map(int, head.summary.additional_properties[f"lakecommit.{LOOKED_UP}"].split())
+        assert files in (2, 4), "of one or two buckets, each with two values of n"
+        assert rows < 100
+        assert len(world.found("k")) == 199
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------

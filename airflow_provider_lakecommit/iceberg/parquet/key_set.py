@@ -98,6 +98,10 @@ class KeySet:
             self._bitmap[slots[first] >> 3] = np.bitwise_or.reduceat(_BITS.take(slots & 7), first)
         self._sorted = [_Sorted(column) for column in columns]
 
+    def values(self, column: int) -> pa.Array:
+        """Return the values of a key column, one per key."""
+        return self._columns[column]
+
     def may_have(self, column: int, low: Any, high: Any) -> bool:
         """Return False if no key has a value between these bounds, which are whole numbers, texts, bytes or decimals.
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from confluent_kafka import Message
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.committer import HeadReader, bound_of
 from airflow_provider_lakecommit.cycle import LandingSession
@@ -69,26 +73,39 @@ def _key_of(message: Message) -> bytes | None:
     return key.encode() if isinstance(key, str) else key
 
 
+def _bounds(field: NestedField, file: DataFile) -> tuple[Any, Any]:
+    low, high = ((b or {}).get(field.field_id) for b in (file.lower_bounds, file.upper_bounds))
+    return bound_of(field.field_type, low), bound_of(field.field_type, high)
+
+
+def _buckets(table: Table, file: DataFile, field_id: int) -> tuple[int, list[Any]]:
+    """Return the partition spec of a file, and the buckets of a column that it is in."""
+    fields = enumerate(table.specs()[file.spec_id].fields)
+    by_key = [at for at, f in fields if isinstance(f.transform, BucketTransform) and f.source_id == field_id]
+    return file.spec_id, [file.partition[at] for at in by_key]
+
+
 def _cost(session: LandingSession, table: Table) -> Iterator[CheckResult]:
-    """How many rows a publication looks up for a few keys from anywhere, by the bounds of the files."""
+    """How many rows a publication looks up for a few keys from anywhere, by bounds and buckets of the files."""
     landing = session.landing
     field = next((f for f in table.schema().fields if f.name == landing.upsert.key[0]), None)
     files = [e.data_file for e in HeadReader(landing.table, landing.branch).read(table).entries.values()]
     if field is None or not files:
         return
-    bounds = [
-        tuple(bound_of(field.field_type, (b or {}).get(field.field_id)) for b in (f.lower_bounds, f.upper_bounds))
-        for f in files
-    ]
-    keys = [low for low, _ in bounds[:: -(-len(bounds) // FILES_COMPARED)] if low is not None]
-    hits = sum(low is None or high is None or low <= k <= high for k in keys for low, high in bounds)
-    share = hits / (len(keys) * len(bounds)) if keys else 1.0
+    places = [(*_bounds(field, f), *_buckets(table, f, field.field_id)) for f in files]
+    keys = [place for place in places[:: -(-len(places) // FILES_COMPARED)] if place[0] is not None]
+    hits = sum(
+        (low is None or high is None or low <= key <= high) and (spec != its_spec or buckets == its_buckets)
+        for key, _, its_spec, its_buckets in keys
+        for low, high, spec, buckets in places
+    )
+    share = hits / (len(keys) * len(places)) if keys else 1.0
     rows = sum(f.record_count for f in files)
     seconds = rows * SECONDS_PER_ROW
     check, many = f"look-up in {landing.table}", f"{rows} rows in {len(files)} files"
     seen = (
-        f"{many}; by the bounds of {field.name}, a key may be in {share:.0%} of the files. A publication with many "
-        f"keys reads the keys of all of them, in about {seconds:.1f} s of processor time"
+        f"{many}; by the bounds and buckets of {field.name}, a key may be in {share:.0%} of the files. A publication "
+        f"with many keys reads the keys of all of them, in about {seconds:.1f} s of processor time"
     )
     if share > 1 / 2 and seconds >= DEAR:
         yield warn(check, seen, "land longer windows, or partition or sort the table by the key")
