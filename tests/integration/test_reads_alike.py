@@ -61,7 +61,7 @@ def read(
         assert (reader.stopped, dict(reader.reached)) == (False, {0: end})
         # What an aborted transaction leaves behind the last record tells no epoch.
         behind = ReadPosition(offset=found[-1].offset() + 1, leader_epoch=0) if found else None
-        assert reader.seen.get(0) == behind
+        assert reader.observed.get(0) == behind
         return [(m.offset(), m.key(), m.value()) for m in found]
 
     return records

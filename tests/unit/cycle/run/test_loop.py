@@ -149,7 +149,7 @@ def test_after_earlier_work_was_waited_for_what_is_left_is_run(engine: FakeEngin
 
     engine.acts += [wait, wait]
     (only,) = cycles(engine)
-    assert [job.places for job in engine.jobs] == [(0, 1, 2), (1, 2), (2,)]
+    assert [job.numbers for job in engine.jobs] == [(0, 1, 2), (1, 2), (2,)]
     assert only.written.slices == {SliceStatus.REPORTED: 2, SliceStatus.DONE: 1}
     assert only.caught_up
 
