@@ -27,9 +27,9 @@ from airflow_provider_lakecommit.formats import (
     SampledValues,
     bad_texts,
     decoder_for,
+    inferred_from_sql,
     is_wrapper,
     plain,
-    wanted_of_sql,
 )
 from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, PAYLOAD, Landing
 from airflow_provider_lakecommit.spark import given_columns
@@ -79,7 +79,7 @@ def row_values(landing: Landing, found: SampledValues) -> SampledValues:
     envelopes = [found.root, *(n for n in [found.root.fields.get(PAYLOAD)] if n is not None)]
     images = [n for envelope in envelopes for name in _IMAGES if (n := envelope.fields.get(name)) is not None]
     rows = Node.union(images)
-    rows.settle(rows.seen)
+    rows.settle(rows.observed)
     return SampledValues(root=rows, values=found.values, tombstones=found.tombstones, refused=found.refused)
 
 
@@ -154,7 +154,7 @@ def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> 
         transform={"record_schema": record}, timestamps={}, format={"encodings": {}}, evolve="none"
     )
     try:
-        found = wanted_of_sql(Schema(), given_columns(requested, landing.table, Schema()), widen=False)
+        found = inferred_from_sql(Schema(), given_columns(requested, landing.table, Schema()), widen=False)
     except TableError as e:
         return SqlColumns(sql=sql, wrong=(str(e),))
     given = [

@@ -24,12 +24,12 @@ from airflow_provider_lakecommit.formats import (
     SchemaRegistry,
     framed,
     framed_value,
+    key_text,
     needed,
     newest,
     registered_columns,
     registry_of,
     subjects_of,
-    told,
 )
 from airflow_provider_lakecommit.kafka.sample import sample
 
@@ -67,7 +67,7 @@ def infer_registered(question: Question, output: Output, *, subject: str | None 
             unwrap=landing.transform.unwrap if landing else None,
         ),
         format=formats[found.kind],
-        source=f"from subject {subject}, {told(found.key)}" if registry else "from the stated schema",
+        source=f"from subject {subject}, {key_text(found.key)}" if registry else "from the stated schema",
         records=[(key, value) for key, (_, value) in zip(keys, taken, strict=True)],
         registered=_key_fields(registry, question.topics[0], formats) if any(keys) and registry else None,
     )

@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import NOT_ROUTED, FormatOptions, Route
 from airflow_provider_lakecommit.formats import (
     LARGE,
-    MAX_PLACES,
+    MAX_LOCATIONS,
     Decoder,
     InferredColumn,
     Node,
@@ -146,7 +146,7 @@ def _of_landing(question: Question, landing: Landing, taken: Sample, format: str
             part, columns[table], FormatOptions(), examples=question.examples, unwrap=landing.transform.unwrap
         )
     if none:
-        wrong.append((f"{NOT_ROUTED.replace('_', ' ')}: no table is named for them", len(none), none[:MAX_PLACES]))
+        wrong.append((f"{NOT_ROUTED.replace('_', ' ')}: no table is named for them", len(none), none[:MAX_LOCATIONS]))
     found, leading = sample_values(taken), columns.pop(landing.table)
     return Inferred(question=question, found=found, columns=leading, wrong=wrong, format=format, beside=columns)
 
@@ -241,7 +241,7 @@ def rejected(
         if not examples and reject.kind not in _WITHOUT_VALUE:
             reason = f"{reject.column}: " * bool(reject.column) + reject.kind.replace("_", " ")
         counts[reason] += 1
-        if len(some := locations.setdefault(reason, [])) < MAX_PLACES:
+        if len(some := locations.setdefault(reason, [])) < MAX_LOCATIONS:
             some.append(values[reject.index][0])
     return [(reason, n, locations[reason]) for reason, n in counts.most_common()]
 

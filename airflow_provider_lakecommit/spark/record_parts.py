@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.formats import (
     SchemaSource,
     TextDecoder,
     decoder_for,
-    put_back,
+    with_positions,
 )
 from airflow_provider_lakecommit.landing import columns_of_key
 
@@ -72,7 +72,7 @@ class _JsonValue:
         bad = {i: why for i, value in enumerate(values) if (why := _no_json(value)) is not None}
         positions = [i for i in range(len(values)) if i not in bad]
         decoded = self._records.decode([self._before + values[i] + b"}" for i in positions])
-        return put_back(decoded, positions, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
+        return with_positions(decoded, positions, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
 
     def close(self) -> None:
         self._records.close()

@@ -26,7 +26,7 @@ from pyiceberg.types import BooleanType, NestedField
 
 from airflow_provider_lakecommit.core import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats import Block, Decoded, Reject, put_back
+from airflow_provider_lakecommit.formats import Block, Decoded, Reject, with_positions
 from airflow_provider_lakecommit.iceberg import FanoutWriter, Numbers, arrow_field, order_numbers
 from airflow_provider_lakecommit.landing import (
     HARD,
@@ -123,7 +123,7 @@ class UpsertDecoder:
         none = [i for i, v in enumerate(values) if v is None]
         block = decode(there)
         (name, rows), *_ = block.tables.items()
-        rows = added(put_back(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ()))
+        rows = added(with_positions(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ()))
         if self._by_tombstone:
             rows = self._marked(rows, False)
         if none and self._by_tombstone and self._deletes != IGNORE:

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.formats import UnknownSchemaError, asked_subjects, needed, registry_of, told
+from airflow_provider_lakecommit.formats import UnknownSchemaError, key_text, needed, registry_of, requested_subjects
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
@@ -19,7 +19,7 @@ CHECK = "schema registry"
 
 
 def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
-    subjects = asked_subjects(landing)
+    subjects = requested_subjects(landing)
     if not subjects:
         return
     try:
@@ -39,7 +39,9 @@ def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult
         except RegistryError as e:
             yield fail(CHECK, str(e), "correct its address or credentials, or restore it: records cannot be read")
         else:
-            observed = f"{registry.place}: the newest version of {subject} is {told(found.key)}, of type {found.kind}"
+            observed = (
+                f"{registry.location}: the newest version of {subject} is {key_text(found.key)}, of type {found.kind}"
+            )
             if found.kind == WITH_REGISTRY[format]:
                 yield ok(CHECK, observed)
             else:
