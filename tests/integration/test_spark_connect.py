@@ -264,7 +264,7 @@ def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Call
     assert gate.begun[3] == 0
     gate.await_gone(1)
     gate.await_gone(2)
-    with pytest.raises(SparkJobError, match="it was stopped before it began"):
+    with pytest.raises(SparkJobError, match="LC5012"):
         attempt.engine.run(window.left_job(), window.secrets)
     gate.let_pass()
     assert Counter(r.status for r in finish(window).results) == {"done": 3}

@@ -75,7 +75,7 @@ def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(e
     other = LandingRunner(landing.session, engine, lambda n: replace(landing.run_identity("b"), number=n))
     found = other.cycles()
     assert next(found).closed.rows == 20
-    with pytest.raises(SourceError, match=r"orders\[0\] \[40, 60\)"):
+    with pytest.raises(SourceError, match=r"orders\[0\] \[40, 60\).*LC1303"):
         next(found)
     again = LandingRunner(landing.session, engine, lambda n: replace(landing.run_identity("c"), number=n))
     told = list(_until_error(again))
