@@ -98,4 +98,4 @@ dist: $(STAMP) ## wheel and source archive of the last commit in dist/: make dis
 
 clean: ## remove what these targets made in the checkout; what `make up` started is stopped first
 	@if [ -e $(STAMP) ] && [ -e .run ]; then $(BIN)/python -m dev.stack down; fi
-	rm -rf $(VENV) .run build dist docs/_build docs/_generated *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .run build dist docs/_build docs/_generated docs/reference/commands *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -28,7 +28,7 @@ __all__ = [
     "LedgerError",
     "RecordsError",
     "RegistryError",
-    "SourceDamagedError",
+    "SourceCorruptError",
     "SourceError",
     "SourceUnavailableError",
     "SparkJobError",
@@ -118,7 +118,7 @@ class SourceError(Terminal, LakecommitError):
         self.spans = spans
 
 
-class SourceDamagedError(SourceError):
+class SourceCorruptError(SourceError):
     """Records of the source are damaged where the brokers keep them, and cannot be read as they were written."""
 
 

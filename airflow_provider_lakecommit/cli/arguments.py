@@ -43,7 +43,7 @@ class Effect(Enum):
 class Command:
     """One command.
 
-    :param says: its line of help, an imperative of at most ten words
+    :param description: its line of help, an imperative of at most ten words
     :param examples: command lines without the program's name
     :param run: runs it; returns the exit code
     :param arguments: adds its own to the parser
@@ -54,7 +54,7 @@ class Command:
     :param reason: whether it records why
     """
 
-    says: str
+    description: str
     examples: tuple[str, ...]
     run: Run
     arguments: Callable[[ArgumentParser], None] = lambda _: None

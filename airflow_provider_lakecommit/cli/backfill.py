@@ -45,7 +45,7 @@ def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
     if options.list or options.close:
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
             return _close(session, options, output) if options.close else _list(session, output)
-    asked = lane_asked(
+    requested = lane_asked(
         since=options.since,
         until=options.until,
         ranges=parse_ranges(options.range or ()),
@@ -54,36 +54,36 @@ def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
     )
     if options.max_records is not None:
         spec = replace(spec, landing=spec.landing.changed(window={"max_records": options.max_records}))
-    return _Backfill(spec, asked, options, output).run()
+    return _Backfill(spec, requested, options, output).run()
 
 
 class _Backfill:
-    def __init__(self, spec: LandingSpec, asked: LaneAsked, options: Namespace, output: Output) -> None:
-        self.spec, self.asked, self.options, self.output = spec, asked, options, output
+    def __init__(self, spec: LandingSpec, requested: LaneAsked, options: Namespace, output: Output) -> None:
+        self.spec, self.requested, self.options, self.output = spec, requested, options, output
 
     def run(self) -> int:
-        if (self.asked.replaces or self.options.dry_run) and (code := self._preview()) is not None:
+        if (self.requested.replaces or self.options.dry_run) and (code := self._preview()) is not None:
             return code
-        within = self._replaced if self.asked.replaces else self._landed
+        within = self._replaced if self.requested.replaces else self._landed
         return land(self.spec, self.output, cycles=self.options.cycles, within=within)
 
     def _preview(self) -> int | None:
         spec, options = self.spec, self.options
         previews: tuple[ReplacePreview, ...] = ()
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=self.output.log) as session:
-            found = lane_preview(session, self.asked)
-            if self.asked.replaces:
+            found = lane_preview(session, self.requested)
+            if self.requested.replaces:
                 previews = rows_to_replace(session, found, fewer=options.fewer or options.dry_run)
         tables = {p.table: {**p.replaced.counts, "expected_rows": p.expected} for p in previews}
-        more = {"tables": tables} if self.asked.replaces else {}
+        more = {"tables": tables} if self.requested.replaces else {}
         values = {"landing": spec.landing.name, **found.to_dict(), **more}
         # A replacement in progress was approved already.
-        gives_up = self.asked.replaces and not found.opened
+        gives_up = self.requested.replaces and not found.opened
         return ends_with_preview(options, self.output, values, _lines(found, previews), gives_up=gives_up)
 
     @contextmanager
     def _landed(self, session: LandingSession) -> Iterator[LandingSession | None]:
-        found = lane_preview(session, self.asked)
+        found = lane_preview(session, self.requested)
         for line in found.lines():
             self.output.log(line)
         if found.done:
@@ -96,7 +96,7 @@ class _Backfill:
 
     @contextmanager
     def _replaced(self, session: LandingSession) -> Iterator[LandingSession | None]:
-        found, run = lane_preview(session, self.asked), identity(uuid4())
+        found, run = lane_preview(session, self.requested), identity(uuid4())
         decision = decision_of(f"{spoken(BACKFILL)} --replace", self.spec.landing.name, self.options.reason)
         with replaying_session(session, found, run, decision) as own:
             yield self._yielding(own, session)

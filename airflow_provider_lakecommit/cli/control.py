@@ -42,8 +42,8 @@ def _switch(session: LandingSession, options: Namespace, output: Output, command
     name, resumes, drains = session.landing.name, command == spoken(RESUME), getattr(options, "drain", False)
     if options.dry_run:
         return _preview(session, options, output, ends=drains, plans=resumes)
-    say = words.resume if resumes else words.suspend
-    done = say(session, decision_of(command, name, options.reason))
+    action = words.resume if resumes else words.suspend
+    done = action(session, decision_of(command, name, options.reason))
     output.log(f"landing {name} {done}")
     more: dict[str, Any] = {}
     if drains:

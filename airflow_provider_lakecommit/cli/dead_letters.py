@@ -86,14 +86,14 @@ def _letter_text(letter: DeadLetter) -> Iterator[str]:
 
 
 def _letter_to_dict(letter: DeadLetter) -> dict[str, object]:
-    def told(value: bytes | None) -> dict[str, str] | None:
+    def text_of(value: bytes | None) -> dict[str, str] | None:
         try:
             return None if value is None else {"text": value.decode()}
         except UnicodeDecodeError:
             return {"hex": bytes(value or b"").hex()}
 
-    headers = [{"key": key, "value": told(value)} for key, value in letter.headers()]
-    return {**letter.row, "key": told(letter.key()), "value": told(letter.value()), "headers": headers}
+    headers = [{"key": key, "value": text_of(value)} for key, value in letter.headers()]
+    return {**letter.row, "key": text_of(letter.key()), "value": text_of(letter.value()), "headers": headers}
 
 
 def _replay_text(done: Replayed, *, written: bool) -> Iterator[str]:

@@ -31,15 +31,15 @@ CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared(Generic[L]):
-    """A landing or a set as tasks of a DAG declare it. ``places`` are its task groups and tasks."""
+    """A landing or a set as tasks of a DAG declare it. ``paths`` are its task groups and tasks."""
 
     of: L
-    places: frozenset[str]
+    paths: frozenset[str]
     spark_conn_id: str = ""
     spark_conf: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
-        outer = [p for p in self.places if not any(p.startswith(f"{other}.") for other in self.places)]
+        outer = [p for p in self.paths if not any(p.startswith(f"{other}.") for other in self.paths)]
         return f"{self.of.name} ({', '.join(sorted(outer))})"
 
 
@@ -50,13 +50,13 @@ def landings_of(dag_id: str, *, group: str | None = None, name: str | None = Non
     :param name: only the one of this name
     """
     every = _merged(dag_id, list(_declared(_parsed(dag_id), Landing)))
-    found = [d for d in every if (group is None or group in d.places) and (name is None or d.of.name == name)]
+    found = [d for d in every if (group is None or group in d.paths) and (name is None or d.of.name == name)]
     if found:
         return found
     if not every:
         raise SpecError("LC8006", f"DAG {dag_id!r} has no task of a landing")
-    wanted = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
-    raise SpecError("LC8007", f"DAG {dag_id!r} has no {wanted}; it has {'; '.join(map(str, every))}")
+    request = " and ".join([f"task group {group!r}"] * bool(group) + [f"landing {name!r}"] * bool(name))
+    raise SpecError("LC8007", f"DAG {dag_id!r} has no {request}; it has {'; '.join(map(str, every))}")
 
 
 def set_of(dag_id: str, *, group: str | None = None) -> Declared[LandingSet] | None:
@@ -64,7 +64,7 @@ def set_of(dag_id: str, *, group: str | None = None) -> Declared[LandingSet] | N
 
     :param group: only one with tasks in this task group, or of this task
     """
-    found = [d for d in _declared(_parsed(dag_id), LandingSet) if group is None or group in d.places]
+    found = [d for d in _declared(_parsed(dag_id), LandingSet) if group is None or group in d.paths]
     names = sorted({d.of.name for d in found})
     if len(names) > 1:
         raise SpecError(
@@ -144,7 +144,7 @@ def _declared(dag: DAG, kind: type[L]) -> Iterator[Declared[L]]:
             spark = stated.get("spark_conn_id")
             yield Declared(
                 of=declared,
-                places=frozenset({task.task_id, *_groups(task)}),
+                paths=frozenset({task.task_id, *_groups(task)}),
                 spark_conn_id=_rendered(dag, spark) if isinstance(spark, str) else "",
                 spark_conf=stated.get("spark_conf"),
             )
@@ -176,11 +176,11 @@ def _merged(dag_id: str, found: Sequence[Declared[Landing]]) -> list[Declared[La
             raise SpecError(
                 "LC8010",
                 f"DAG {dag_id!r} declares landing {d.of.name!r} in two ways: in "
-                f"{', '.join(sorted(known.places))} and in {', '.join(sorted(d.places))}",
+                f"{', '.join(sorted(known.paths))} and in {', '.join(sorted(d.paths))}",
             )
         merged[d.of.name] = Declared(
             of=known.of,
-            places=known.places | d.places,
+            paths=known.paths | d.paths,
             spark_conn_id=known.spark_conn_id or d.spark_conn_id,
             spark_conf=known.spark_conf or d.spark_conf,
         )
@@ -194,25 +194,25 @@ def _parsed(dag_id: str) -> DAG:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import BundleDagBag
 
-    seen: set[str] = set()
+    known: set[str] = set()
     errors: dict[str, str] = {}
-    for bundle, file in _places(dag_id, DagBundlesManager()):  # type: ignore[no-untyped-call]
+    for bundle, file in _task_paths(dag_id, DagBundlesManager()):  # type: ignore[no-untyped-call]
         bag = BundleDagBag(dag_folder=file or bundle.path, bundle_path=bundle.path, bundle_name=bundle.name)
         if (dag := bag.dags.get(dag_id)) is not None:
             return dag
-        seen |= set(bag.dags)
+        known |= set(bag.dags)
         errors |= bag.import_errors
-    near = difflib.get_close_matches(dag_id, sorted(seen), n=3)
+    near = difflib.get_close_matches(dag_id, sorted(known), n=3)
     texts = [f"{file}: {_last_line(text)}" for file, text in errors.items()]
     raise SpecError(
         "LC8011",
         f"Airflow has no DAG {dag_id!r}"
-        + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else f"; it has {len(seen)} others")
+        + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else f"; it has {len(known)} others")
         + (f"; files that cannot be parsed: {'; '.join(texts)}" if texts else ""),
     )
 
 
-def _places(dag_id: str, manager: Any) -> Iterator[tuple[Any, Path | None]]:
+def _task_paths(dag_id: str, manager: Any) -> Iterator[tuple[Any, Path | None]]:
     """Yield where a DAG may be: first the file known to Airflow, then all."""
     from airflow.models.dag import DagModel
 

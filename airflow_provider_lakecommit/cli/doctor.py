@@ -17,7 +17,7 @@ def doctor(spec: LandingSpec, options: Namespace, output: Output) -> int:
         spec, output.log, every=options.every, spark=options.spark, roles=roles, deployment=options.deployment
     )
     bad = [f for f in found if f.level is Level.FAIL]
-    findings = [{"check": f.check, "level": f.level.value, "seen": f.seen, "remedy": f.remedy} for f in found]
+    findings = [{"check": f.check, "level": f.level.value, "seen": f.observed, "remedy": f.remedy} for f in found]
     values = {"landing": spec.landing.name, "ok": not bad, "findings": findings}
     output.answer(values, _text(spec.landing.name, found))
     return Exit.REFUSED if bad else Exit.DONE
@@ -26,7 +26,7 @@ def doctor(spec: LandingSpec, options: Namespace, output: Output) -> int:
 def _text(name: str, found: Sequence[CheckResult]) -> Iterable[str]:
     width = max(len(f.check) for f in found)
     for f in found:
-        yield f"{f.level.value:<4}  {f.check:<{width}}  {f.seen}"
+        yield f"{f.level.value:<4}  {f.check:<{width}}  {f.observed}"
         if f.remedy:
             yield f"{'':<4}  {'':<{width}}  -> {f.remedy}"
     counts = {level: sum(f.level is level for f in found) for level in Level}

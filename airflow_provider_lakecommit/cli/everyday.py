@@ -85,7 +85,7 @@ def _land(options: Namespace, output: Output) -> int:
 
 
 LAND = Command(
-    says="land new records, cycle after cycle, until caught up",
+    description="land new records, cycle after cycle, until caught up",
     examples=(
         "land orders.yaml",
         "land orders.yaml --cycles 1 --json > cycles.jsonl",
@@ -116,7 +116,7 @@ def _plan(options: Namespace, output: Output) -> int:
 
 
 PLAN = Command(
-    says="show what the next cycle would do; write nothing",
+    description="show what the next cycle would do; write nothing",
     examples=("plan orders.yaml --explain", "plan --dag land_orders --json"),
     arguments=_plan_arguments,
     run=_plan,
@@ -145,7 +145,7 @@ def _status(options: Namespace, output: Output) -> int:
 
 
 STATUS = Command(
-    says="show lag, open windows and blocked ranges; 0 if well",
+    description="show lag, open windows and blocked ranges; 0 if well",
     examples=("status orders.yaml --every 5m", "status --dag land_shop --task-group orders"),
     arguments=_status_arguments,
     run=_status,
@@ -163,7 +163,7 @@ def _verify_arguments(parser: ArgumentParser) -> None:
 
 
 VERIFY = Command(
-    says="check ledger, accounting and files over the tables' history",
+    description="check ledger, accounting and files over the tables' history",
     examples=(
         "verify orders.yaml --files",
         "verify orders.yaml --rows",
@@ -207,7 +207,7 @@ def _history(options: Namespace, output: Output) -> int:
 
 
 HISTORY = Command(
-    says="show past windows, spec versions, epochs and decisions",
+    description="show past windows, spec versions, epochs and decisions",
     examples=(
         "history orders.yaml",
         "history orders.yaml --ledger --json",
@@ -230,7 +230,7 @@ def _doctor_arguments(parser: ArgumentParser) -> None:
 
 
 DOCTOR = Command(
-    says="check everything that a landing needs",
+    description="check everything that a landing needs",
     examples=("doctor orders.yaml", "doctor --dag land_orders --no-spark"),
     arguments=_doctor_arguments,
     run=on_spec("doctor:doctor", results=True),
@@ -258,7 +258,7 @@ def _infer(options: Namespace, output: Output) -> int:
     kafka, _ = source(options, output, options.source, spec)
     landing = spec.landing if spec else None
     topics = landing.topic_names if landing else (options.source,)
-    asked = Question(
+    question = Question(
         kafka=with_registry(kafka, {"url": options.registry}) if options.registry else kafka,
         topics=topics,
         landing=landing,
@@ -267,8 +267,8 @@ def _infer(options: Namespace, output: Output) -> int:
         examples=options.examples,
     )
     if options.registry or (landing and landing.decoding.name in WITH_REGISTRY):
-        return infer_registered(asked, output, subject=options.subject)
-    return infer_schema(asked, output)
+        return infer_registered(question, output, subject=options.subject)
+    return infer_schema(question, output)
 
 
 def _sampled(source: str) -> LandingSpec:
@@ -280,7 +280,7 @@ def _sampled(source: str) -> LandingSpec:
 
 
 INFER_SCHEMA = Command(
-    says="sample a topic and print a landing for it",
+    description="sample a topic and print a landing for it",
     examples=(
         "infer-schema orders --bootstrap localhost:9092 > orders.yaml",
         "infer-schema orders.yaml --records 10000",

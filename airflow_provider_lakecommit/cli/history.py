@@ -28,15 +28,15 @@ _COUNTS = ("landed", "rejected", "filtered", "gaps", "skipped", "superseded", "d
 def history(spec: LandingSpec, output: Output) -> int:
     landing, found = spec.landing, []
     with LandingSession.connect(landing, spec.kafka, spec.catalog, log=output.log) as session:
-        runs, said = _by_the_log(session, output)
+        runs, decisions = _by_the_log(session, output)
         for name in landing.tables:
             table = session.tables.find(name)
             if table is None:
                 output.log(f"{name}: the table does not exist")
                 continue
-            found.append(table_history(name, table.metadata, landing.branch, landing.name, runs, said))
+            found.append(table_history(name, table.metadata, landing.branch, landing.name, runs, decisions))
     values = {"landing": landing.name, "spec_version": landing.spec_version, "tables": found}
-    output.answer(values, (line for told in found for line in _text(told)))
+    output.answer(values, (line for entry in found for line in _text(entry)))
     return Exit.DONE
 
 
@@ -47,36 +47,37 @@ def _by_the_log(session: LandingSession, output: Output) -> tuple[dict[UUID, Cyc
     except LakecommitError as e:
         output.log(f"the control topic cannot be read, so the runs of the windows are unknown: {e}")
         return {}, ()
-    said = tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided)
-    return {commit_id: c.cycle for commit_id, c in folded.state.cycles.items()}, said
+    decisions = tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided)
+    return {commit_id: c.cycle for commit_id, c in folded.state.cycles.items()}, decisions
 
 
-def _text(told: Mapping[str, Any]) -> Iterable[str]:
-    yield f"{told['table']}: {_many(told['windows'], 'snapshot')} with rows, newest first"
-    yield from (f"  {_window(w)}" for w in told["windows"])
-    yield f"  {_many(told['spec_versions'], 'spec version')}"
-    yield from (f"    {_spec(s)}" for s in told["spec_versions"])
-    yield f"  {_many(told['epochs'], 'epoch')}"
-    yield from (f"    {e['at']} {_lane(e)}{e['epoch']}: {e['why']}" for e in told["epochs"])
-    if told["replaced"]:
-        yield f"  {_many(told['replaced'], 'replacement')}"
-        yield from (f"    {_replacement(r)}" for r in told["replaced"])
-    if told["columns"]:
-        yield f"  {_many(told['columns'], 'change')} of columns"
+def _text(entry: Mapping[str, Any]) -> Iterable[str]:
+    yield f"{entry['table']}: {_many(entry['windows'], 'snapshot')} with rows, newest first"
+    yield from (f"  {_window(w)}" for w in entry["windows"])
+    yield f"  {_many(entry['spec_versions'], 'spec version')}"
+    yield from (f"    {_spec(s)}" for s in entry["spec_versions"])
+    yield f"  {_many(entry['epochs'], 'epoch')}"
+    yield from (f"    {e['at']} {_lane(e)}{e['epoch']}: {e['why']}" for e in entry["epochs"])
+    if entry["replaced"]:
+        yield f"  {_many(entry['replaced'], 'replacement')}"
+        yield from (f"    {_replacement(r)}" for r in entry["replaced"])
+    if entry["columns"]:
+        yield f"  {_many(entry['columns'], 'change')} of columns"
         yield from (
-            f"    {c['at']} schema {c['schema_id']}: {'; '.join(c['changes'])} ({c['reason']})" for c in told["columns"]
+            f"    {c['at']} schema {c['schema_id']}: {'; '.join(c['changes'])} ({c['reason']})"
+            for c in entry["columns"]
         )
-    yield f"  {_many(told['decisions'], 'decision')} of users"
-    yield from (f"    {Decision(**d)}" for d in told["decisions"])
-    yield from (f"  WARNING: {problem}" for problem in told["unreadable"])
+    yield f"  {_many(entry['decisions'], 'decision')} of users"
+    yield from (f"    {Decision(**d)}" for d in entry["decisions"])
+    yield from (f"  WARNING: {problem}" for problem in entry["unreadable"])
 
 
 def _many(values: list[Any], what: str) -> str:
     return f"{len(values)} {what}{'' if len(values) == 1 else 's'}"
 
 
-def _lane(told: Mapping[str, Any]) -> str:
-    return "" if told["lane"] == "live" else f"backfill {told['lane']} "
+def _lane(entry: Mapping[str, Any]) -> str:
+    return "" if entry["lane"] == "live" else f"backfill {entry['lane']} "
 
 
 def _window(w: Mapping[str, Any]) -> str:

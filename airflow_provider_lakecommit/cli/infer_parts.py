@@ -27,9 +27,9 @@ from airflow_provider_lakecommit.formats import (
     SampledValues,
     bad_texts,
     decoder_for,
+    inferred_from_sql,
     is_wrapper,
     plain,
-    wanted_of_sql,
 )
 from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, PAYLOAD, Landing
 from airflow_provider_lakecommit.spark import given_columns
@@ -44,15 +44,15 @@ def parts_of(landing: Landing, taken: Sample) -> tuple[dict[str, list[tuple[str,
     """Return the sampled records of each table of the landing, and the positions of records without a table."""
     parts: dict[str, list[tuple[str, bytes | None]]] = {table: [] for table in landing.data_tables}
     none: list[str] = []
-    for place, value in taken:
+    for location, value in taken:
         table = landing.table
         if (route := landing.routing) is not None and not route.by_schema and value is not None:
             text = _text(value, route, unwraps=landing.transform.unwrap is not None)
             table = route.tables.get(text, route.other_table or "") if text is not None else route.other_table or ""
         if table:
-            parts[table].append((place, value))
+            parts[table].append((location, value))
         else:
-            none.append(place)
+            none.append(location)
     return parts, none
 
 
@@ -79,17 +79,21 @@ def row_values(landing: Landing, found: SampledValues) -> SampledValues:
     envelopes = [found.root, *(n for n in [found.root.fields.get(PAYLOAD)] if n is not None)]
     images = [n for envelope in envelopes for name in _IMAGES if (n := envelope.fields.get(name)) is not None]
     rows = Node.union(images)
-    rows.settle(rows.seen)
+    rows.settle(rows.observed)
     return SampledValues(root=rows, values=found.values, tombstones=found.tombstones, refused=found.refused)
 
 
-def told_by_envelope(landing: Landing, columns: Sequence[InferredColumn]) -> list[InferredColumn]:
+def columns_of_envelope(landing: Landing, columns: Sequence[InferredColumn]) -> list[InferredColumn]:
     """Return the columns with the kind of change, whether the row is deleted, and the time of the change."""
     if landing.transform.unwrap is None or not columns:
         return list(columns)
     there = {c.name for c in columns}
-    told = (("_op", "string", True), ("_is_deleted", "boolean", True), ("_source_time", "timestamptz", False))
-    added = (InferredColumn(name=name, type=kind, required=always) for name, kind, always in told)
+    envelope_columns = (
+        ("_op", "string", True),
+        ("_is_deleted", "boolean", True),
+        ("_source_time", "timestamptz", False),
+    )
+    added = (InferredColumn(name=name, type=kind, required=always) for name, kind, always in envelope_columns)
     return [*columns, *(c for c in added if c.name not in there)]
 
 
@@ -112,14 +116,14 @@ def row_columns(landing: Landing | None, columns: Sequence[InferredColumn]) -> l
             name=name,
             type=fields.get(name, {}).get("type"),
             required=fields.get(name, {}).get("required", False),
-            notes=tuple(said),
+            notes=tuple(note),
         )
-        for name, said in notes.items()
+        for name, note in notes.items()
     ]
-    return told_by_envelope(landing, rows)
+    return columns_of_envelope(landing, rows)
 
 
-def told_of_wrapping(landing: Landing | None, found: SampledValues, names: Collection[str]) -> Iterator[str]:
+def notes_on_wrapping(landing: Landing | None, found: SampledValues, names: Collection[str]) -> Iterator[str]:
     """Yield hints about records that wrap their rows, if the landing has no setting for it."""
     if landing is not None and landing.transform.unwrap is not None:
         return
@@ -146,9 +150,11 @@ def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> 
     if not record:
         return SqlColumns(sql=sql)
     # Rules are for the current columns of the spec.
-    asked = landing.changed(transform={"record_schema": record}, timestamps={}, format={"encodings": {}}, evolve="none")
+    requested = landing.changed(
+        transform={"record_schema": record}, timestamps={}, format={"encodings": {}}, evolve="none"
+    )
     try:
-        found = wanted_of_sql(Schema(), given_columns(asked, landing.table, Schema()), widen=False)
+        found = inferred_from_sql(Schema(), given_columns(requested, landing.table, Schema()), widen=False)
     except TableError as e:
         return SqlColumns(sql=sql, wrong=(str(e),))
     given = [
@@ -165,11 +171,11 @@ def csv_as_json(taken: Sample, options: FormatOptions) -> list[tuple[str, bytes 
     """Return each CSV row as a JSON object, with the position of its record; tombstones unchanged."""
     texts = Schema(*(NestedField(n, name, StringType()) for n, name in enumerate(options.csv["columns"], 1)))
     decoder = decoder_for(texts, FormatOptions(format="csv", csv=options.csv))
-    values = [(place, value) for place, value in taken if value is not None]
+    values = [(location, value) for location, value in taken if value is not None]
     decoded = decoder.decode([value for _, value in values])
-    places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
-    rows = zip(places, decoded.table.to_pylist(), strict=True)
-    tombstones: list[tuple[str, bytes | None]] = [(place, None) for place, value in taken if value is None]
+    positions = range(decoded.table.num_rows) if decoded.records is None else decoded.records
+    rows = zip(positions, decoded.table.to_pylist(), strict=True)
+    tombstones: list[tuple[str, bytes | None]] = [(location, None) for location, value in taken if value is None]
     return [*tombstones, *((values[i][0], _object(row).encode()) for i, row in rows)]
 
 

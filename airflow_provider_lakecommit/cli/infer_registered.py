@@ -24,38 +24,38 @@ from airflow_provider_lakecommit.formats import (
     SchemaRegistry,
     framed,
     framed_value,
+    key_text,
     needed,
     newest,
     registered_columns,
     registry_of,
     subjects_of,
-    told,
 )
 from airflow_provider_lakecommit.kafka.sample import sample
 
 
-def infer_registered(asked: Question, output: Output, *, subject: str | None = None) -> int:
+def infer_registered(question: Question, output: Output, *, subject: str | None = None) -> int:
     """Read the schema, check it with a sample, and print.
 
     :param subject: by default the landing's, or the topic's
     """
-    registry, found, subject = _schema(asked, subject)
+    registry, found, subject = _schema(question, subject)
     formats = {kind: name for name, kind in WITH_REGISTRY.items()}
     if found.kind not in formats:
         raise SpecError("LC8017", f"subject {subject} has type {found.kind}, which no format reads")
     keys = list[bytes | None]()
     value_of = framed_value if registry else Message.value
-    taken = sample(asked.kafka, asked.topics, asked.records, value_of=value_of, keys=keys)
+    taken = sample(question.kafka, question.topics, question.records, value_of=value_of, keys=keys)
     if found.kind == JSON:
-        unframed = [(place, _unframed(value)) for place, value in taken]
-        return infer_schema(asked, output, taken=unframed, keys=keys, format=formats[JSON])
-    landing = asked.landing
+        unframed = [(location, _unframed(value)) for location, value in taken]
+        return infer_schema(question, output, taken=unframed, keys=keys, format=formats[JSON])
+    landing = question.landing
     message = landing.decoding.message if landing else ""
     columns = row_columns(landing, registered_columns(found, subject, message))
     schema = str(landing.decoding.schema) if landing else ""
     options = FormatOptions(format=formats[found.kind], schema=schema, message=message)
     inferred = Inferred(
-        asked=asked,
+        question=question,
         found=unread(taken),
         columns=columns,
         wrong=rejected(
@@ -63,13 +63,13 @@ def infer_registered(asked: Question, output: Output, *, subject: str | None = N
             columns,
             options,
             registry,
-            examples=asked.examples,
+            examples=question.examples,
             unwrap=landing.transform.unwrap if landing else None,
         ),
         format=formats[found.kind],
-        source=f"from subject {subject}, {told(found.key)}" if registry else "from the stated schema",
+        source=f"from subject {subject}, {key_text(found.key)}" if registry else "from the stated schema",
         records=[(key, value) for key, (_, value) in zip(keys, taken, strict=True)],
-        registered=_key_fields(registry, asked.topics[0], formats) if any(keys) and registry else None,
+        registered=_key_fields(registry, question.topics[0], formats) if any(keys) and registry else None,
     )
     return output_of(inferred, output)
 
@@ -84,15 +84,15 @@ def _key_fields(registry: SchemaRegistry, topic: str, formats: Mapping[str, str]
     return None
 
 
-def _schema(asked: Question, subject: str | None) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:
+def _schema(question: Question, subject: str | None) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:
     """Return the schema, with its registry and subject, unless the landing declares it."""
-    landing = asked.landing
+    landing = question.landing
     if landing and landing.decoding.schema:
         stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.decoding.name], text=str(landing.decoding.schema))
         return None, stated, f"of landing {landing.name}"
-    name, format = (landing.name, landing.decoding.name) if landing else (asked.topics[0], "avro")
-    registry = needed(registry_of(asked.kafka), name, format)
-    subject = subject or (subjects_of(landing)[0] if landing else f"{asked.topics[0]}-value")
+    name, format = (landing.name, landing.decoding.name) if landing else (question.topics[0], "avro")
+    registry = needed(registry_of(question.kafka), name, format)
+    subject = subject or (subjects_of(landing)[0] if landing else f"{question.topics[0]}-value")
     return registry, newest(registry, subject), subject
 
 

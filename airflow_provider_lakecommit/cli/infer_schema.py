@@ -19,23 +19,23 @@ from typing import Any
 
 from airflow_provider_lakecommit.cli.infer_parts import (
     SqlColumns,
+    columns_of_envelope,
     comment,
     csv_as_json,
     flow,
     given_by_sql,
+    notes_on_wrapping,
     parts_of,
     raw_columns,
     row_values,
     scalar,
-    told_by_envelope,
-    told_of_wrapping,
 )
 from airflow_provider_lakecommit.cli.infer_upsert import Fields, is_compacted, proposed
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import NOT_ROUTED, FormatOptions, Route
 from airflow_provider_lakecommit.formats import (
     LARGE,
-    MAX_PLACES,
+    MAX_LOCATIONS,
     Decoder,
     InferredColumn,
     Node,
@@ -52,7 +52,7 @@ from airflow_provider_lakecommit.landing import PREFIX, Format, Landing, Transfo
 from airflow_provider_lakecommit.redaction import secrets_in
 
 Sample = Sequence[tuple[str, bytes | None]]
-_SAY_NO_VALUE = {"not_framed", "unknown_schema", "wrong_schema", "not_avro", "not_protobuf", "not_csv"}
+_WITHOUT_VALUE = {"not_framed", "unknown_schema", "wrong_schema", "not_avro", "not_protobuf", "not_csv"}
 """Kinds of rejects whose reasons quote no value."""
 
 
@@ -78,7 +78,7 @@ class Inferred:
     columns of further tables of a route, ``records`` keys and values, ``registered`` the fields of keys in a registry.
     """
 
-    asked: Question
+    question: Question
     found: SampledValues
     columns: Sequence[InferredColumn]
     wrong: Sequence[tuple[str, int, list[str]]]
@@ -90,7 +90,7 @@ class Inferred:
 
 
 def infer_schema(
-    asked: Question,
+    question: Question,
     output: Output,
     *,
     taken: Sample | None = None,
@@ -105,24 +105,24 @@ def infer_schema(
     """
     if taken is None:
         keys = list[bytes | None]()
-        taken = sample(asked.kafka, asked.topics, asked.records, keys=keys)
+        taken = sample(question.kafka, question.topics, question.records, keys=keys)
     records = [(key, value) for key, (_, value) in zip(keys or (), taken, strict=False)]
-    options = FormatOptions() if format or not asked.landing else asked.landing.format_options
+    options = FormatOptions() if format or not question.landing else question.landing.format_options
     # By the content of the records: it does not include the names of their schemas.
     if (
         options.format == "json"
-        and asked.landing
-        and (asked.landing.transform.unwrap or _by_field(asked.landing.routing))
+        and question.landing
+        and (question.landing.transform.unwrap or _by_field(question.landing.routing))
     ):
-        found_by = _of_landing(asked, asked.landing, taken, format or options.format)
+        found_by = _of_landing(question, question.landing, taken, format or options.format)
         return output_of(replace(found_by, records=records), output)
     if options.format == "raw":
         found, columns = unread(taken), raw_columns(taken)
     else:
         found = sample_values(csv_as_json(taken, options) if options.format == "csv" else taken)
-        columns = infer(found, examples=asked.examples)
-    wrong = rejected(taken, columns, options, examples=asked.examples)
-    inferred = Inferred(asked=asked, found=found, columns=columns, wrong=wrong, format=format or options.format)
+        columns = infer(found, examples=question.examples)
+    wrong = rejected(taken, columns, options, examples=question.examples)
+    inferred = Inferred(question=question, found=found, columns=columns, wrong=wrong, format=format or options.format)
     return output_of(replace(inferred, records=records), output)
 
 
@@ -135,64 +135,68 @@ def unread(taken: Sample) -> SampledValues:
     return SampledValues(root=Node(), values=len(taken), tombstones=sum(value is None for _, value in taken))
 
 
-def _of_landing(asked: Question, landing: Landing, taken: Sample, format: str) -> Inferred:
+def _of_landing(question: Question, landing: Landing, taken: Sample, format: str) -> Inferred:
     """Infer with the landing's own settings of envelopes and tables."""
     parts, none = parts_of(landing, taken)
     columns, wrong = dict[str, list[InferredColumn]](), list[tuple[str, int, list[str]]]()
     for table, part in parts.items():
-        inferred = infer(row_values(landing, sample_values(part)), examples=asked.examples)
-        columns[table] = told_by_envelope(landing, inferred)
+        inferred = infer(row_values(landing, sample_values(part)), examples=question.examples)
+        columns[table] = columns_of_envelope(landing, inferred)
         wrong += rejected(
-            part, columns[table], FormatOptions(), examples=asked.examples, unwrap=landing.transform.unwrap
+            part, columns[table], FormatOptions(), examples=question.examples, unwrap=landing.transform.unwrap
         )
     if none:
-        wrong.append((f"{NOT_ROUTED.replace('_', ' ')}: no table is named for them", len(none), none[:MAX_PLACES]))
+        wrong.append((f"{NOT_ROUTED.replace('_', ' ')}: no table is named for them", len(none), none[:MAX_LOCATIONS]))
     found, leading = sample_values(taken), columns.pop(landing.table)
-    return Inferred(asked=asked, found=found, columns=leading, wrong=wrong, format=format, beside=columns)
+    return Inferred(question=question, found=found, columns=leading, wrong=wrong, format=format, beside=columns)
 
 
 def output_of(inferred: Inferred, output: Output) -> int:
-    asked, found, columns = inferred.asked, inferred.found, inferred.columns
-    given = given_by_sql(asked.landing, columns)
+    question, found, columns = inferred.question, inferred.found, inferred.columns
+    given = given_by_sql(question.landing, columns)
     if output.as_json:
         output.result(
             {
-                "topics": list(asked.topics),
+                "topics": list(question.topics),
                 "format": inferred.format,
                 "sampled": found.values,
                 **_created(columns, given),
                 **_routed(inferred.beside),
                 "notes": {c.name: list(c.notes) for c in columns if c.notes},
                 "tombstones": found.tombstones,
-                "rejected": [{"reason": reason, "count": n, "places": places} for reason, n, places in inferred.wrong],
+                "rejected": [
+                    {"reason": reason, "count": n, "places": locations} for reason, n, locations in inferred.wrong
+                ],
             }
         )
     else:
-        registry = registry_settings(asked.kafka)
+        registry = registry_settings(question.kafka)
         sections = {
-            "kafka": {key: value for key, value in asked.kafka.items() if not key.startswith(PREFIX)},
+            "kafka": {key: value for key, value in question.kafka.items() if not key.startswith(PREFIX)},
             **({"registry": registry} if registry else {}),
-            "catalog": asked.catalog or _catalog_here(),
+            "catalog": question.catalog or _catalog_here(),
             "spark": {"master": "local[2]"},
         }
-        output.lines([*to_yaml(inferred, given, _upsert(inferred)), *sections_yaml(sections, own=bool(asked.catalog))])
+        output.lines(
+            [*to_yaml(inferred, given, _upsert(inferred)), *sections_yaml(sections, own=bool(question.catalog))]
+        )
     if not any(c.type is not None for c in columns):
-        why = "".join(f"; {reason}: {n} ({', '.join(places)})" for reason, (n, places) in found.refused.items())
-        output.log(f"{', '.join(asked.topics)}: no column could be found in {found.values} records{why}")
+        why = "".join(f"; {reason}: {n} ({', '.join(locations)})" for reason, (n, locations) in found.refused.items())
+        output.log(f"{', '.join(question.topics)}: no column could be found in {found.values} records{why}")
         return Exit.REFUSED
     return Exit.DONE
 
 
 def _upsert(inferred: Inferred) -> tuple[list[str], list[str]]:
-    asked = inferred.asked
+    question = inferred.question
     if not any(key for key, _ in inferred.records):
         return [], []
-    new = partial(Landing, name="new", topics=asked.topics, table="lake.new", format=inferred.format)
+    new = partial(Landing, name="new", topics=question.topics, table="lake.new", format=inferred.format)
     return proposed(
-        asked.landing or new(),
+        question.landing or new(),
         inferred.columns,
         inferred.records,
-        compacted=is_compacted(asked.kafka, asked.topics),
+        compacted=is_compacted(question.kafka, question.topics),
         registered=inferred.registered,
     )
 
@@ -223,23 +227,23 @@ def rejected(
 ) -> list[tuple[str, int, list[str]]]:
     """Return the rejects of the sample by the landing's own decoder: reason, count, first positions."""
     schema = schema_of(columns)
-    values = [(place, value) for place, value in taken if value is not None]
+    values = [(location, value) for location, value in taken if value is not None]
     if schema is None or not values:
         return []
     counts: Counter[str] = Counter()
-    places: dict[str, list[str]] = {}
+    locations: dict[str, list[str]] = {}
     make = partial(decoder_for, registry=registry)
     decoder: Decoder = (
         make(schema, options) if unwrap is None else UnwrapDecoder(make, schema, columns_of_unwrap(unwrap), options)
     )
     for reject in decoder.decode([value for _, value in values]).rejects:
         reason = reject.reason
-        if not examples and reject.kind not in _SAY_NO_VALUE:
+        if not examples and reject.kind not in _WITHOUT_VALUE:
             reason = f"{reject.column}: " * bool(reject.column) + reject.kind.replace("_", " ")
         counts[reason] += 1
-        if len(some := places.setdefault(reason, [])) < MAX_PLACES:
+        if len(some := locations.setdefault(reason, [])) < MAX_LOCATIONS:
             some.append(values[reject.index][0])
-    return [(reason, n, places[reason]) for reason, n in counts.most_common()]
+    return [(reason, n, locations[reason]) for reason, n in counts.most_common()]
 
 
 def to_yaml(
@@ -249,7 +253,7 @@ def to_yaml(
 
     :param upsert: the lines of a proposed `upsert`, and those of the columns that it adds
     """
-    topics, landing = inferred.asked.topics, inferred.asked.landing
+    topics, landing = inferred.question.topics, inferred.question.landing
     found, columns = inferred.found, inferred.columns
     name = (
         landing.name
@@ -261,9 +265,9 @@ def to_yaml(
     yield comment(f"{source} {found.values} records of {', '.join(topics)}; check it before use")
     if found.tombstones:
         yield comment(f"{found.tombstones} records without a value (they give no row)")
-    yield from map(comment, told_of_wrapping(landing, found, {c.name for c in columns}))
-    for reason, n, places in inferred.wrong:
-        yield comment(f"{n} records are REJECTED by this schema: {reason} ({', '.join(places)})")
+    yield from map(comment, notes_on_wrapping(landing, found, {c.name for c in columns}))
+    for reason, n, locations in inferred.wrong:
+        yield comment(f"{n} records are REJECTED by this schema: {reason} ({', '.join(locations)})")
     yield f"name: {scalar(name)}"
     yield f"topics: {json.dumps(list(topics))}" if len(topics) > 1 else f"topics: {scalar(topics[0])}"
     yield f"table: {scalar(table)}"
@@ -333,7 +337,7 @@ def _route(route: Route, beside: Mapping[str, Sequence[InferredColumn]]) -> Iter
 
 
 def _format(inferred: Inferred) -> Iterable[str]:
-    landing = inferred.asked.landing
+    landing = inferred.question.landing
     of = Format(name=inferred.format) if landing is None else landing.decoding
     schemas = (f"  {k}: {json.dumps(v)}" for k, v in (("schema", of.schema), ("reader_schema", of.reader_schema)) if v)
     message = [f"  message: {scalar(of.message)}"] if of.message else []

@@ -53,9 +53,9 @@ def proposed(
     sections: dict[str, Any] = {"upsert": {"key": [*fields]}, **filled}
     if wrong := next(_wrong(landing, sections, fields, typed), None):
         return [comment(f"{why}, but `upsert` cannot use them: {wrong}")], []
-    told = f"{why}: uncomment this to keep one row per key, the newest, instead of one row per record"
+    hint = f"{why}: uncomment this to keep one row per key, the newest, instead of one row per record"
     return (
-        [comment(told), *(f"# {name}: {flow(values)}" for name, values in sections.items())],
+        [comment(hint), *(f"# {name}: {flow(values)}" for name, values in sections.items())],
         [
             f"# - {flow({'name': name, 'type': kind})}  # for `upsert`"
             for name, kind in fields.items()

@@ -108,8 +108,8 @@ class _Parser(argparse.ArgumentParser):
         if given[0].startswith("-"):
             return
         before = spoken(self.prog).split() if self.prog != PROGRAM else []
-        words = [*before, *(word for word in given if not word.startswith("-"))]
-        name = words[: len(before) + 1]
+        arguments = [*before, *(argument for argument in given if not argument.startswith("-"))]
+        name = arguments[: len(before) + 1]
         if name not in [each.split()[: len(name)] for each in COMMANDS]:
             self.error(f"unknown command {' '.join(name)!r}{_nearest(name)}")
 
@@ -120,8 +120,8 @@ def _nearest(name: Sequence[str]) -> str:
         return near
     actions = {each.split()[-1]: each for each in COMMANDS}
     near = meant(name[-1], actions)
-    for word, each in actions.items():
-        near = near.replace(repr(word), repr(each))
+    for argument, each in actions.items():
+        near = near.replace(repr(argument), repr(each))
     return near
 
 
@@ -148,7 +148,7 @@ def _listed() -> str:
     width = max(map(len, COMMANDS))
     lines = []
     for heading, commands in HEADINGS.items():
-        lines += [f"{heading}:", *(f"  {spoken(name):<{width}}  {c.says}" for name, c in commands.items()), ""]
+        lines += [f"{heading}:", *(f"  {spoken(name):<{width}}  {c.description}" for name, c in commands.items()), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -169,8 +169,8 @@ def _mistake(options: argparse.Namespace) -> str | None:
 def _add(commands: Any, name: str, command: Command) -> None:
     parser = commands.add_parser(
         name,
-        help=command.says,
-        description=_sentence(command.says),
+        help=command.description,
+        description=_sentence(command.description),
         epilog="\n".join(["examples:", *(f"  {PROGRAM} {line}" for line in command.examples)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

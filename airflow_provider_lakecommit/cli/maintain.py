@@ -49,11 +49,11 @@ def maintain(spec: LandingSpec, options: Namespace, output: Output) -> int:
         "columns": _columns,
         "widen": _columns,
     }
-    wanted = options.only or ["compact", "expire", "sweep"]
-    evolve = "widen" if "widen" in wanted else "add" if "columns" in wanted else spec.landing.evolve
+    chosen = options.only or ["compact", "expire", "sweep"]
+    evolve = "widen" if "widen" in chosen else "add" if "columns" in chosen else spec.landing.evolve
     landing = replace(spec.landing, evolve=evolve)
     with LandingSession.connect(landing, spec.kafka, spec.catalog, log=output.log) as session:
-        done = {name: part(session, options, output) for name, part in parts.items() if name in wanted}
+        done = {name: part(session, options, output) for name, part in parts.items() if name in chosen}
     values = {name: value for name, (value, _, _) in done.items()}
     output.answer(
         {"landing": spec.landing.name, **values, "written": options.yes},
@@ -161,11 +161,11 @@ def _expired_text(f: ExpiredSnapshots, removed: bool) -> str:
 
 
 def _prunable_to_dict(found: Prunable, after: float | None) -> dict[str, object]:
-    gone = [
+    removed = [
         {"landing": landing, "lane": lane, "partitions": sorted(f"{p} of topic id {p.topic_id}" for p in parts)}
         for (landing, lane), parts in sorted(found.gone.items())
     ]
-    return {"table": found.table, "share": found.state.share, "gone": gone, "share_after": after}
+    return {"table": found.table, "share": found.state.share, "gone": removed, "share_after": after}
 
 
 def _prunable_text(found: Iterable[Prunable], after: dict[str, float]) -> Iterable[str]:

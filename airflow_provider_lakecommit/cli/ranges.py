@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.core import RESET_MIGRATE as MIGRATE
 
-_PLACES = "earliest|latest|TIME|TOPIC:PARTITION=OFFSET,…"
+_POSITIONS = "earliest|latest|TIME|TOPIC:PARTITION=OFFSET,…"
 
 
 def _backfill_arguments(parser: ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def _backfill_arguments(parser: ArgumentParser) -> None:
 
 
 BACKFILL = Command(
-    says="land or replace a range alongside the live stream",
+    description="land or replace a range alongside the live stream",
     examples=(
         "backfill orders.yaml --since 2026-11-01 --until 2026-11-02 --dry-run",
         "backfill orders.yaml --range orders:0=1500-2000",
@@ -77,7 +77,7 @@ def _dead_letters_arguments(parser: ArgumentParser) -> None:
 
 
 DEAD_LETTERS = Command(
-    says="count, show or replay rejected records",
+    description="count, show or replay rejected records",
     examples=(
         "dead-letters orders.yaml",
         "dead-letters orders.yaml --values --kind wrong_value:id --limit 3",
@@ -104,7 +104,7 @@ def _add_ledger(parser: ArgumentParser) -> None:
 
 def _offsets_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("--from", dest="start", required=True, metavar=_PLACES, help="continue here; unnamed partitions stay")
+    add("--from", dest="start", required=True, metavar=_POSITIONS, help="continue here; unnamed partitions stay")
     add("--partition", action="append", metavar="TOPIC:PARTITION", help="move only this partition; repeatable")
     add("--fill", metavar="LANE", help="leave skipped offsets to this backfill")
     back = parser.add_mutually_exclusive_group().add_argument
@@ -140,7 +140,7 @@ def _blocked_arguments(parser: ArgumentParser) -> None:
 
 def _migrate_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("--from", dest="start", metavar=f"same|{_PLACES}", help="continue here; `same` if offsets were kept")
+    add("--from", dest="start", metavar=f"same|{_POSITIONS}", help="continue here; `same` if offsets were kept")
     add("--old", metavar="HOST:PORT", help="compare records with the old cluster's brokers")
     add("--kafka-config", metavar="FILE", help="read librdkafka settings for --old from YAML")
     renamed = "map a topic to its new name; repeatable"
@@ -149,7 +149,7 @@ def _migrate_arguments(parser: ArgumentParser) -> None:
 
 RESET = {
     RESET_OFFSETS: Command(
-        says="change where a landing continues",
+        description="change where a landing continues",
         examples=(
             f'{spoken(RESET_OFFSETS)} orders.yaml --from latest --yes --reason "the old topic is done with"',
             f"{spoken(RESET_OFFSETS)} --dag land_orders --from orders:0=1500,orders:1=0",
@@ -161,7 +161,7 @@ RESET = {
         reason=True,
     ),
     RESET_HARD: Command(
-        says="delete all rows of a landing and start over",
+        description="delete all rows of a landing and start over",
         examples=(
             f"{spoken(RESET_HARD)} orders.yaml",
             f'{spoken(RESET_HARD)} orders.yaml --yes --reason "test data"',
@@ -172,7 +172,7 @@ RESET = {
         reason=True,
     ),
     RESET_ASSERT: Command(
-        says="assert what tables hold if their ledger is lost",
+        description="assert what tables hold if their ledger is lost",
         examples=(
             f"{spoken(RESET_ASSERT)} orders.yaml --from-log",
             f'{spoken(RESET_ASSERT)} --dag land_orders --snapshot 8126360687799756521 --yes --reason "restored"',
@@ -183,7 +183,7 @@ RESET = {
         reason=True,
     ),
     RESET_BLOCKED: Command(
-        says="decide about blocked ranges and refused rows",
+        description="decide about blocked ranges and refused rows",
         examples=(
             f"{spoken(RESET_BLOCKED)} orders.yaml --raise 500:0.2 --yes",
             f"{spoken(RESET_BLOCKED)} orders.yaml --drop",
@@ -195,7 +195,7 @@ RESET = {
         reason=True,
     ),
     MIGRATE: Command(
-        says="continue on another Kafka cluster that has the topics",
+        description="continue on another Kafka cluster that has the topics",
         examples=(
             f"{spoken(MIGRATE)} orders.yaml --old old-broker:9092",
             f"{spoken(MIGRATE)} orders.yaml --from same --yes",
@@ -208,7 +208,7 @@ RESET = {
         reason=True,
     ),
     RESET_KEY: Command(
-        says="make the rows of a table unique by `upsert.key`",
+        description="make the rows of a table unique by `upsert.key`",
         examples=(
             f"{spoken(RESET_KEY)} customers.yaml",
             f'{spoken(RESET_KEY)} customers.yaml --yes --reason "keep the newest rows only"',

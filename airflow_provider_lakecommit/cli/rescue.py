@@ -86,8 +86,8 @@ def rescue(options: Namespace, output: Output) -> int:
 def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | None) -> str | None:
     """Return why nothing may be committed now; a dry run is still allowed."""
     try:
-        gone = request.connector_is_gone or request.dry_run
-        check_stopped(kafka, request.connector, rest, group=request.group, stated_gone=gone)
+        removed = request.connector_is_gone or request.dry_run
+        check_stopped(kafka, request.connector, rest, group=request.group, stated_gone=removed)
     except ConnectorError as e:
         if not request.dry_run:
             raise
@@ -119,8 +119,8 @@ def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
         return
     yield f"{report.table}:"
     yield from (f"  WARNING: the announcement of this event cannot be read: {text}" for text in report.unread)
-    for fate, sums in report.to_dict()["fates"].items():
-        yield f"  {fate}: {sums['files']} files, {sums['rows']} rows, {sums['bytes']} bytes"
+    for disposition, sums in report.to_dict()["fates"].items():
+        yield f"  {disposition}: {sums['files']} files, {sums['rows']} rows, {sums['bytes']} bytes"
     for j in report.judged:
         if j.fate is not Fate.COMMITTED:
             yield f"    {j.fate.value} {j.file.path} ({j.file.rows} rows): {j.reason}"

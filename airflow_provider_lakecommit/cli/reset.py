@@ -54,17 +54,17 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
 
     if options.delete:
         return _delete_back(session, options, output, f"{spoken(RESET_OFFSETS)} --from {options.start} --delete")
-    places, only = parse_start(options.start), {parse_partition(text) for text in options.partition or ()}
-    if only and isinstance(places, dict):
+    positions, only = parse_start(options.start), {parse_partition(text) for text in options.partition or ()}
+    if only and isinstance(positions, dict):
         raise SpecError("LC8025", "--partition needs a time, earliest or latest: offsets name their partitions")
     way = Way(only=only, fill=lane_asked(name=options.fill).name if options.fill else "", again=options.again)
-    preview = init_preview(session, places, way)
+    preview = init_preview(session, positions, way)
     values = {"unknown": preview.unknown or None, "tables": [init_to_dict(t) for t in preview.tables]}
     if (code := ends_with_preview(options, output, values, init_text(preview))) is not None:
         return code
     done = word.ledger_init(
         session,
-        places,
+        positions,
         way,
         agreed=preview,
         give_up_reported=options.give_up_reported,
@@ -86,8 +86,8 @@ def _delete_back(session: LandingSession, options: Namespace, output: Output, co
     from airflow_provider_lakecommit.operations.reset import delete_back as word
 
     start, partitions = getattr(options, "start", None), getattr(options, "partition", None) or ()
-    places = None if start is None else parse_start(start)
-    found = word.delete_preview(session, places, Way(only={parse_partition(text) for text in partitions}))
+    positions = None if start is None else parse_start(start)
+    found = word.delete_preview(session, positions, Way(only={parse_partition(text) for text in partitions}))
     if (code := ends_with_preview(options, output, found.to_dict(), found.lines())) is not None:
         return code
     output.answer(word.delete_back(session, found, _decision(session, command, options), fewer=options.fewer))
@@ -198,7 +198,7 @@ def reset_key(session: LandingSession, options: Namespace, output: Output) -> in
 
 def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
     """Continue on the cluster of the spec."""
-    preview = rebind_preview(session, _word(options, output, session.kafka))
+    preview = rebind_preview(session, _stated_reason(options, output, session.kafka))
     if (code := ends_with_preview(options, output, preview.to_dict(), preview.lines())) is not None:
         return code
     decision = decision_of(spoken(RESET_MIGRATE), session.landing.name, options.reason)
@@ -206,7 +206,7 @@ def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _word(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Word:
+def _stated_reason(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Word:
     old = None
     if options.old is not None:
         # The old cluster's own settings, or those of the new one with other brokers.

@@ -101,7 +101,7 @@ def _table(t: TableStatus) -> Iterable[str]:
 
 
 def _partition(p: PartitionStatus) -> tuple[str, ...]:
-    note = f"an open transaction blocks {p.held_up} offsets" if p.held_up else ""
+    note = f"an open transaction blocks {p.open_transactions} offsets" if p.open_transactions else ""
     if p.removed:
         note = f"{p.removed} unlanded offsets were removed from the source"
     landed = "-" if p.landed is None else str(p.landed)

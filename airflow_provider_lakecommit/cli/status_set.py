@@ -54,13 +54,13 @@ def status_set(spec: LandingSetSpec, output: Output, *, every: timedelta | None,
         former = former_landings(spec.landing_set, connections, output.log)
     ended = {**former.failed, **ended}
     order = list(StatusVerdict)
-    seen = {name: each for name, each in ended.items() if isinstance(each, _Standing)}
-    seen = dict(sorted(seen.items(), key=lambda item: order.index(item[1].verdict)))
+    statuses = {name: each for name, each in ended.items() if isinstance(each, _Standing)}
+    statuses = dict(sorted(statuses.items(), key=lambda item: order.index(item[1].verdict)))
     failed = {name: str(each) for name, each in ended.items() if isinstance(each, BaseException)}
-    output.answer(_as_dict(spec, expansion, seen, failed, former), _lines(expansion, seen, failed, former))
+    output.answer(_as_dict(spec, expansion, statuses, failed, former), _lines(expansion, statuses, failed, former))
     if failed or expansion.troubles:
         return Exit.REFUSED
-    worst = [each.verdict for each in seen.values()][:1]
+    worst = [each.verdict for each in statuses.values()][:1]
     worst += [StatusVerdict.BEHIND for each in former.found if each.is_open]
     return CODES[min(worst, key=order.index, default=StatusVerdict.WELL)]
 
@@ -68,7 +68,7 @@ def status_set(spec: LandingSetSpec, output: Output, *, every: timedelta | None,
 def _as_dict(
     spec: LandingSetSpec,
     expansion: Expansion,
-    seen: Mapping[str, _Standing],
+    statuses: Mapping[str, _Standing],
     failed: Mapping[str, str],
     former: Formers,
 ) -> dict[str, object]:
@@ -76,7 +76,7 @@ def _as_dict(
         "landing_set": spec.landing_set.name,
         "landings": [
             {**(to_dict(each.found) if each.found else {"landing": name}), "standing": each.verdict, "why": each.why}
-            for name, each in seen.items()
+            for name, each in statuses.items()
         ],
         "failed": dict(failed),
         "former": [each.to_dict() for each in former.found],
@@ -85,16 +85,17 @@ def _as_dict(
 
 
 def _lines(
-    expansion: Expansion, seen: Mapping[str, _Standing], failed: Mapping[str, str], former: Formers
+    expansion: Expansion, statuses: Mapping[str, _Standing], failed: Mapping[str, str], former: Formers
 ) -> Iterator[str]:
     yield from (f"FAILED {name}: {why}" for name, why in failed.items())
     yield from (f"NO LANDING {trouble}" for trouble in expansion.troubles)
     yield from map(format_former, former.found)
-    for name, each in seen.items():
+    for name, each in statuses.items():
         behind = f"; {each.found.lag} offsets behind" if each.found and each.found.lag else ""
         is_so = "all is well" if each.verdict is StatusVerdict.WELL else each.verdict.upper()
         yield f"{name}: {is_so}{f': {each.why}' if each.why else ''}{behind}"
-    counts = Counter(each.verdict for each in seen.values())
+    counts = Counter(each.verdict for each in statuses.values())
     counted = [f"{counts[v]} {v}" for v in StatusVerdict if counts[v]]
-    lag = sum(each.found.lag for each in seen.values() if each.found)
-    yield f"{len(seen) + len(failed)} landings: {', '.join([*counted, f'{len(failed)} failed'])}; {lag} offsets behind"
+    lag = sum(each.found.lag for each in statuses.values() if each.found)
+    landings, numbers = len(statuses) + len(failed), ", ".join([*counted, f"{len(failed)} failed"])
+    yield f"{landings} landings: {numbers}; {lag} offsets behind"

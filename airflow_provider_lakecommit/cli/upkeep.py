@@ -33,7 +33,7 @@ def _pause_arguments(parser: ArgumentParser) -> None:
 
 
 PAUSE = Command(
-    says="stop planning new windows; finished ones are still published",
+    description="stop planning new windows; finished ones are still published",
     examples=(
         'pause orders.yaml --reason "the table is restored"',
         'pause --dag land_orders --drain --wait 5m --reason "the cluster moves"',
@@ -44,14 +44,14 @@ PAUSE = Command(
     reason=True,
 )
 RESUME = Command(
-    says="plan windows again",
+    description="plan windows again",
     examples=("resume orders.yaml", 'resume --dag land_orders --reason "restored"'),
     run=on_session("control:resume"),
     effect=Effect.ACTS,
     reason=True,
 )
 PUBLISH_NOW = Command(
-    says="stop open windows at the current record and publish them",
+    description="stop open windows at the current record and publish them",
     examples=("publish-now orders.yaml", 'publish-now --dag land_orders --wait 5m --reason "the month ends"'),
     arguments=_add_wait,
     run=on_session("control:publish"),
@@ -71,7 +71,7 @@ def _rescue_arguments(parser: ArgumentParser) -> None:
 
 
 RESCUE = Command(
-    says="commit files that a stopped sink announced but never committed",
+    description="commit files that a stopped sink announced but never committed",
     examples=(
         "connect rescue --connector orders --catalog catalog.yaml --bootstrap localhost:9092 --dry-run",
         "connect rescue --connector orders --kafka-conn-id kafka_default --iceberg-conn-id iceberg_default "
@@ -96,7 +96,7 @@ def _adopt_arguments(parser: ArgumentParser) -> None:
 
 
 ADOPT = Command(
-    says="take over a stopped sink's table, or hand it back",
+    description="take over a stopped sink's table, or hand it back",
     examples=(
         "connect adopt orders.yaml --connector orders-sink --connect http://localhost:8083",
         "connect adopt orders.yaml --connector orders-sink --connect http://localhost:8083 --yes",
@@ -124,7 +124,7 @@ def _watch_arguments(parser: ArgumentParser) -> None:
 
 
 WATCH = Command(
-    says="show whether commits get through, event by event",
+    description="show whether commits get through, event by event",
     examples=(
         "connect watch orders.yaml --follow",
         "connect watch --bootstrap localhost:9092 --control-topic control-iceberg --group connect-orders",
@@ -148,7 +148,7 @@ def _maintain_arguments(parser: ArgumentParser) -> None:
 
 
 MAINTAIN = Command(
-    says="compact small files, expire snapshots, remove unneeded files",
+    description="compact small files, expire snapshots, remove unneeded files",
     examples=(
         "maintain orders.yaml",
         "maintain orders.yaml --yes",

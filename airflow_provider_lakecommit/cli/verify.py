@@ -57,10 +57,10 @@ def _prove(spec: LandingSpec, sample: Sequence[str], output: Output) -> tuple[Pr
     from airflow_provider_lakecommit.operations import parse_ranges, sample_of, source_findings
     from airflow_provider_lakecommit.spark import SparkSection, engine_of
 
-    landing, log, wanted = spec.landing, output.log, sample_of(sample, parse_ranges)
+    landing, log, sample_request = spec.landing, output.log, sample_of(sample, parse_ranges)
     with Signals() as signals, LandingSession.connect(landing, spec.kafka, spec.catalog, log=log) as session:
         engine = engine_of(SparkSection(spec.spark), landing.name, log=log, on_start=signals.install, lane="verify")
         try:
-            return source_findings(session, wanted, engine, log)
+            return source_findings(session, sample_request, engine, log)
         finally:
             engine.close()

@@ -43,7 +43,7 @@ from airflow_provider_lakecommit.stall import (
 from airflow_provider_lakecommit.stall.verdict import observe
 
 NOW = "NOW"
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 GIVE_UP_SECONDS = 30.0
 WORKERS = frozenset({EventKind.WRITTEN, EventKind.ANSWERED})
 _TIMEOUT = "completion-timeout"
@@ -111,7 +111,7 @@ def watch(options: Namespace, output: Output) -> int:
 def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOptions) -> int:
     groups = GroupVerdicts(request)
     with ControlWatch(topic, kafka) as watch:
-        for records in _looks(watch, output, follow=request.follow):
+        for records in _batches(watch, output, follow=request.follow):
             for record in records:
                 _show(output, groups.event(record))
             if request.follow and groups.caught_up and not request.events_clock:
@@ -124,27 +124,27 @@ def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOp
     if not groups.states:
         whose = f" of group {request.group}" if request.group else ""
         near = nearest(request.group, groups.others) if request.group else ()
-        seen = f"; groups seen there: {', '.join(near)}" if near else "; check that it is the control topic"
-        output.log(f"{topic} has no control event{whose}{seen}")
+        near_text = f"; groups seen there: {', '.join(near)}" if near else "; check that it is the control topic"
+        output.log(f"{topic} has no control event{whose}{near_text}")
         return Exit.REFUSED
     return Exit.DONE
 
 
-def _looks(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tuple[ControlRecord, ...]]:
+def _batches(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[tuple[ControlRecord, ...]]:
     """Yield existing records; in continuous mode, then new ones."""
-    heard, said = time.monotonic(), None
+    heard, reported = time.monotonic(), None
     while True:
-        records = watch.poll(LOOK_SECONDS)
+        records = watch.poll(POLL_SECONDS)
         yield records
         if watch.caught_up and not follow:
             return
         if records or watch.trouble is None:
-            heard, said = time.monotonic(), None
+            heard, reported = time.monotonic(), None
         elif not follow and time.monotonic() - heard > GIVE_UP_SECONDS:
             raise watch.away(GIVE_UP_SECONDS)
-        elif watch.trouble != said:
-            said = watch.trouble
-            output.log(f"waiting for the brokers of {watch.topic}: {said}")
+        elif watch.trouble != reported:
+            reported = watch.trouble
+            output.log(f"waiting for the brokers of {watch.topic}: {reported}")
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ class GroupVerdicts:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     clocks: dict[str, float] = field(default_factory=dict)
     caught_up: bool = False
-    believed: VerifiedRecords = field(default_factory=VerifiedRecords)
+    verified: VerifiedRecords = field(default_factory=VerifiedRecords)
     others: set[str] = field(default_factory=set)
 
     def event(self, record: ControlRecord) -> dict[str, Any] | None:
@@ -175,21 +175,21 @@ class GroupVerdicts:
             self._note_other(record)
         if found is None or (request.until is not None and found[1].at > request.until):
             return None
-        group, seen = found
+        group, event = found
         rules = self.rules.get(group, request.rules)
-        if not self.believed(record, group, seen.kind, landing=rules.landing):
+        if not self.verified(record, group, event.kind, landing=rules.landing):
             return None
         # Several senders have several clocks; time does not go back.
-        clock = self.clocks.get(group, seen.at)
-        if seen.kind not in WORKERS:
-            self.clocks[group] = clock = max(clock, seen.at)
+        clock = self.clocks.get(group, event.at)
+        if event.kind not in WORKERS:
+            self.clocks[group] = clock = max(clock, event.at)
         if not rules.landing and is_ours(record):
             rules = replace(rules, landing=True)
         before = evaluate(self.states.get(group, State()), clock, rules)
-        state = observe(self.states.get(group, State()), seen, rules)
+        state = observe(self.states.get(group, State()), event, rules)
         after = evaluate(state, clock, rules)
         self.states[group], self.rules[group], self.verdicts[group] = state, rules, after.verdict
-        return {**_place(record, group, seen), **_finding(after), "before": before.verdict.value}
+        return {**_position(record, group, event), **_finding(after), "before": before.verdict.value}
 
     def _note_other(self, record: ControlRecord) -> None:
         if not self.states and len(self.others) < MOST_OTHERS and (name := group_of(record.value)) is not None:
@@ -210,7 +210,7 @@ class GroupVerdicts:
             yield {"group": group, **place, **_finding(found), "before": before.value}
 
 
-def _place(record: ControlRecord, group: str, seen: ObservedEvent) -> dict[str, Any]:
+def _position(record: ControlRecord, group: str, seen: ObservedEvent) -> dict[str, Any]:
     return {
         "group": group,
         "partition": record.partition,

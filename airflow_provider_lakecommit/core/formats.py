@@ -27,7 +27,7 @@ SCHEMA_SOURCES = {
     "protobuf": "airflow_provider_lakecommit.formats.evolution.messages:MessagesSource",
 }
 """Factories of what infers columns from records, called by
-:func:`airflow_provider_lakecommit.formats.evolution.wanted.source_for`. Tables of other formats do not evolve.
+:func:`airflow_provider_lakecommit.formats.evolution.inferred.source_for`. Tables of other formats do not evolve.
 """
 ONE_ROW_EACH = {"json", "json_schema", "avro", "protobuf", "csv", "raw"}
 """Formats with exactly one row per accepted record; for ``csv`` see :meth:`FormatOptions.one_row_each`."""

@@ -8,22 +8,22 @@ __getattr__ = lazy_names(
     {
         "decode_json": "JsonDecoder",
         "decode_raw": "RawDecoder TextDecoder",
-        "decoder": "Decoded Decoder Refusal Reject decoder_for put_back",
+        "decoder": "Decoded Decoder Refusal Reject decoder_for with_positions",
         "evolution.changes": "Change Evolution",
         "evolution.columns": (
-            "asked_subjects check_registry create_of newest registered_columns registry_lines subjects_of"
+            "requested_subjects check_registry create_of newest registered_columns registry_lines subjects_of"
         ),
         "evolution.commit": "EvolveRequest evolve_table",
         "evolution.paths": "dotted paths_in plain",
         "evolution.records": "framed_value",
         "evolution.schema": "evolved_schema side_of",
-        "evolution.sql_types": "wanted_of_sql",
-        "evolution.wanted": "RecordSample Wanted source_for",
+        "evolution.sql_types": "inferred_from_sql",
+        "evolution.inferred": "RecordSample InferredTypes source_for",
         "infer": "InferredColumn schema_of",
         "registry.client": "SchemaRegistry needed registry_of",
         "registry.framing": "KEY_HEADER framed with_header",
-        "registry.schemas": "JSON RegisteredSchema SchemaSource UnknownSchemaError told",
-        "sampled": "LARGE MAX_PLACES Node SampledValues sample_values",
+        "registry.schemas": "JSON RegisteredSchema SchemaSource UnknownSchemaError key_text",
+        "sampled": "LARGE MAX_LOCATIONS Node SampledValues sample_values",
         "schema_names": "COLUMN schema_names_for",
         "text_columns": "bad_texts",
         "times": "SuspectTimes odd_times",

@@ -42,9 +42,9 @@ _KINDS: Mapping[type, str] = {
 """The parser's names for the kinds of Python's reader."""
 
 
-def other_kind(said: str) -> str:
+def other_kind(text: str) -> str:
     """Return the parser's message on a value of another kind, in plain words."""
-    return _CHANGED.sub(lambda kinds: f" is {_a(kinds['found'])}, not {_a(kinds['wanted'])}", said)
+    return _CHANGED.sub(lambda kinds: f" is {_a(kinds['found'])}, not {_a(kinds['wanted'])}", text)
 
 
 def _a(kind: str) -> str:
@@ -68,15 +68,15 @@ def fail_alike(
 
     :param paths: of :func:`struct_paths`
     """
-    judge = _judge(refusal, paths)
-    if judge is None:
+    evaluate = _evaluator(refusal, paths)
+    if evaluate is None:
         return {}
-    return {i: why for i, value in enumerate(values) if (why := judge(value)) is not None}
+    return {i: why for i, value in enumerate(values) if (why := evaluate(value)) is not None}
 
 
 def known_form(value: bytes, refusal: Refusal) -> Refusal:
     """Add to the refusal of invalid JSON what its first bytes show."""
-    found = next((told for head, told in _FORMS.items() if value.startswith(head)), None)
+    found = next((form for head, form in _FORMS.items() if value.startswith(head)), None)
     if found is None and value[:1] == b"\x00" and len(value) > _FRAME:
         schema = int.from_bytes(value[1:_FRAME], "big")
         is_json = value[_FRAME:].lstrip()[:1] in (b"{", b"[")
@@ -88,7 +88,7 @@ def known_form(value: bytes, refusal: Refusal) -> Refusal:
     return refusal if found is None else Refusal(refusal.kind, refusal.column, f"{refusal.reason}; {found}")
 
 
-def _judge(refusal: Refusal, paths: Mapping[str, tuple[str, ...]]) -> Callable[[bytes], Refusal | None] | None:
+def _evaluator(refusal: Refusal, paths: Mapping[str, tuple[str, ...]]) -> Callable[[bytes], Refusal | None] | None:
     changed = _KIND.search(refusal.reason)
     if refusal.kind == "not_json" and changed is None:
         return _no_json

@@ -56,15 +56,15 @@ _TABLE = (
     (_TEXT.format(".*") + "date", "'{value}' " + _FORM.format(what="a date (YYYY-MM-DD)")),
     (_TEXT.format(".*") + r"\w+", "'{value}' does not fit the column's type"),
 )
-_KNOWN = tuple((re.compile(pattern, re.DOTALL), told) for pattern, told in _TABLE)
+_KNOWN = tuple((re.compile(pattern, re.DOTALL), text) for pattern, text in _TABLE)
 
 
 def plain_reason(message: str) -> str:
     """Return the message in plain words, by the first pattern that it matches, or as it is."""
-    for known, told in _KNOWN:
+    for known, text in _KNOWN:
         if (found := known.search(message)) is not None:
-            parts = found.groupdict() | (_digits(found.groupdict()) if told is _DIGITS else {})
-            return message[: found.start()] + told.format(**parts)
+            parts = found.groupdict() | (_digits(found.groupdict()) if text is _DIGITS else {})
+            return message[: found.start()] + text.format(**parts)
     return message
 
 

@@ -242,10 +242,10 @@ def _check_keys(column: Column, array: pa.Array, keys: pa.Array) -> None:
     """Check that no map repeats a key. Keys are compared as values: two texts can be one decimal, or one moment."""
     plain = keys.storage if isinstance(keys, pa.ExtensionArray) else keys
     codes = plain.dictionary_encode()
-    places = pc.list_parent_indices(array).to_numpy() * len(codes.dictionary) + codes.indices.to_numpy()
-    if len(pc.unique(pa.array(places))) == len(places):
+    positions = pc.list_parent_indices(array).to_numpy() * len(codes.dictionary) + codes.indices.to_numpy()
+    if len(pc.unique(pa.array(positions))) == len(positions):
         return
-    numbers, counts = np.unique(places, return_counts=True)
+    numbers, counts = np.unique(positions, return_counts=True)
     key = codes.dictionary[int(numbers[counts > 1][0]) % len(codes.dictionary)].as_py()
     raise Refusal("wrong_value", column.path, f"column {column.path}: key {key!r} is given twice")
 

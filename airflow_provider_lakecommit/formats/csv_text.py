@@ -48,7 +48,7 @@ class CsvRows:
             odd |= pc.equal(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
         elif not odd.any() and (counts == self._fields).all():
             return list(values), list(range(len(values))), {}
-        rows, places, bad = list[bytes](), list[int](), dict[int, Refusal]()
+        rows, positions, bad = list[bytes](), list[int](), dict[int, Refusal]()
         for i, value in enumerate(values):
             try:
                 found = self._split(value) if odd[i] else [self._counted(value, int(counts[i]))]
@@ -56,8 +56,8 @@ class CsvRows:
                 bad[i] = refusal
                 continue
             rows += found
-            places += [i] * len(found)
-        return rows, places, bad
+            positions += [i] * len(found)
+        return rows, positions, bad
 
     def _split(self, value: bytes) -> list[bytes]:
         if self._many and not value:

@@ -24,11 +24,11 @@ def decimals_of(texts: pa.Array, target: pa.DataType) -> pa.Array:
     :raises ValueError: a text is not a number, or the target does not hold it
     """
     odd = pc.or_(pc.greater(pc.binary_length(texts), _SHORT), pc.match_substring(texts, "e", ignore_case=True))
-    places = pc.indices_nonzero(odd.fill_null(False))
-    if not len(places):
+    positions = pc.indices_nonzero(odd.fill_null(False))
+    if not len(positions):
         return _short(texts, target)
     plain = pc.if_else(odd, pa.scalar(None, texts.type), texts)
-    rest = pa.array([_exactly(text, target) for text in texts.take(places).to_pylist()], target)
+    rest = pa.array([_exactly(text, target) for text in texts.take(positions).to_pylist()], target)
     return pc.replace_with_mask(_short(plain, target), odd.fill_null(False), rest)
 
 

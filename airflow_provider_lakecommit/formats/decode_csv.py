@@ -34,11 +34,11 @@ class CsvDecoder(BlockDecoder):
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
         self._names: list[str] = list(options.csv["columns"])
-        wanted = [f for f in schema.fields if f.name not in skip]
-        absent = {f.name for f in wanted} - set(self._names)
-        if lacking := [f.name for f in wanted if f.required and f.name in absent]:
+        fields = [f for f in schema.fields if f.name not in skip]
+        absent = {f.name for f in fields} - set(self._names)
+        if lacking := [f.name for f in fields if f.required and f.name in absent]:
             raise TableError("LC4005", f"required columns {', '.join(lacking)} are not among `csv.columns`")
-        if not set(self._names) & {f.name for f in wanted}:
+        if not set(self._names) & {f.name for f in fields}:
             raise TableError(
                 "LC4006", f"the table has none of the columns {', '.join(self._names)} that `csv.columns` names"
             )
@@ -47,7 +47,7 @@ class CsvDecoder(BlockDecoder):
         self._strict = options.unknown_fields == "dead_letter"
         self._form = CsvRows(options.csv, len(self._names))
         self._many = not options.one_row_each
-        self._schema = pa.schema([arrow_field(f) for f in wanted])
+        self._schema = pa.schema([arrow_field(f) for f in fields])
         # Fields are matched by position: their names may be any text.
         self._head = self._form.delimiter.join(str(n) for n in range(len(self._names))).encode()
         self._parse = pcsv.ParseOptions(
@@ -64,25 +64,25 @@ class CsvDecoder(BlockDecoder):
         )
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
-        rows, places, bad = self._form.rows_of(values)
+        rows, positions, bad = self._form.rows_of(values)
         for row in bad_texts(rows):
-            bad.setdefault(places[row], Refusal("not_csv", None, "the value is not valid UTF-8"))
-        rows, places = _without(rows, places, bad)
+            bad.setdefault(positions[row], Refusal("not_csv", None, "the value is not valid UTF-8"))
+        rows, positions = _without(rows, positions, bad)
         texts = self._texts(rows)
-        wrong = self._wrong(texts, places)
+        wrong = self._wrong(texts, positions)
         if wrong:
             bad |= wrong
-            kept = [n for n, place in enumerate(places) if place not in bad]
-            texts, places = texts.take(pa.array(kept, pa.int64())), [places[n] for n in kept]
+            kept = [n for n, position in enumerate(positions) if position not in bad]
+            texts, positions = texts.take(pa.array(kept, pa.int64())), [positions[n] for n in kept]
         read = {c.name: filled(c, self._field(texts, c.name)) for c in self._columns}
-        arrays = [read[f.name] if f.name in read else pa.nulls(len(places), f.type) for f in self._schema]
-        done = {*places, *bad}
+        arrays = [read[f.name] if f.name in read else pa.nulls(len(positions), f.type) for f in self._schema]
+        done = {*positions, *bad}
         return Decoded(
             table=pa.Table.from_arrays(arrays, schema=self._schema),
-            records=places if self._many or bad else None,
+            records=positions if self._many or bad else None,
             rejects=tuple(Reject.of(i, bad[i]) for i in sorted(bad)),
             filtered=[i for i in range(len(values)) if i not in done] if self._many else (),
-            ignored=+Counter({n: len(places) - self._field(texts, n).null_count for n in self._unknown}),
+            ignored=+Counter({n: len(positions) - self._field(texts, n).null_count for n in self._unknown}),
         )
 
     def _texts(self, rows: Sequence[bytes]) -> pa.Table:
@@ -101,13 +101,13 @@ class CsvDecoder(BlockDecoder):
     def _field(self, texts: pa.Table, name: str) -> pa.Array:
         return texts.column(self._names.index(name)).combine_chunks()
 
-    def _wrong(self, texts: pa.Table, places: Sequence[int]) -> dict[int, Refusal]:
+    def _wrong(self, texts: pa.Table, positions: Sequence[int]) -> dict[int, Refusal]:
         """Return the values refused for their fields, each with the first reason."""
         found: dict[int, Refusal] = {}
 
         def add(of_rows: pa.Array, refusal: Refusal) -> None:
             for row in pc.indices_nonzero(of_rows).to_pylist():
-                found.setdefault(places[row], refusal)
+                found.setdefault(positions[row], refusal)
 
         for column in self._columns:
             field, path = self._field(texts, column.name), column.path
@@ -122,8 +122,8 @@ class CsvDecoder(BlockDecoder):
         return found
 
 
-def _without(rows: list[bytes], places: list[int], bad: dict[int, Refusal]) -> tuple[list[bytes], list[int]]:
+def _without(rows: list[bytes], positions: list[int], bad: dict[int, Refusal]) -> tuple[list[bytes], list[int]]:
     if not bad:
-        return rows, places
-    kept = [n for n, place in enumerate(places) if place not in bad]
-    return [rows[n] for n in kept], [places[n] for n in kept]
+        return rows, positions
+    kept = [n for n, position in enumerate(positions) if position not in bad]
+    return [rows[n] for n in kept], [positions[n] for n in kept]

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
-from airflow_provider_lakecommit.formats.decoder import Decoded, put_back
+from airflow_provider_lakecommit.formats.decoder import Decoded, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema
 
@@ -29,10 +29,10 @@ class FramedJsonDecoder(FramedDecoder[None]):
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         parts, rejects = self._reader.parts(values)
-        starts = {place: part.start for part in parts for place in part.places}
-        places = sorted(starts)
-        decoded = self._json.decode([values[place][starts[place] :] for place in places])
-        return decoded if len(places) == len(values) else put_back(decoded, places, rejects)
+        starts = {position: part.start for part in parts for position in part.positions}
+        positions = sorted(starts)
+        decoded = self._json.decode([values[position][starts[position] :] for position in positions])
+        return decoded if len(positions) == len(values) else with_positions(decoded, positions, rejects)
 
     def _made(self, schema: RegisteredSchema) -> None:
         """Ignore the schema: only its kind matters."""

@@ -30,12 +30,12 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core import DEFAULTS, UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
-from airflow_provider_lakecommit.formats.decoder import Decoded, NothingHeld, Refusal, Reject, halved, put_back
+from airflow_provider_lakecommit.formats.decoder import Decoded, NothingOpen, Refusal, Reject, halved, with_positions
 from airflow_provider_lakecommit.formats.fine_numbers import may_be_too_fine, too_fine, with_decimals
 from airflow_provider_lakecommit.formats.guards import ROW, block_text
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
-from airflow_provider_lakecommit.formats.wrapped import TOLD, is_wrapper, wrapped_places
+from airflow_provider_lakecommit.formats.wrapped import MARKERS, is_wrapper, wrapped_positions
 from airflow_provider_lakecommit.landing import nearest
 
 MOST_NAMES = 50
@@ -52,7 +52,7 @@ _WHERE = re.compile(
 )
 
 
-class JsonDecoder(NothingHeld):
+class JsonDecoder(NothingOpen):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers which way of parsing works.
 
     :param skip: columns that are not read from the values
@@ -72,7 +72,7 @@ class JsonDecoder(NothingHeld):
         self._target = pa.schema([c.target for c in self._columns])
         # Not Schema.empty_table: that knows no uuids.
         self._empty = pa.Table.from_batches([], schema=self._target)
-        self._seen_unknown = self._probed = self._varied = False
+        self._has_unknown = self._probed = self._varied = False
         # The last hint for the names of a record that lacks a column: records fail for the same reason.
         self._meant: dict[tuple[str, ...], str] = {}
 
@@ -82,24 +82,24 @@ class JsonDecoder(NothingHeld):
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         decoded = self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
-        if not (wrapped := wrapped_places(values, decoded)):
+        if not (wrapped := wrapped_positions(values, decoded)):
             return decoded
         left = sorted(set(range(len(values))) - set(wrapped))
-        rejects = [Reject(index=i, kind="wrong_value", column=None, reason=TOLD) for i in wrapped]
-        return put_back(self.decode([values[i] for i in left]), left, rejects)
+        rejects = [Reject(index=i, kind="wrong_value", column=None, reason=MARKERS) for i in wrapped]
+        return with_positions(self.decode([values[i] for i in left]), left, rejects)
 
     def _decode_with_maps(self, rewriter: MapRewriter, values: Sequence[bytes]) -> Decoded:
         texts: list[bytes] = []
-        places: list[int] = []
+        positions: list[int] = []
         refused: list[Reject] = []
         for i, value in enumerate(values):
             try:
                 texts.append(rewriter.rewrite(value))
-                places.append(i)
+                positions.append(i)
             except Refusal as refusal:
                 refused.append(Reject.of(i, refusal))
         decoded = self._decode(texts)
-        return put_back(decoded, places, refused) if refused else decoded
+        return with_positions(decoded, positions, refused) if refused else decoded
 
     def _decode(self, values: Sequence[bytes]) -> Decoded:
         return halved(values, self._block, self._explained, self._alike)
@@ -145,7 +145,7 @@ class JsonDecoder(NothingHeld):
                 self._meant.clear()
                 like = nearest(column.path, key[1:], 1, LIKE)
                 hint = f"the record has {like[0]!r}, which the table lacks" if like else ""
-                self._meant[key] = f"; {hint}" if hint else f": {TOLD}" if is_wrapper(key[1:]) else ""
+                self._meant[key] = f"; {hint}" if hint else f": {MARKERS}" if is_wrapper(key[1:]) else ""
             text += self._meant[key]
         return Refusal("missing_required", column.path, text)
 
@@ -159,13 +159,13 @@ class JsonDecoder(NothingHeld):
         """
         if self._uncounted:
             return [(self._read(values, "ignore"), Counter())], lambda _rows, _values: Counter()
-        if self._strict or not self._seen_unknown:
+        if self._strict or not self._has_unknown:
             try:
                 return [(self._read(values, "error"), Counter())], lambda _rows, _values: Counter()
             except Refusal as refusal:
                 if self._strict or refusal.kind != "unknown_field":
                     raise
-                self._seen_unknown = True
+                self._has_unknown = True
         if not self._varied:
             # Perhaps only the unknown fields contradict each other: then it is read on without them.
             with suppress(Refusal):

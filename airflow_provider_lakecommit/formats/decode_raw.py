@@ -18,12 +18,19 @@ from pyiceberg.types import BinaryType, FixedType, StringType
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, NothingHeld, Refusal, Reject, put_back
+from airflow_provider_lakecommit.formats.decoder import (
+    BlockDecoder,
+    Decoded,
+    NothingOpen,
+    Refusal,
+    Reject,
+    with_positions,
+)
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, filled, text_columns, wrong_texts
 from airflow_provider_lakecommit.iceberg import arrow_field
 
 
-class RawDecoder(NothingHeld):
+class RawDecoder(NothingOpen):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of unchanged values.
 
     :raises TableError: not exactly one column is left, or it holds neither bytes nor text
@@ -51,12 +58,12 @@ class RawDecoder(NothingHeld):
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         bad = self._unfit(values)
-        places = [i for i in range(len(values)) if i not in bad]
-        kept = values if not bad else [values[i] for i in places]
+        positions = [i for i in range(len(values)) if i not in bad]
+        kept = values if not bad else [values[i] for i in positions]
         kind = self._schema.field(0).type
         array = pa.array(kept, kind if self._length is not None else pa.binary())
         decoded = Decoded(table=pa.Table.from_arrays([array.cast(kind)], schema=self._schema))
-        return put_back(decoded, places, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
+        return with_positions(decoded, positions, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
 
     def _unfit(self, values: Sequence[bytes]) -> dict[int, Refusal]:
         if self._length is not None:
@@ -83,7 +90,7 @@ class TextDecoder(BlockDecoder):
         texts = pa.array([None if i in bad else v for i, v in enumerate(values)], pa.binary()).cast(pa.string())
         if (wrong := wrong_texts(self._column, texts)) is not None:
             bad |= {i: Refusal("wrong_value", name, wrong[1]) for i in pc.indices_nonzero(wrong[0]).to_pylist()}
-        places = [i for i in range(len(values)) if i not in bad]
-        array = filled(self._column, texts.take(pa.array(places, pa.int64())) if bad else texts)
+        positions = [i for i in range(len(values)) if i not in bad]
+        array = filled(self._column, texts.take(pa.array(positions, pa.int64())) if bad else texts)
         decoded = Decoded(table=pa.Table.from_arrays([array], schema=self._schema))
-        return put_back(decoded, places, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
+        return with_positions(decoded, positions, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded

@@ -141,14 +141,14 @@ def halved(
     )
 
 
-class NothingHeld:
+class NothingOpen:
     """A decoder without resources to release."""
 
     def close(self) -> None:
         """Do nothing."""
 
 
-class BlockDecoder(NothingHeld, ABC):
+class BlockDecoder(NothingOpen, ABC):
     """A :class:`Decoder` that isolates refused values by halves."""
 
     _schema: pa.Schema
@@ -203,31 +203,31 @@ def _without_alike(
     alike: Alike[T],
 ) -> Decoded:
     """Decode a small block without values that fail alike, reason by reason."""
-    rejects, places = list[Reject](), list(range(len(values)))
+    rejects, positions = list[Reject](), list(range(len(values)))
     for _ in range(MOST_REASONS):
-        rejects += [Reject.of(places[i], refusal) for i, refusal in bad.items()]
-        places = [place for i, place in enumerate(places) if i not in bad]
-        left = [values[place] for place in places]
+        rejects += [Reject.of(positions[i], refusal) for i, refusal in bad.items()]
+        positions = [position for i, position in enumerate(positions) if i not in bad]
+        left = [values[position] for position in positions]
         try:
-            return put_back(decode(left), places, rejects)
+            return with_positions(decode(left), positions, rejects)
         except Refusal as refusal:
             if not (bad := alike(left, refusal)):
                 break
-    return put_back(halved([values[place] for place in places], decode, explained), places, rejects)
+    return with_positions(halved([values[position] for position in positions], decode, explained), positions, rejects)
 
 
-def put_back(decoded: Decoded, places: Sequence[int], rejects: Sequence[Reject]) -> Decoded:
+def with_positions(decoded: Decoded, positions: Sequence[int], rejects: Sequence[Reject]) -> Decoded:
     """Return the result of some values of a block, among all of it.
 
-    :param places: positions of these values
+    :param positions: positions of these values
     :param rejects: of the others
     """
-    moved = [replace(r, index=places[r.index]) for r in decoded.rejects]
+    moved = [replace(r, index=positions[r.index]) for r in decoded.rejects]
     return replace(
         decoded,
-        records=list(places) if decoded.records is None else [places[i] for i in decoded.records],
+        records=list(positions) if decoded.records is None else [positions[i] for i in decoded.records],
         rejects=tuple(sorted([*moved, *rejects], key=lambda r: r.index)),
-        filtered=[places[i] for i in decoded.filtered],
+        filtered=[positions[i] for i in decoded.filtered],
     )
 
 

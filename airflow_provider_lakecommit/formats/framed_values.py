@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
-from airflow_provider_lakecommit.formats.decoder import NothingHeld, Refusal, Reject
+from airflow_provider_lakecommit.formats.decoder import NothingOpen, Refusal, Reject
 from airflow_provider_lakecommit.formats.registry.framing import framed
 from airflow_provider_lakecommit.formats.registry.schemas import (
     Learned,
@@ -25,8 +25,8 @@ from airflow_provider_lakecommit.formats.registry.schemas import (
     SchemaKey,
     SchemaSource,
     UnknownSchemaError,
+    key_text,
     learned,
-    told,
 )
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class FramedPart(Generic[T]):
 
     key: SchemaKey
     made: T
-    places: Sequence[int]
+    positions: Sequence[int]
     start: int
 
 
@@ -68,9 +68,9 @@ class FramedReader(Generic[T]):
         for group in found.groups:
             made = self._known[group.key]
             if isinstance(made, Refusal):
-                rejects += [Reject.of(i, made) for i in group.places]
+                rejects += [Reject.of(i, made) for i in group.positions]
             else:
-                parts.append(FramedPart(key=group.key, made=made, places=group.places, start=group.start))
+                parts.append(FramedPart(key=group.key, made=made, positions=group.positions, start=group.start))
         return parts, sorted(rejects, key=lambda reject: reject.index)
 
     def _learn(self, keys: Sequence[SchemaKey]) -> None:
@@ -83,15 +83,17 @@ class FramedReader(Generic[T]):
         if isinstance(schema, UnknownSchemaError):
             return Refusal("unknown_schema", None, str(schema))
         if schema.kind != self._kind:
-            wanted = self._kind.capitalize() if self._kind != "JSON" else "JSON Schema"
-            return Refusal("wrong_schema", None, f"{told(key)} is of type {schema.kind}; the landing reads {wanted}")
+            expected = self._kind.capitalize() if self._kind != "JSON" else "JSON Schema"
+            return Refusal(
+                "wrong_schema", None, f"{key_text(key)} is of type {schema.kind}; the landing reads {expected}"
+            )
         try:
             return self._make(schema)
         except Refusal as refusal:
             return refusal
 
 
-class FramedDecoder(NothingHeld, ABC, Generic[T]):
+class FramedDecoder(NothingOpen, ABC, Generic[T]):
     """Base of the decoders of formats with a registry.
 
     :param registry: where schemas are; not needed if the landing states the schema

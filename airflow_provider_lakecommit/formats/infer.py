@@ -124,7 +124,9 @@ def _type(node: Node, path: str, notes: _Notes) -> Any:
     kind = _kind(node, path, notes)
     match kind:
         case None:
-            notes.log(path, f"left out: null in all {node.seen} values" if node.seen else "left out: always empty")
+            notes.log(
+                path, f"left out: null in all {node.observed} values" if node.observed else "left out: always empty"
+            )
             return None
         case "object":
             return _struct(node, path, notes)
@@ -148,18 +150,18 @@ def _kind(node: Node, path: str, notes: _Notes) -> str | None:
     most = max(counts, key=lambda k: (counts[k], k))
     for kind in sorted(counts.keys() - {most}):
         names = ("int", "fraction") if kind == "number" else (kind,)
-        places = [place for name in names for place in node.places.get(name, ())]
+        locations = [location for name in names for location in node.locations.get(name, ())]
         notes.log(
             path,
             f"{counts[most]} values are of kind {most}; {counts[kind]} of kind {kind} are dead letters "
-            f"({', '.join(places)})",
+            f"({', '.join(locations)})",
         )
     return most
 
 
 def is_map_in_disguise(node: Node) -> bool:
     """Return True if the keys of these objects vary as data does."""
-    present = sum(inner.seen for inner in node.fields.values())
+    present = sum(inner.observed for inner in node.fields.values())
     return len(node.fields) >= MAP_KEYS and present < node.kinds["object"] * len(node.fields) / 2
 
 
@@ -187,7 +189,7 @@ def _struct(node: Node, path: str, notes: _Notes) -> Any:
 
 def _list(node: Node, path: str, notes: _Notes) -> Any:
     inner = node.elements
-    if inner is None or not inner.seen:
+    if inner is None or not inner.observed:
         notes.log(path, "left out: always an empty list")
         return None
     kind = _type(inner, f"{path}.element", notes)

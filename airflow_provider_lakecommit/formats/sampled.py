@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-MAX_PLACES = 3
+MAX_LOCATIONS = 3
 MAX_DEPTH = 60
 DIGITS = 17
 LARGE = 500
@@ -70,33 +70,33 @@ class Numbers:
 class Node:
     """All that was seen at one path. ``kinds`` counts values, ``parents`` the objects that could have had it."""
 
-    seen: int = 0
+    observed: int = 0
     nulls: int = 0
     parents: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)
+    locations: dict[str, list[str]] = field(default_factory=dict)
     numbers: Numbers = field(default_factory=Numbers)
     texts: list[str] = field(default_factory=list)
     fields: dict[str, Node] = field(default_factory=dict)
     elements: Node | None = None
 
-    def add(self, value: Any, place: str) -> None:
-        self.seen += 1
+    def add(self, value: Any, location: str) -> None:
+        self.observed += 1
         if value is None:
             self.nulls += 1
             return
         kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
         kind = kind or next(name for of, name in _KINDS if isinstance(value, of))
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        if len(places := self.places.setdefault(kind, [])) < MAX_PLACES and place not in places:
-            places.append(place)
+        if len(locations := self.locations.setdefault(kind, [])) < MAX_LOCATIONS and location not in locations:
+            locations.append(location)
         if kind == "object":
             for name, inner in value.items():
-                self.fields.setdefault(name, Node()).add(inner, place)
+                self.fields.setdefault(name, Node()).add(inner, location)
         elif kind == "array":
             self.elements = self.elements or Node()
             for inner in value:
-                self.elements.add(inner, place)
+                self.elements.add(inner, location)
         elif kind == "text":
             self.texts.append(value)
         elif kind != "bool":
@@ -104,7 +104,7 @@ class Node:
 
     @property
     def always(self) -> bool:
-        return LARGE <= self.seen == self.parents and not self.nulls
+        return LARGE <= self.observed == self.parents and not self.nulls
 
     @classmethod
     def union(cls, nodes: Iterable[Node]) -> Node:
@@ -115,11 +115,13 @@ class Node:
         return out
 
     def _take(self, other: Node) -> None:
-        self.seen += other.seen
+        self.observed += other.observed
         self.nulls += other.nulls
         for kind, n in other.kinds.items():
             self.kinds[kind] = self.kinds.get(kind, 0) + n
-            self.places[kind] = list(dict.fromkeys((*self.places.get(kind, ()), *other.places[kind])))[:MAX_PLACES]
+            self.locations[kind] = list(dict.fromkeys((*self.locations.get(kind, ()), *other.locations[kind])))[
+                :MAX_LOCATIONS
+            ]
         self.numbers.take(other.numbers)
         self.texts += other.texts
         for name, inner in other.fields.items():
@@ -134,7 +136,7 @@ class Node:
         for inner in self.fields.values():
             inner.settle(self.kinds.get("object", 0))
         if self.elements is not None:
-            self.elements.settle(self.elements.seen)
+            self.elements.settle(self.elements.observed)
 
 
 def _itself(value: dict[str, Any]) -> dict[str, Any]:
@@ -150,9 +152,9 @@ class SampledValues:
     tombstones: int = 0
     refused: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
 
-    def refuse(self, why: str, place: str) -> None:
-        count, places = self.refused.get(why, (0, []))
-        self.refused[why] = (count + 1, places if len(places) >= MAX_PLACES else [*places, place])
+    def refuse(self, why: str, location: str) -> None:
+        count, locations = self.refused.get(why, (0, []))
+        self.refused[why] = (count + 1, locations if len(locations) >= MAX_LOCATIONS else [*locations, location])
 
 
 def sample_values(
@@ -163,7 +165,7 @@ def sample_values(
     :param row_of: returns the part of an object to collect, if any
     """
     found = SampledValues(root=Node())
-    for place, value in sample:
+    for location, value in sample:
         found.values += 1
         if value is None:
             found.tombstones += 1
@@ -176,17 +178,17 @@ def sample_values(
                 object_pairs_hook=_once,
             )
         except _NotOurs as e:
-            found.refuse(str(e), place)
+            found.refuse(str(e), location)
         except (ValueError, RecursionError):
-            found.refuse("is not JSON", place)
+            found.refuse("is not JSON", location)
         else:
             if not isinstance(parsed, dict):
-                found.refuse("is not a JSON object", place)
+                found.refuse("is not a JSON object", location)
             elif _depth(parsed) > MAX_DEPTH:
-                found.refuse(f"is nested deeper than {MAX_DEPTH}", place)
+                found.refuse(f"is nested deeper than {MAX_DEPTH}", location)
             elif (row := row_of(parsed)) is not None:
-                found.root.add(row, place)
-    found.root.settle(found.root.seen)
+                found.root.add(row, location)
+    found.root.settle(found.root.observed)
     return found
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_lakecommit.core import SCHEMA_NAMES
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingHeld, Reject, put_back
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingOpen, Reject, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, JSON, RegisteredSchema, SchemaSource
 
@@ -27,7 +27,7 @@ _TABLE = pa.schema([pa.field(COLUMN, pa.string())])
 T = TypeVar("T")
 
 
-class SchemaNames(NothingHeld, ABC, Generic[T]):
+class SchemaNames(NothingOpen, ABC, Generic[T]):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of names."""
 
     kind: ClassVar[str]
@@ -44,12 +44,12 @@ class SchemaNames(NothingHeld, ABC, Generic[T]):
         parts, rejects = self._reader.parts(values)
         names = np.full(len(values), None, object)
         for part in parts:
-            for name, places in self._named(values, part, rejects):
-                names[places] = name
+            for name, positions in self._named(values, part, rejects):
+                names[positions] = name
         refused = {reject.index for reject in rejects}
         kept = [i for i in range(len(values)) if i not in refused]
         table = pa.table([pa.array(names[kept], pa.string())], schema=_TABLE)
-        return put_back(Decoded(table=table), kept, sorted(rejects, key=lambda r: r.index))
+        return with_positions(Decoded(table=table), kept, sorted(rejects, key=lambda r: r.index))
 
     @abstractmethod
     def _made(self, schema: RegisteredSchema) -> T:
@@ -74,7 +74,7 @@ class OneSchemaNames(SchemaNames[str | None]):
     def _named(
         self, values: Sequence[bytes], part: FramedPart[str | None], rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        yield part.made, part.places
+        yield part.made, part.positions
 
 
 class JsonSchemaNames(OneSchemaNames):

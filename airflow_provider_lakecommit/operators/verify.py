@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VerifyOperator"]
 
-MOST_TOLD = 5
+MOST_NOTED = 5
 """Findings in the error; the log has all of them."""
 
 
@@ -114,9 +114,9 @@ class VerifyOperator(LandingTask):
         if wrong:
             # A failed task returns nothing.
             context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=values)
-            rest = f"; and {len(wrong) - MOST_TOLD} more, see the log" if len(wrong) > MOST_TOLD else ""
+            rest = f"; and {len(wrong) - MOST_NOTED} more, see the log" if len(wrong) > MOST_NOTED else ""
             raise AirflowFailException(
-                f"landing {landing.name}: {len(wrong)} problems: {'; '.join(wrong[:MOST_TOLD])}{rest}"
+                f"landing {landing.name}: {len(wrong)} problems: {'; '.join(wrong[:MOST_NOTED])}{rest}"
             )
         return values
 

@@ -53,8 +53,8 @@ class Viewer:
         """Return the topics of visible rows; the errors of others would name their brokers."""
         if self.views_all:
             return board.topics
-        places = {row.place for row in board.rows.values() if self.sees(row)}
-        return tuple(t for t in board.topics if t.place in places)
+        topics = {row.place for row in board.rows.values() if self.sees(row)}
+        return tuple(t for t in board.topics if t.place in topics)
 
     def sees_tasks(self, dag: str) -> bool:
         return dag in self.dags and get_auth_manager().is_authorized_dag(

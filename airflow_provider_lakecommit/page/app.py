@@ -118,7 +118,7 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
     written, look = _Written(), DatabaseLook(held_sensors, STATE_SECONDS)
     rows_of = DeclaredRows(DatabaseLook(DeclaredLook(), DECLARED_SECONDS))
 
-    def seen(who: Viewer, key: str) -> LandingRow:
+    def visible_row(who: Viewer, key: str) -> LandingRow:
         row = rows_of.find(reader.board(), key)
         if row is None or not who.sees(row):
             raise HTTPException(404, UNSEEN)
@@ -142,18 +142,18 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
 
     @app.get("/api/v1/landings/{key}", response_model=LandingDetail)
     def landing(request: Request, who: ViewerDep, key: str) -> Response:
-        row = seen(who, key)
+        row = visible_row(who, key)
         found = detail_of(row, _Held(look(), who).of(row), time.time(), rows_of.budget(row, who.dags))
         return _tagged(request, found.model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/trend", response_model=TrendAnswer)
     def trend(request: Request, who: ViewerDep, key: str) -> Response:
-        row = seen(who, key)
+        row = visible_row(who, key)
         return _tagged(request, trend_of(row, time.time()).model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/actions", response_model=ActionsAnswer)
     def actions_of(request: Request, who: ViewerDep, key: str) -> Response:
-        row, rights = seen(who, key), Rights(reads=who.dags.__contains__, triggers=who.triggers, edits=who.edits)
+        row, rights = visible_row(who, key), Rights(reads=who.dags.__contains__, triggers=who.triggers, edits=who.edits)
         found = actions(row, known(), rights) if with_actions else ()
         return _tagged(request, actions_answer(found, enabled=with_actions).model_dump_json().encode())
 
@@ -179,19 +179,19 @@ class _Written:
 class _Held:
     """The sensors that a user may see, by their guarded group."""
 
-    def __init__(self, sensors: Sequence[HeldSensor], who: Viewer) -> None:
-        self._who = who
+    def __init__(self, sensors: Sequence[HeldSensor], viewer: Viewer) -> None:
+        self._viewer = viewer
         self._allowed: dict[str, bool] = {}
-        self._by_place: dict[tuple[str, str], list[HeldSensor]] = {}
+        self._by_topic: dict[tuple[str, str], list[HeldSensor]] = {}
         for s in sensors:
-            self._by_place.setdefault((s.control_topic, s.group), []).append(s)
+            self._by_topic.setdefault((s.control_topic, s.group), []).append(s)
 
     def of(self, row: LandingRow) -> list[HeldSensor]:
-        return [s for s in self._by_place.get((row.place.topic, row.group), []) if self._may_see(s.dag)]
+        return [s for s in self._by_topic.get((row.place.topic, row.group), []) if self._may_see(s.dag)]
 
     def _may_see(self, dag: str) -> bool:
         if dag not in self._allowed:
-            self._allowed[dag] = self._who.sees_tasks(dag)
+            self._allowed[dag] = self._viewer.sees_tasks(dag)
         return self._allowed[dag]
 
 
@@ -203,24 +203,24 @@ def _add_changes(app: FastAPI, reader: PageReader) -> None:
 
 
 async def stream_changes(
-    reader: PageReader, who: Viewer, now: Callable[[Viewer], Awaitable[Viewer]]
+    reader: PageReader, viewer: Viewer, now: Callable[[Viewer], Awaitable[Viewer]]
 ) -> AsyncIterator[str]:
     """Yield an event whenever rows change, until the user has logged out.
 
     :param now: returns what the user may see now; called every :data:`GRANT_SECONDS`
     """
-    begun = told = checked = time.monotonic()
+    begun = sent = checked = time.monotonic()
     version: int | None = None
     while time.monotonic() - begun < STREAM_SECONDS:
         if time.monotonic() - checked >= GRANT_SECONDS:
             try:
-                who, checked = await now(who), time.monotonic()
+                viewer, checked = await now(viewer), time.monotonic()
             except HTTPException:
                 return
         board = reader.board()
-        if board.version != version or time.monotonic() - told >= ALIVE_SECONDS:
-            version, told = board.version, time.monotonic()
-            change = Change(version=board.version, topics=topics_of(who.topics_of(board)))
+        if board.version != version or time.monotonic() - sent >= ALIVE_SECONDS:
+            version, sent = board.version, time.monotonic()
+            change = Change(version=board.version, topics=topics_of(viewer.topics_of(board)))
             yield f"event: change\ndata: {change.model_dump_json()}\n\n"
         await asyncio.sleep(TICK_SECONDS)
 

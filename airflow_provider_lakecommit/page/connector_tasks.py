@@ -30,12 +30,12 @@ class ConnectorTask(NamedTuple):
     missed: int = 0
 
 
-def tasks_after(known: tuple[ConnectorTask, ...], seen: ObservedEvent) -> tuple[ConnectorTask, ...]:
+def tasks_after(known: tuple[ConnectorTask, ...], event: ObservedEvent) -> tuple[ConnectorTask, ...]:
     """Return the tasks after one more answer, the one heard last at the end."""
-    name = (seen.sender or b"").decode("utf-8", "replace")[:NAME_LENGTH]
-    partitions = tuple(sorted(seen.partitions or ()))[:MOST_PARTITIONS]
-    before = next((t for t in known if t.id == name), ConnectorTask(name, seen.at, seen.at, 0))
-    one = before._replace(at=seen.at, answers=before.answers + 1, partitions=partitions, missed=0)
+    name = (event.sender or b"").decode("utf-8", "replace")[:NAME_LENGTH]
+    partitions = tuple(sorted(event.partitions or ()))[:MOST_PARTITIONS]
+    before = next((t for t in known if t.id == name), ConnectorTask(name, event.at, event.at, 0))
+    one = before._replace(at=event.at, answers=before.answers + 1, partitions=partitions, missed=0)
     most = GONE_ANSWERS * max(1, len(known))
     others = (t._replace(missed=t.missed + 1) for t in known if t.id != name)
     return (*(t for t in others if t.missed <= most), one)[-MOST_TASKS:]

@@ -96,8 +96,8 @@ def _landing_of(text: str) -> Landing | None:
 
 
 def _declared(extra: Any, dag: str, ran: bool, stored: Mapping[str, Landing]) -> DeclaredLanding | None:
-    told = extra if isinstance(extra, Mapping) else {}
-    name, table = told.get("landing"), told.get("table")
+    fields = extra if isinstance(extra, Mapping) else {}
+    name, table = fields.get("landing"), fields.get("table")
     if not (isinstance(name, str) and isinstance(table, str)):
         return None
     whole = stored.get(name)
@@ -123,8 +123,8 @@ class DeclaredRows:
         declared, unread = self._look(), any(t.as_of is None for t in board.topics)
         if not declared:
             return board.rows
-        seen, known, was_unread, rows = self._known
-        if seen is not board.rows or known is not declared or was_unread is not unread:
+        observed, known, was_unread, rows = self._known
+        if observed is not board.rows or known is not declared or was_unread is not unread:
             rows = self._merged(board.rows, declared, unread=unread)
             self._known = (board.rows, declared, unread, rows)
         return rows
@@ -153,8 +153,8 @@ class DeclaredRows:
     ) -> Mapping[str, LandingRow]:
         landings = [r for r in rows.values() if r.state.landing]
         # The command line has no DAG to compare.
-        seen = {(r.name, dag) for r in landings for dag in r.dags or ("",)}
-        missing = [d for d in declared if not {(d.name, d.dag), (d.name, "")} & seen]
+        observed = {(r.name, dag) for r in landings for dag in r.dags or ("",)}
+        missing = [d for d in declared if not {(d.name, d.dag), (d.name, "")} & observed]
         made = {(d, unread): self._rows.get((d, unread)) or _row(d, unread=unread) for d in missing}
         self._rows = made
         return ranked([*rows.values(), *made.values()]) if made else rows
@@ -165,11 +165,11 @@ def _key(d: DeclaredLanding) -> str:
 
 
 def _row(d: DeclaredLanding, *, unread: bool) -> LandingRow:
-    place, group = PageTopic("", ""), group_id(d.name)
+    topic, group = PageTopic("", ""), group_id(d.name)
     reason = UNREAD if unread else UNSEEN if d.ran else NEVER
     clears = "its first run" if not d.ran else "a run that opens a cycle on a watched control topic"
     return LandingRow(
-        place=place,
+        place=topic,
         group=group,
         key=_key(d),
         state=State(landing=True),

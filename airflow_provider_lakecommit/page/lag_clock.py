@@ -26,8 +26,8 @@ class LagClock:
     :param looks: times in seconds of the epoch, with the ends at that time, oldest first
     """
 
-    def __init__(self, looks: Iterable[Look] = ()) -> None:
-        self.looks: list[Look] = list(looks)
+    def __init__(self, readings: Iterable[Look] = ()) -> None:
+        self.looks: list[Look] = list(readings)
 
     def looked(self, at: float, now: float, ends: Ends) -> None:
         """Add the ends at a time; late samples have no new information."""
@@ -48,7 +48,7 @@ class LagClock:
         """
         if not self.looks or self._within(self.looks[-1], upto):
             return None
-        return next((look[0] for look in reversed(self.looks) if self._within(look, upto)), None)
+        return next((reading[0] for reading in reversed(self.looks) if self._within(reading, upto)), None)
 
     def seconds(self, upto: Ends, at: float) -> float | None:
         """Return the same as a duration up to a time; 0 if nothing is behind, ``None`` if unknown."""
@@ -63,5 +63,5 @@ class LagClock:
         del self.looks[:known]
 
     @staticmethod
-    def _within(look: Look, upto: Ends) -> bool:
-        return all(end <= upto.get(place, 0) for place, end in look[1].items())
+    def _within(reading: Look, upto: Ends) -> bool:
+        return all(end <= upto.get(partition, 0) for partition, end in reading[1].items())

@@ -125,9 +125,9 @@ def ranked(rows: Iterable[LandingRow]) -> dict[str, LandingRow]:
     return {r.key: r for r in sorted(rows, key=_rank)}
 
 
-def key_of(place: PageTopic, group: str) -> str:
+def key_of(topic: PageTopic, group: str) -> str:
     """Return the id of a row in addresses, for any characters in its group."""
-    return sha256("\x1f".join((place.connection, place.topic, group)).encode()).hexdigest()[:20]
+    return sha256("\x1f".join((topic.connection, topic.topic, group)).encode()).hexdigest()[:20]
 
 
 def name_of(group: str, *, landing: bool) -> str:
@@ -146,15 +146,15 @@ def search(
     :param text: part of a name, table, topic or DAG, case-insensitive
     :param dag: id of a DAG that runs it
     """
-    wanted = text.casefold()
-    meant = [r for r in rows if (not dag or dag in r.dags) and (not wanted or _bears(r, wanted))]
+    folded = text.casefold()
+    meant = [r for r in rows if (not dag or dag in r.dags) and (not folded or _bears(r, folded))]
     counts = Counter(r.found.verdict.value for r in meant)
     return [r for r in meant if not verdicts or r.found.verdict.value in verdicts], counts
 
 
 def _bears(row: LandingRow, text: str) -> bool:
-    words = (row.group, *row.cycles.tables, *row.dags, *{p.topic for p in row.partitions})
-    return any(text in word.casefold() for word in words)
+    texts = (row.group, *row.cycles.tables, *row.dags, *{p.topic for p in row.partitions})
+    return any(text in text_of_row.casefold() for text_of_row in texts)
 
 
 def _rank(row: LandingRow) -> tuple[int, float, str, PageTopic]:

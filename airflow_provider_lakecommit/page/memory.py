@@ -29,23 +29,23 @@ class TopicMemory:
         self.trends: dict[str, Trend] = {}
         self.clocks: dict[str, LagClock] = {}
 
-    def heard(self, told: ObservedRecord, record: ControlRecord, landing: bool) -> None:
-        group, seen, header = told
+    def heard(self, observed: ObservedRecord, record: ControlRecord, landing: bool) -> None:
+        group, event, header = observed
         known = self.cycles.get(group) or LandingCycles()
         if not landing:
-            after = connector_cycles_after(known, seen)
-        elif header is None or header.get("lane") != LIVE or seen.kind is EventKind.WRITTEN:
+            after = connector_cycles_after(known, event)
+        elif header is None or header.get("lane") != LIVE or event.kind is EventKind.WRITTEN:
             # The report on their slice repeats files.
             return
         else:
-            covers = seen.covers if seen.kind is EventKind.PUBLISHED else None
-            entry = entry_from_values(record, _PAYLOADS[seen.kind], UUID(bytes=seen.commit), header, covers)
+            covers = event.covers if event.kind is EventKind.PUBLISHED else None
+            entry = entry_from_values(record, _PAYLOADS[event.kind], UUID(bytes=event.commit), header, covers)
             after = known if entry is None else cycles_after(known, entry)
             if isinstance(entry, CycleOpened) and entry.plan.ends:
-                self._looked(group, after, entry.plan.requested_at.timestamp(), after.ends)
+                self._clock_after(group, after, entry.plan.requested_at.timestamp(), after.ends)
         if after is not known:
             self.cycles[group] = after
-            self._tell(group, known, after, told)
+            self._notify(group, known, after, observed)
 
     def lagging(self, ends: Ends) -> None:
         now = time.time()
@@ -53,7 +53,7 @@ class TopicMemory:
             there = {p: ends[p] for p in known.ends if p in ends}
             if there and (trend := self._trend(group)) is not None:
                 read, commit = lags(known.reported, known.in_table, there)
-                clock = self._looked(group, known, now, there)
+                clock = self._clock_after(group, known, now, there)
                 late = _late(clock, known, now)
                 trend.add(now, now, {"read_lag": read, "commit_lag": commit, **late})
 
@@ -64,7 +64,7 @@ class TopicMemory:
             return None, None
         return clock.since(known.read_upto), clock.since(known.in_table)
 
-    def _looked(self, group: str, known: LandingCycles, at: float, ends: Ends) -> LagClock:
+    def _clock_after(self, group: str, known: LandingCycles, at: float, ends: Ends) -> LagClock:
         clock = self.clocks.get(group) or LagClock()
         if len(self.clocks) < MOST_TRENDS:
             self.clocks[group] = clock
@@ -72,8 +72,8 @@ class TopicMemory:
         clock.forget(known.in_table)
         return clock
 
-    def _tell(self, group: str, before: LandingCycles, after: LandingCycles, told: ObservedRecord) -> None:
-        kind, turn = told.event.kind, told.event.kind in TURNS and bool(after.ends or after.reported)
+    def _notify(self, group: str, before: LandingCycles, after: LandingCycles, observed: ObservedRecord) -> None:
+        kind, turn = observed.event.kind, observed.event.kind in TURNS and bool(after.ends or after.reported)
         if not turn and after.totals is before.totals:
             return
         trend = self._trend(group)
@@ -90,8 +90,8 @@ class TopicMemory:
             at = before if kind is EventKind.PUBLISHED else after
             amounts["read_lag"], amounts["commit_lag"] = lags(at.reported, at.in_table, at.ends)
             if (clock := self.clocks.get(group)) is not None:
-                amounts |= _late(clock, at, told.event.at)
-        trend.add(told.event.at, time.time(), amounts)
+                amounts |= _late(clock, at, observed.event.at)
+        trend.add(observed.event.at, time.time(), amounts)
 
     def _trend(self, group: str) -> Trend | None:
         found = self.trends.get(group)

@@ -45,11 +45,11 @@ def after_rejects(known: LandingNotes, entry: SliceReported, at: float) -> Landi
     report = entry.report
     if not report.rejects:
         return known
-    seen = {r.kind: r for r in known.rejects}
+    known_rejects = {r.kind: r for r in known.rejects}
     ranges, most = tuple(str(s.span) for s in report.spans[:3]), max(report.rejects.values())
     for kind, records in report.rejects.items():
-        before = seen.pop(kind, None)
-        seen[kind] = RejectSeen(
+        before = known_rejects.pop(kind, None)
+        known_rejects[kind] = RejectSeen(
             kind=kind,
             records=before.records if before else 0,
             since=before.since if before else at,
@@ -58,7 +58,7 @@ def after_rejects(known: LandingNotes, entry: SliceReported, at: float) -> Landi
             # The report has the reason of most of its rejects.
             reason=report.reject_reason if records == most else before.reason if before else "",
         )
-    return known._replace(rejects=tuple(seen.values())[-MOST:])
+    return known._replace(rejects=tuple(known_rejects.values())[-MOST:])
 
 
 def after_committed(known: LandingNotes, kinds: Mapping[str, int]) -> LandingNotes:

@@ -60,7 +60,7 @@ def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
             return ()
         asks = any(t["task_type"] in ("ApprovalOperator", "HITLOperator", "HITLBranchOperator") for t in tasks)
         # Each task by its own param, if they differ.
-        conf = {name: told for task in ours for name, told in (_conf(task, params) or {}).items()}
+        conf = {name: value for task in ours for name, value in (_conf(task, params) or {}).items()}
         found = {}
         for task in ours:
             if (operation := _operation(dag, task, conf, asks=asks)) is not None:
@@ -103,8 +103,8 @@ def _operation(dag: str, task: Mapping[str, Any], conf: Mapping[str, str], *, as
 def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return the param that selects how, if it may be :data:`RETRY`."""
     for name, param in params.items():
-        told = how.replace(" ", "").replace('"', "'")
-        if told in (f"{{{{params.{name}}}}}", f"{{{{params['{name}']}}}}"):
+        text = how.replace(" ", "").replace('"', "'")
+        if text in (f"{{{{params.{name}}}}}", f"{{{{params['{name}']}}}}"):
             schema = param.get("schema", {})
             allowed = schema.get("__var", schema).get("enum")
             return name if allowed is None or RETRY in allowed else None
@@ -118,4 +118,6 @@ class OperationLook:
     def __call__(self, session: Session) -> dict[str, KnownDag]:
         found = self._stored(session)
         paused = {dag: off for dag, off in session.execute(select(DagModel.dag_id, DagModel.is_paused))}  # noqa: C416
-        return {dag: KnownDag(paused=paused.get(dag, False), operations=told) for dag, told in found.items()}
+        return {
+            dag: KnownDag(paused=paused.get(dag, False), operations=operations) for dag, operations in found.items()
+        }

@@ -42,14 +42,14 @@ class PagePartition:
 def shown_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:
     return tuple(
         PagePartition(
-            topic=place[0],
-            partition=place[1],
-            planned=planned.get(place),
-            reported=reported.get(place),
-            published=published.get(place),
-            end=ends.get(place),
+            topic=partition[0],
+            partition=partition[1],
+            planned=planned.get(partition),
+            reported=reported.get(partition),
+            published=published.get(partition),
+            end=ends.get(partition),
         )
-        for place in sorted({*ends, *planned})[:MOST_PARTITIONS]
+        for partition in sorted({*ends, *planned})[:MOST_PARTITIONS]
     )
 
 

@@ -29,16 +29,16 @@ STOP_SECONDS = 5.0
 class PageReader:
     """All watched control topics; ``places`` is called when the threads start."""
 
-    def __init__(self, places: Callable[[], Sequence[PageTopic]], settings: Settings, deployment: str) -> None:
-        self._places, self._settings, self._deployment = places, settings, deployment
+    def __init__(self, topics: Callable[[], Sequence[PageTopic]], settings: Settings, deployment: str) -> None:
+        self._topics, self._settings, self._deployment = topics, settings, deployment
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._asked = float("-inf")
+        self._requested_at = float("-inf")
         self._board = Board()
 
     def board(self) -> Board:
-        self._asked = time.monotonic()
+        self._requested_at = time.monotonic()
         if not any(t.is_alive() for t in self._threads):
             with self._lock:
                 if not any(t.is_alive() for t in self._threads):
@@ -52,27 +52,27 @@ class PageReader:
 
     def _start(self) -> None:
         self._stop = threading.Event()
-        places = tuple(self._places())
+        topics = tuple(self._topics())
         known = {r.place: r for r in self._board.topics}
-        self._publish(topics=tuple(known.get(p) or TopicReading(place=p) for p in places))
+        self._publish(topics=tuple(known.get(p) or TopicReading(place=p) for p in topics))
         self._threads = [
-            threading.Thread(target=self._read, args=(place, self._stop), name=f"lakecommit-page-{place}", daemon=True)
-            for place in places
+            threading.Thread(target=self._read, args=(topic, self._stop), name=f"lakecommit-page-{topic}", daemon=True)
+            for topic in topics
         ]
         for thread in self._threads:
             thread.start()
 
-    def _read(self, place: PageTopic, stop: threading.Event) -> None:
+    def _read(self, topic: PageTopic, stop: threading.Event) -> None:
         reader: TopicReader | None = None
-        while not stop.is_set() and time.monotonic() - self._asked < UNUSED_SECONDS:
+        while not stop.is_set() and time.monotonic() - self._requested_at < UNUSED_SECONDS:
             try:
-                reader = reader or TopicReader(place, self._settings, self._deployment)
+                reader = reader or TopicReader(topic, self._settings, self._deployment)
                 if reader.look():
                     self._take(reader)
             except Exception as e:
                 if not isinstance(e, LakecommitError):
-                    _LOG.exception("reading control topic %s for the page failed; it is tried again", place)
-                self._tell(place, str(e) if isinstance(e, LakecommitError) else type(e).__name__)
+                    _LOG.exception("reading control topic %s for the page failed; it is tried again", topic)
+                self._set_trouble(topic, str(e) if isinstance(e, LakecommitError) else type(e).__name__)
                 if reader is not None:
                     reader.close()
                 # The last state stays on the board; the next read starts over.
@@ -81,18 +81,18 @@ class PageReader:
         if reader is not None:
             reader.close()
 
-    def _tell(self, place: PageTopic, trouble: str) -> None:
+    def _set_trouble(self, topic: PageTopic, trouble: str) -> None:
         with self._lock:
-            told = (replace(r, trouble=trouble) if r.place == place else r for r in self._board.topics)
-            self._publish(topics=tuple(told))
+            topics = (replace(r, trouble=trouble) if r.place == topic else r for r in self._board.topics)
+            self._publish(topics=tuple(topics))
 
     def _take(self, reader: TopicReader) -> None:
         with self._lock:
-            place, rows = reader.reading.place, self._board.rows
+            topic, rows = reader.reading.place, self._board.rows
             if any(rows.get(key) is not row for key, row in reader.rows.items()):
-                rows = ranked([*(r for r in rows.values() if r.place != place), *reader.rows.values()])
-            told = (reader.reading if r.place == place else r for r in self._board.topics)
-            self._publish(rows=rows, topics=tuple(told))
+                rows = ranked([*(r for r in rows.values() if r.place != topic), *reader.rows.values()])
+            topics = (reader.reading if r.place == topic else r for r in self._board.topics)
+            self._publish(rows=rows, topics=tuple(topics))
 
     def _publish(self, *, topics: tuple[TopicReading, ...], rows: Mapping[str, LandingRow] | None = None) -> None:
         rows = self._board.rows if rows is None else rows

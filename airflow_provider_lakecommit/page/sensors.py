@@ -47,12 +47,12 @@ class HeldSensor:
 
 
 def held_sensors(session: Session) -> tuple[HeldSensor, ...]:
-    ti, said = TaskInstance, XComModel
+    ti, xcom = TaskInstance, XComModel
     recently = and_(ti.state.in_(ENDED), ti.end_date >= datetime.now(UTC) - PAST)
-    same = [getattr(said, name) == getattr(ti, name) for name in ("dag_id", "run_id", "task_id", "map_index")]
+    same = [getattr(xcom, name) == getattr(ti, name) for name in ("dag_id", "run_id", "task_id", "map_index")]
     query = (
-        select(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.state, ti.start_date, said.value)
-        .join(said, and_(said.key == RULING, *same))
+        select(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.state, ti.start_date, xcom.value)
+        .join(xcom, and_(xcom.key == RULING, *same))
         .where(ti.operator == SENSOR, or_(ti.state.in_(WAITING), recently))
         .order_by(ti.start_date.desc())
         .limit(MOST)

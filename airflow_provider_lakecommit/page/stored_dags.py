@@ -81,8 +81,8 @@ class DatabaseLook(Generic[Found]):
     The same object is returned while the result is unchanged, so that derived values can be cached too.
     """
 
-    def __init__(self, ask: Callable[[Session], Found], seconds: float) -> None:
-        self._ask, self._seconds = ask, seconds
+    def __init__(self, query: Callable[[Session], Found], seconds: float) -> None:
+        self._query, self._seconds = query, seconds
         self._lock = threading.Lock()
         self._next = float("-inf")
         self._found: list[Found] = []
@@ -91,7 +91,7 @@ class DatabaseLook(Generic[Found]):
         with self._lock:
             if time.monotonic() >= self._next:
                 with create_session() as session:
-                    found = self._ask(session)
+                    found = self._query(session)
                 if self._found != [found]:
                     self._found = [found]
                 self._next = time.monotonic() + self._seconds

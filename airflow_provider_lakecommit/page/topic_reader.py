@@ -37,15 +37,15 @@ class TopicReader:
     :param deployment: of this Airflow: DAGs of others are foreign
     """
 
-    def __init__(self, place: PageTopic, settings: Settings, deployment: str) -> None:
-        self.reading = TopicReading(place=place)
+    def __init__(self, topic: PageTopic, settings: Settings, deployment: str) -> None:
+        self.reading = TopicReading(place=topic)
         self.rows: Mapping[str, LandingRow] = {}
-        self._place, self._settings, self._deployment = place, settings, deployment
+        self._topic, self._settings, self._deployment = topic, settings, deployment
         self._known: dict[str, _Known] = {}
         self.memory = TopicMemory()
-        watched = WatchedTopic(topic=place.topic, completion_timeout=COMPLETION_SECONDS, newest=MOST_OFFSETS)
-        self._watch = CommitWatch(watched, lambda: settings(place.connection), heard=self.memory.heard)
-        self._ends = SourceEnds(lambda: settings(place.connection))
+        watched = WatchedTopic(topic=topic.topic, completion_timeout=COMPLETION_SECONDS, newest=MOST_OFFSETS)
+        self._watch = CommitWatch(watched, lambda: settings(topic.connection), heard=self.memory.heard)
+        self._ends = SourceEnds(lambda: settings(topic.connection))
 
     def look(self) -> bool:
         """Read on for about a second; return True if anything has changed."""
@@ -76,9 +76,9 @@ class TopicReader:
             return known.row
         read_since, table_since = self.memory.since(group)
         made = LandingRow(
-            place=self._place,
+            place=self._topic,
             group=group,
-            key=known.row.key if known else key_of(self._place, group),
+            key=known.row.key if known else key_of(self._topic, group),
             state=state,
             # For a connector, silence is also a change.
             found=evaluate(state, now, StallRules(landing=state.landing)),
@@ -112,12 +112,12 @@ class SourceEnds:
         self._next = float("-inf")
         self.known: dict[tuple[str, int], int] = {}
 
-    def look(self, places: Any) -> Ends:
+    def look(self, partitions: Any) -> Ends:
         if time.monotonic() >= self._next:
-            asked = tuple(places)
-            self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(asked) / ENDS_AT_ONCE)
-            found = self._client().request_stable_ends(asked).within(ANSWER_SECONDS)
-            self.known = {p: end for p in asked if (end := found.get(p, self.known.get(p))) is not None}
+            requested = tuple(partitions)
+            self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(requested) / ENDS_AT_ONCE)
+            found = self._client().request_stable_ends(requested).within(ANSWER_SECONDS)
+            self.known = {p: end for p in requested if (end := found.get(p, self.known.get(p))) is not None}
         return self.known
 
     def close(self) -> None:

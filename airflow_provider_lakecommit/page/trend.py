@@ -39,27 +39,27 @@ class _Ring:
 
     def add(self, at: float, name: str, value: float) -> None:
         number = int(at // self.step)
-        place = number % self.size
-        if self.numbers[place] > number:
+        index = number % self.size
+        if self.numbers[index] > number:
             return
-        if self.numbers[place] < number:
-            self.numbers[place] = number
+        if self.numbers[index] < number:
+            self.numbers[index] = number
             for known in self.values.values():
-                known[place] = nan
+                known[index] = nan
         values = self.values.get(name)
         if values is None:
             values = self.values[name] = array("f", [nan]) * self.size
-        before = values[place]
+        before = values[index]
         if isnan(before):
-            values[place] = value
+            values[index] = value
         else:
-            values[place] = max(before, value) if name in PEAKS else before + value
+            values[index] = max(before, value) if name in PEAKS else before + value
 
     def buckets(self, now: float) -> range:
         """Return the bucket numbers from the oldest with a value to the current one."""
         last = int(now // self.step)
-        held = [n for n in self.numbers if last - self.size < n <= last]
-        return range(min(held), last + 1) if held else range(0)
+        kept = [n for n in self.numbers if last - self.size < n <= last]
+        return range(min(kept), last + 1) if kept else range(0)
 
     def shown(self, now: float) -> Steps:
         numbers = self.buckets(now)
@@ -69,9 +69,9 @@ class _Ring:
     def _values(self, name: str, numbers: range) -> Iterator[float | None]:
         values, nothing = self.values.get(name), None if name in PEAKS else 0.0
         for number in numbers:
-            place = number % self.size
-            held = values is not None and self.numbers[place] == number and not isnan(values[place])
-            yield round(values[place], 3) if held and values is not None else nothing
+            index = number % self.size
+            kept = values is not None and self.numbers[index] == number and not isnan(values[index])
+            yield round(values[index], 3) if kept and values is not None else nothing
 
 
 class Trend:
@@ -83,10 +83,10 @@ class Trend:
 
     def add(self, at: float, now: float, amounts: Mapping[str, float | None]) -> None:
         """Add amounts, at a time in seconds of the epoch; unknown ones are ignored."""
-        told = [(name, value) for name, value in amounts.items() if value is not None]
+        known = [(name, value) for name, value in amounts.items() if value is not None]
         with self._lock:
             for ring in self._rings:
-                for name, value in told:
+                for name, value in known:
                     ring.add(min(at, now), name, value)
 
     def shown(self, now: float) -> tuple[Steps, ...]:

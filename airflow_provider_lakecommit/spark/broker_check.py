@@ -38,7 +38,7 @@ class _Doubt:
     """The newest job of this process with a slice that was given up."""
 
     job: UUID
-    ask_at: float = 0.0
+    check_at: float = 0.0
 
 
 _doubts: list[_Doubt] = []
@@ -59,11 +59,11 @@ def check_brokers(job: WindowJob, brokers: Brokers, now: Callable[[], float] = t
     if not _doubts or _doubts[0].job != job.job_id:
         return
     doubt = _doubts[0]
-    if now() >= doubt.ask_at:
+    if now() >= doubt.check_at:
         if brokers.answers():
             _doubts.clear()
             return
-        doubt.ask_at = now() + AWAY
+        doubt.check_at = now() + AWAY
     raise ControlTopicError(
         "LC5001",
         "this slice was not begun: the brokers did not answer for earlier slices and do not answer now; check "

@@ -57,13 +57,13 @@ def bounded(chunk: Chunk, most_bytes: int) -> Iterator[Chunk]:
         if chunk.messages:
             yield chunk
         return
-    cuts, held = [0], 0
+    cuts, size_so_far = [0], 0
     for i, value in enumerate(chunk.values):
         size = len(value or b"")
-        if held and held + size > most_bytes:
+        if size_so_far and size_so_far + size > most_bytes:
             cuts.append(i)
-            held = 0
-        held += size
+            size_so_far = 0
+        size_so_far += size
     for start, end in pairwise([*cuts, len(chunk.messages)]):
         yield part_of(chunk, start, end)
 

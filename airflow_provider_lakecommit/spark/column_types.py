@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.formats import Reject
 
-_SAYS = "the table has"
+_PREFIX = "the table has"
 
 
 def with_types(rejects: Sequence[Reject], schema: Schema) -> tuple[Reject, ...]:
@@ -26,10 +26,10 @@ def with_types(rejects: Sequence[Reject], schema: Schema) -> tuple[Reject, ...]:
 
 
 def _typed(reject: Reject, schema: Schema) -> Reject:
-    if reject.kind != "wrong_value" or reject.column is None or _SAYS in reject.reason:
+    if reject.kind != "wrong_value" or reject.column is None or _PREFIX in reject.reason:
         return reject
     try:
         kind = schema.find_type(reject.column)
     except ValueError:
         return reject
-    return replace(reject, reason=f"{reject.reason} ({_SAYS} {kind})" if kind.is_primitive else reject.reason)
+    return replace(reject, reason=f"{reject.reason} ({_PREFIX} {kind})" if kind.is_primitive else reject.reason)

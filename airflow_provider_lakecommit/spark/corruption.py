@@ -18,33 +18,33 @@ from dataclasses import replace
 from confluent_kafka import Consumer
 
 from airflow_provider_lakecommit.core import RESET_BLOCKED, OffsetRange, Span
-from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.exceptions import SourceCorruptError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import first_readable
 
 
-class Damage:
+class Corruption:
     """Finds the end of corruption with a consumer that has finished reading."""
 
     def __init__(self, consumer: Consumer, span: Span) -> None:
         self._consumer = consumer
         self._span = span
 
-    def found(self, position: int, said: str) -> SourceError | SourceUnavailableError:
+    def found(self, position: int, cause: str) -> SourceError | SourceUnavailableError:
         """Return the error for corruption at a position.
 
-        :param said: message of the client or the broker
+        :param cause: message of the client or the broker
         """
         end = self.end(position)
         if end <= position:
             return SourceUnavailableError(
                 "LC5002",
-                f"{self._span}: the data at offset {position} was corrupted in transit ({said}) and is intact now; the "
-                "span is read again",
+                f"{self._span}: the data at offset {position} was corrupted in transit ({cause}) and is intact now; "
+                "the span is read again",
             )
         lost = replace(self._span, range=OffsetRange(position, end))
-        return SourceDamagedError(
+        return SourceCorruptError(
             "LC5003",
-            f"{lost.partition}: offsets {position} to {end - 1} are corrupt ({said}): restore this "
+            f"{lost.partition}: offsets {position} to {end - 1} are corrupt ({cause}): restore this "
             "partition from an intact replica or copy, and they are read again; if there is none, give "
             f"them up once they are blocked: `{RESET_BLOCKED} SPEC --skip --whole --range "
             f"{lost.partition.topic}:{lost.partition.partition}={position}-{end}`",

@@ -30,7 +30,7 @@ class CycleReports:
         self._entries: list[Entry] = []
         self.cycle: CycleState | None = None
 
-    def look(self) -> list[SliceReport]:
+    def read(self) -> list[SliceReport]:
         """Return the new reports, also those that do not count.
 
         :raises ControlTopicError: the log cannot be read

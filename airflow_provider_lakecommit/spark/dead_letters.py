@@ -77,18 +77,18 @@ def _row(landing: str, record: Record, reject: Reject) -> dict[str, Any]:
         "headers": [{"key": k, "value": v} for k, v in headers] if headers else None,
         "kind": reject.kind,
         "column": reject.column,
-        "reason": reject.reason + _untold(record, headers),
+        "reason": reject.reason + _unrepresentable(record, headers),
         "landing": landing,
     }
 
 
-def _untold(record: Record, headers: Headers | None) -> str:
+def _unrepresentable(record: Record, headers: Headers | None) -> str:
     """Return what the columns of the row leave out."""
-    told = ""
+    text = ""
     if (millis := odd_time(record)) is not None:
-        told += f"; its timestamp {millis} is beyond the years 1 to 9999"
+        text += f"; its timestamp {millis} is beyond the years 1 to 9999"
     if headers is None:
-        told += "; its headers cannot be read"
+        text += "; its headers cannot be read"
     elif any(name == UNREADABLE_NAME for name, _ in headers):
-        told += "; the name of a header is not UTF-8"
-    return told
+        text += "; the name of a header is not UTF-8"
+    return text

@@ -189,13 +189,13 @@ def _unwrapped(landing: Landing, schema: Schema, kafka: Kafka | None, skip: Set[
         return _decoder(landing, schema, options, kafka, skip)
     own = Schema(*(f for f in schema.fields if f.name not in skip))
     elsewhere = filled_elsewhere(landing) - {f.name for f in own.fields}
-    told = replace(
+    described = replace(
         options, timestamps=_without(options.timestamps, elsewhere), encodings=_without(options.encodings, elsewhere)
     )
     if landing.transform.unwrap is None:
-        return _decoder(landing, own, told, kafka)
+        return _decoder(landing, own, described, kafka)
     columns = columns_of_unwrap(landing.transform.unwrap)
-    return UnwrapDecoder(lambda of, to: _decoder(landing, of, to, kafka), own, columns, told)
+    return UnwrapDecoder(lambda of, to: _decoder(landing, of, to, kafka), own, columns, described)
 
 
 def _without(rules: Mapping[str, str], columns: Set[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ may pass and are never counted. All others (an overflow, a value that Arrow refu
 handling records, and the same records would raise them again. Brokers are unavailable if they do not answer; bytes that
 differ from what was written are corruption, not an outage.
 
-:func:`place_of` returns the place of a failure as far as it is known, and :func:`cut` the ranges to retry so that the
+:func:`spans_of` returns the place of a failure as far as it is known, and :func:`cut` the ranges to retry so that the
     failure is isolated: first the ranges around the place, else half of the partitions, else half of the range.
 """
 
@@ -59,7 +59,7 @@ def passes(error: Exception) -> bool:
     return isinstance(error, OSError | KafkaException) or type(error).__module__.partition(".")[0] in _WORLD
 
 
-def place_of(error: Exception) -> Spans:
+def spans_of(error: Exception) -> Spans:
     """Return the ranges that a failure names; empty if unknown."""
     return tuple(error.spans) if isinstance(error, RecordsError | SourceError) else ()
 
@@ -68,10 +68,10 @@ def cut(spans: Spans, error: Exception) -> list[Part]:
     """Return the parts to retry instead of these ranges, oldest first, together all of them; empty if they cannot be
     cut.
     """
-    place = [(s, r) for s in spans if (r := _within(s, place_of(error))) is not None]
-    at = dict(place)
-    if place and any(at.get(s) != s.range for s in spans):
-        found = tuple(replace(s, range=r) for s, r in place)
+    failing = [(s, r) for s in spans if (r := _within(s, spans_of(error))) is not None]
+    at = dict(failing)
+    if failing and any(at.get(s) != s.range for s in spans):
+        found = tuple(replace(s, range=r) for s, r in failing)
         known = isinstance(error, SourceError) or sum(map(len, found)) == 1
         before = _spans((s, OffsetRange(s.range.start, at[s].start if s in at else s.range.end)) for s in spans)
         after = _spans((s, OffsetRange(at[s].end, s.range.end)) for s in spans if s in at)
@@ -88,9 +88,9 @@ def _is_of_records(error: Exception) -> bool:
     return not isinstance(error, LakecommitError) or isinstance(error, RecordsError | AccountingError)
 
 
-def _within(span: Span, place: Sequence[Span]) -> OffsetRange | None:
+def _within(span: Span, failing: Sequence[Span]) -> OffsetRange | None:
     """Return the part of the place inside the span."""
-    for p in place:
+    for p in failing:
         start, end = max(p.range.start, span.range.start), min(p.range.end, span.range.end)
         if p.partition == span.partition and start < end:
             return OffsetRange(start, end)

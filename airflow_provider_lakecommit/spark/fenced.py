@@ -49,7 +49,7 @@ def send_report(
         except FencedError as fenced:
             reports, over = _standing(control, job, work, attempt, done=done)
             if reports:
-                return None if any(r.attempt == attempt for r in reports) else _told(work, reports)
+                return None if any(r.attempt == attempt for r in reports) else _result_of(work, reports)
             if over:
                 detail = f"its cycle is over, so no report is needed; {fenced}"
                 return SliceResult(slice=str(work), status=SliceStatus.SUPERSEDED, detail=detail)
@@ -58,7 +58,7 @@ def send_report(
             left -= 1
 
 
-def _told(work: Slice, reports: tuple[SliceReport, ...]) -> SliceResult:
+def _result_of(work: Slice, reports: tuple[SliceReport, ...]) -> SliceResult:
     """Return the result of a slice by other attempts' reports."""
     failed = "; ".join(r.failed for r in reports if r.failed is not None)
     blocked = "; ".join(r.blocked for r in reports if r.blocked is not None)

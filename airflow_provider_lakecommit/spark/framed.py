@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.formats import with_header
 from airflow_provider_lakecommit.kafka import headers_of
 from airflow_provider_lakecommit.landing import Landing
 
-_ask = methodcaller("headers")
+_headers_of = methodcaller("headers")
 
 
 class _Record(Protocol):
@@ -34,7 +34,7 @@ def with_schemas(landing: Landing, records: Sequence[_Record], values: Sequence[
 def _any_headers(records: Sequence[_Record]) -> bool:
     """Return True if any record has headers: most topics have none."""
     try:
-        return any(map(_ask, records))
+        return any(map(_headers_of, records))
     except Exception:
         # A name that is not text.
         return True

@@ -79,7 +79,7 @@ class SliceStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowJob:
-    """A group's share of a window. ``plan.slices`` are the slices to do, ``places`` their numbers in the group's whole
+    """A group's share of a window. ``plan.slices`` are the slices to do, ``numbers`` their numbers in the group's whole
     share. The control topic holds the cycle from ``read_from`` on, and messages to this job from ``made_at`` on.
     ``deaths`` counts earlier jobs for the same slices whose processes died. This is number ``replica`` of ``replicas``
     of the same slices; number 0 is the original. A ``proof`` only reads its slices again and reports nothing
@@ -89,7 +89,7 @@ class WindowJob:
     landing: Landing
     plan: Plan
     group: int
-    places: tuple[int, ...]
+    numbers: tuple[int, ...]
     commit_id: UUID
     slot: int
     catalog: str
@@ -117,7 +117,7 @@ class WindowJob:
                 "landing": {k: v for k, v in self.landing.to_flat().items() if k not in _OF_PLANS},
                 "plan": plan_to_json(self.plan),
                 "group": self.group,
-                "places": list(self.places),
+                "places": list(self.numbers),
                 "commit_id": str(self.commit_id),
                 "slot": self.slot,
                 "catalog": self.catalog,
@@ -138,7 +138,7 @@ class WindowJob:
             landing=Landing.from_flat(v["landing"]),
             plan=plan_from_json(v["plan"]),
             group=v["group"],
-            places=tuple(v["places"]),
+            numbers=tuple(v["places"]),
             commit_id=UUID(v["commit_id"]),
             slot=v["slot"],
             catalog=v["catalog"],
@@ -158,7 +158,7 @@ class WindowJob:
         """Return an id of a bounded pool: a new attempt of the same slice by the same replica fences only the old one.
         A speculative copy of a task is such an attempt; another replica is not.
         """
-        role = f"w-{self.group}-{self.replica}-{self.places[index]}"
+        role = f"w-{self.group}-{self.replica}-{self.numbers[index]}"
         return transactional_id(self.plan.landing, self.plan.lane, self.deployment, self.slot, role)
 
 

@@ -23,12 +23,12 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReading:
-    """The progress of a span. ``seen`` is the end of its newest record with a known leader epoch."""
+    """The progress of a span. ``observed`` is the end of its newest record with a known leader epoch."""
 
     index: int
     span: Span
     position: int
-    seen: ReadPosition | None = None
+    observed: ReadPosition | None = None
 
     @property
     def done(self) -> bool:
@@ -53,24 +53,26 @@ class PartitionReading:
 
     def see(self, offset: int, leader_epoch: int | None) -> None:
         """Note a record or transaction marker that ends at this offset; those after the span are ignored."""
-        known = self.span.range.start if self.seen is None else self.seen.offset
+        known = self.span.range.start if self.observed is None else self.observed.offset
         if leader_epoch is not None and leader_epoch >= 0 and known < offset <= self.span.range.end:
-            self.seen = ReadPosition(offset=offset, leader_epoch=leader_epoch)
+            self.observed = ReadPosition(offset=offset, leader_epoch=leader_epoch)
 
 
-def position_behind(span: Span, seen: ReadPosition | None, leader_epoch: int | None) -> ReadPosition | None:
-    """Return the position at the end of a span that was read to its end; ``seen``, if no later one is known.
+def position_behind(span: Span, observed: ReadPosition | None, leader_epoch: int | None) -> ReadPosition | None:
+    """Return the position at the end of a span that was read to its end; ``observed``, if no later one is known.
 
     Markers and aborted records of transactions after the last record have no epoch. A log that loses them and grows
     again has new records there, so the position is at the end, under the epoch of the leader that planned it. A record
     of a later epoch means that the log had changed by then.
 
-    :param seen: end of the newest record with a known epoch
+    :param observed: end of the newest record with a known epoch
     :param leader_epoch: epoch of the leader that reported the end
     """
     end = span.range.end
-    if leader_epoch is None or (seen is not None and (seen.offset >= end or seen.leader_epoch > leader_epoch)):
-        return seen
+    if leader_epoch is None or (
+        observed is not None and (observed.offset >= end or observed.leader_epoch > leader_epoch)
+    ):
+        return observed
     return ReadPosition(offset=end, leader_epoch=leader_epoch)
 
 

@@ -33,22 +33,22 @@ RESULT = "seen string"
 _CONTENT = b"lakecommit probe: may be deleted\n"
 
 
-def try_storage(io: FileIO, place: str) -> str:
+def try_storage(io: FileIO, path: str) -> str:
     """Write, read and delete a file; return the error, or an empty text."""
     step = "writing"
     try:
-        with io.new_output(place).create() as out:
+        with io.new_output(path).create() as out:
             out.write(_CONTENT)
         step = "reading"
-        with io.new_input(place).open() as found:
+        with io.new_input(path).open() as found:
             if found.read() != _CONTENT:
-                return f"reading {place}: the content differs"
+                return f"reading {path}: the content differs"
         step = "deleting"
-        io.delete(place)
-        if io.new_input(place).exists():
-            return f"deleting {place}: it still exists"
+        io.delete(path)
+        if io.new_input(path).exists():
+            return f"deleting {path}: it still exists"
     except Exception as e:  # any error of the storage
-        return f"{step} {place}: {trouble_of(io, e)}"
+        return f"{step} {path}: {trouble_of(io, e)}"
     return ""
 
 
@@ -69,14 +69,14 @@ def _version(name: str) -> str:
         return str(getattr(sys.modules.get(name), "__version__", "not installed"))
 
 
-def run_probe(spark: SparkSession, places: Mapping[str, str], read_secrets: Callable[[], Secrets]) -> dict[str, Any]:
+def run_probe(spark: SparkSession, paths: Mapping[str, str], read_secrets: Callable[[], Secrets]) -> dict[str, Any]:
     """Return one task's :func:`local_view`, with ``storage``: its errors, or nothing.
 
-    :param places: path of the file, by table
+    :param paths: path of the file, by table
     :raises SparkJobError: the task did not answer
     """
     try:
-        rows = spark.range(0, 1, 1, 1).mapInArrow(_task(dict(places), read_secrets), RESULT).collect()
+        rows = spark.range(0, 1, 1, 1).mapInArrow(_task(dict(paths), read_secrets), RESULT).collect()
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines() if line.strip()]
         raise SparkJobError(
@@ -87,7 +87,7 @@ def run_probe(spark: SparkSession, places: Mapping[str, str], read_secrets: Call
 
 
 def _task(
-    places: dict[str, str], read_secrets: Callable[[], Secrets]
+    paths: dict[str, str], read_secrets: Callable[[], Secrets]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -95,9 +95,9 @@ def _task(
         from airflow_provider_lakecommit.spark import probe as here
 
         for _ in batches:
-            seen, secrets = here.local_view(), read_secrets()
-            tried = (here.try_storage(GuardedFileIO(secrets.io_of(t)), place) for t, place in places.items())
-            seen["storage"] = secrets.without("; ".join(trouble for trouble in tried if trouble))
-            yield pa.RecordBatch.from_pydict({"seen": [json.dumps(seen)]})
+            observed, secrets = here.local_view(), read_secrets()
+            tried = (here.try_storage(GuardedFileIO(secrets.io_of(t)), path) for t, path in paths.items())
+            observed["storage"] = secrets.without("; ".join(trouble for trouble in tried if trouble))
+            yield pa.RecordBatch.from_pydict({"seen": [json.dumps(observed)]})
 
     return run

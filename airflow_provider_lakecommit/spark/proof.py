@@ -78,7 +78,7 @@ def run_proof(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
     except Exception as e:
         found = ProofSlice(error=secrets.without(f"{type(e).__name__}: {e}"))
     text = json.dumps({**asdict(found), "counts": found.counts.to_dict()})
-    io = file_io(secrets.io_of(_place(job, work.tables[0]).table))
+    io = file_io(secrets.io_of(_target(job, work.tables[0]).table))
     # A repeated task replaces the result of its predecessor.
     with io.new_output(result_path(job, index)).create(overwrite=True) as stream:
         pq.write_table(pa.table({_RESULT: [text]}), stream)
@@ -106,11 +106,11 @@ def read_proof(job: WindowJob, index: int, io: FileIO) -> ProofSlice:
 def result_path(job: WindowJob, index: int) -> str:
     """Return the place of a slice's result, in the first table of the slice."""
     work = job.plan.slices[index]
-    target = _place(job, work.tables[0])
+    target = _target(job, work.tables[0])
     attempt: UUID = attempt_id(work.slice_id, uuid5(job.job_id, str(work.slice_id)))
     name = file_name(attempt, file_mark(target.uuid, job.landing.name, job.plan.lane), 0)
     return Layout(target, job.landing.connections.location_providers).locations.new_data_location(name)
 
 
-def _place(job: WindowJob, table: str) -> TableTarget:
+def _target(job: WindowJob, table: str) -> TableTarget:
     return next(t for t in job.plan.targets if t.table == table)

@@ -11,7 +11,7 @@ partition are read in rounds. The cost of a record does not depend on the number
 
 Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` if offsets were removed (retention), the
 partition ends before the planned end, the topic was deleted or recreated, also during the read, or an answer of a
-broker exceeds ``receive.message.max.bytes``; :class:`~airflow_provider_lakecommit.exceptions.SourceDamagedError` if
+broker exceeds ``receive.message.max.bytes``; :class:`~airflow_provider_lakecommit.exceptions.SourceCorruptError` if
 records are corrupt, or brokers report the partition's ends but return nothing in between
 (:mod:`~airflow_provider_lakecommit.spark.corruption`);
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` if no record, position or partition end arrives
@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.kafka import CORRUPTION, DENIED, is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
 from airflow_provider_lakecommit.spark.collector import COLLECTOR
-from airflow_provider_lakecommit.spark.corruption import Damage
+from airflow_provider_lakecommit.spark.corruption import Corruption
 from airflow_provider_lakecommit.spark.positions import (
     Partition,
     PartitionReading,
@@ -60,7 +60,7 @@ WITHHELD_SECONDS = 15.0
 request, the partition is corrupt there.
 """
 TOO_LARGE_SECONDS = 5.0
-ASK_SECONDS = 15.0
+CHECK_SECONDS = 15.0
 _OURS: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -92,11 +92,11 @@ class SliceReader:
 
     :param kafka: librdkafka settings; those that the proof needs cannot be overridden
     :param read_timeout: seconds without progress after which the source counts as unavailable
-    :param ask_seconds: how long the brokers may take to describe topics and partitions
+    :param check_seconds: how long the brokers may take to describe topics and partitions
     :param should_stop: called between polls; if true, reading ends early and :attr:`stopped` is set
     :param known: earlier positions of partitions: the leader must confirm the position that a span continues from
     :ivar reached: by index of each begun span, the offset up to which all of it was returned
-    :ivar seen: by index of each span, the end of its newest record with a known leader epoch
+    :ivar observed: by index of each span, the end of its newest record with a known leader epoch
     """
 
     def __init__(
@@ -107,24 +107,24 @@ class SliceReader:
         batch_records: int = BATCH_RECORDS,
         batch_bytes: int = BATCH_BYTES,
         read_timeout: float = READ_TIMEOUT,
-        ask_seconds: float = ASK_SECONDS,
+        check_seconds: float = CHECK_SECONDS,
         should_stop: Callable[[], bool] = lambda: False,
         known: Mapping[SourcePartition, ReadPosition] = MappingProxyType({}),
     ) -> None:
         self._spans = spans
         self._known = known
-        self.seen: dict[int, ReadPosition] = {}
+        self.observed: dict[int, ReadPosition] = {}
         self.reached: dict[int, int] = {}
         self._batch_records = batch_records
         self._batch_bytes = batch_bytes
         self._read_timeout = read_timeout
-        self._ask_seconds = ask_seconds
+        self._check_seconds = check_seconds
         self._should_stop = should_stop
         self._one_topic = len({s.partition.topic for s in spans}) == 1
         self.stopped = False
         self._record_bytes = batch_bytes / FIRST_BATCH
         theirs = {k: v for k, v in kafka.items() if not k.startswith(PREFIX)}
-        self._trouble = Unreadable(ask_seconds, read_timeout)
+        self._trouble = Unreadable(check_seconds, read_timeout)
         shared = {**theirs, "error_cb": self._trouble, "throttle_cb": self._trouble.throttled, "logger": log}
         self._admin = AdminClient({k: v for k, v in shared.items() if k not in _OURS and k not in _DEFAULTS})
         defaults = {**_DEFAULTS, **_fetching(spans)}
@@ -143,12 +143,12 @@ class SliceReader:
 
     def read(self) -> Iterator[Chunk]:
         """Yield the records of all spans; the topics are compared before the first and after the last one."""
-        check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._trouble.cause)
+        check_topics(self._admin, self._spans, self._check_seconds, lambda: self._trouble.cause)
         for round_ in rounds(self._spans):
             yield from self._read_round(round_)
             if self.stopped:
                 break
-        check_topics(self._admin, self._spans, self._ask_seconds, lambda: self._trouble.cause)
+        check_topics(self._admin, self._spans, self._check_seconds, lambda: self._trouble.cause)
 
     # -- one round: at most one span per partition --------------------------------------------------------------------
 
@@ -156,8 +156,8 @@ class SliceReader:
         open_: dict[Partition, PartitionReading] = {
             (r.span.partition.topic, r.span.partition.partition): r for r in readings
         }
-        self._consumer.assign([self._place(r) for r in open_.values()])
-        alive = looked = time.monotonic()
+        self._consumer.assign([self._partition_of(r) for r in open_.values()])
+        alive = checked = time.monotonic()
         while open_:
             if self._should_stop():
                 self.stopped = True
@@ -167,24 +167,24 @@ class SliceReader:
             before = sum(r.position for r in open_.values())
             chunk = self._sort(self._poll(open_.values()), open_)
             yield from bounded(chunk, self._batch_bytes)
-            self._ask_positions(open_)
+            self._request_positions(open_)
             moved = sum(r.position for r in open_.values()) > before
             self._drop_done(open_)
             now = time.monotonic()
             alive = now if moved else alive
-            if looked <= alive < now - WITHHELD_SECONDS:
-                looked = now
-                self._look_for_damage(open_.values())
+            if checked <= alive < now - WITHHELD_SECONDS:
+                checked = now
+                self._find_corruption(open_.values())
             if self._trouble.too_large and now - alive > TOO_LARGE_SECONDS:
                 raise self._trouble.larger_than_taken(open_.values())
             if now - alive > self._read_timeout:
                 raise self._trouble.nothing_comes(next(iter(open_.values())))
         self._consumer.unassign()
 
-    def _look_for_damage(self, readings: Collection[PartitionReading]) -> None:
+    def _find_corruption(self, readings: Collection[PartitionReading]) -> None:
         """Check for corruption after a while without progress.
 
-        :raises SourceDamagedError: the data at the position will never come
+        :raises SourceCorruptError: the data at the position will never come
         """
         # Use another client: this one must not lose its data and position.
         asking = Consumer(self._settings)
@@ -194,7 +194,7 @@ class SliceReader:
         finally:
             asking.close()
 
-    def _place(self, reading: PartitionReading) -> TopicPartition:
+    def _partition_of(self, reading: PartitionReading) -> TopicPartition:
         partition = reading.span.partition
         known = self._known.get(partition)
         if known is None or known.offset != reading.position:
@@ -203,9 +203,9 @@ class SliceReader:
 
     def _poll(self, readings: Any) -> list[Message]:
         left = sum(r.span.range.end - r.position for r in readings)
-        wanted = min(self._batch_records, left, max(1, int(self._batch_bytes / self._record_bytes)))
+        batch = min(self._batch_records, left, max(1, int(self._batch_bytes / self._record_bytes)))
         try:
-            return self._consumer.consume(wanted, POLL_SECONDS)
+            return self._consumer.consume(batch, POLL_SECONDS)
         except KafkaException as e:
             raise SourceUnavailableError(
                 "LC5028", f"reading {self._spans[0]} and {len(self._spans) - 1} more: {e}"
@@ -218,7 +218,7 @@ class SliceReader:
         if events:
             messages = [m for m in polled if m.error() is None]
             # Before any position moves: data after corruption must not turn it into a gap.
-            self._check_damage(polled, open_)
+            self._check_corruption(polled, open_)
         runs = []
         for key, start, end in stretches(messages, one_topic=self._one_topic):
             # Late records of a finished span are ignored.
@@ -231,7 +231,7 @@ class SliceReader:
             self._record_bytes = max(1.0, chunk.bytes / len(chunk.messages))
         return chunk
 
-    def _ask_positions(self, open_: Mapping[Partition, PartitionReading]) -> None:
+    def _request_positions(self, open_: Mapping[Partition, PartitionReading]) -> None:
         """Read the consumer's position, which also passes control records."""
         for at in self._consumer.position([TopicPartition(t, p) for t, p in open_]):
             reading = open_[at.topic, at.partition]
@@ -248,27 +248,27 @@ class SliceReader:
 
     def _note(self, reading: PartitionReading) -> None:
         self.reached[reading.index] = min(reading.position, reading.span.range.end)
-        if reading.seen is not None:
-            self.seen[reading.index] = reading.seen
+        if reading.observed is not None:
+            self.observed[reading.index] = reading.observed
 
     # -- what can be wrong --------------------------------------------------------------------------------------------
 
-    def _check_damage(self, polled: Sequence[Message], open_: Mapping[Partition, PartitionReading]) -> None:
+    def _check_corruption(self, polled: Sequence[Message], open_: Mapping[Partition, PartitionReading]) -> None:
         """Raise if the polled messages report corruption where a span is still to be read."""
-        for place, event in enumerate(polled):
+        for index, event in enumerate(polled):
             error, reading = event.error(), open_.get(partition_of(event))
             if error is None or reading is None or error.code() not in CORRUPTION:
                 continue
             same, end = partition_of(event), reading.span.range.end
             others = [(i, offset_of(m)) for i, m in enumerate(polled) if m.error() is None and partition_of(m) == same]
-            position = max([reading.position, *(o + 1 for i, o in others if i < place)])
-            behind = next((o for i, o in others if i > place), None)
+            position = max([reading.position, *(o + 1 for i, o in others if i < index)])
+            behind = next((o for i, o in others if i > index), None)
             if behind is None:
                 # It has passed control records before the corruption, too.
                 position = max(position, self._position(same))
             if position < end and behind != position:
                 start = max(position, offset_of(event)) if offset_of(event) < end else position
-                raise Damage(self._consumer, reading.span).found(start, error.str())
+                raise Corruption(self._consumer, reading.span).found(start, error.str())
 
     def _position(self, key: Partition) -> int:
         (at,) = self._consumer.position([TopicPartition(*key)])
@@ -323,5 +323,5 @@ def _fetching(spans: Sequence[Span]) -> dict[str, int]:
     }
 
 
-def _between(ends: tuple[int, int], wanted: int) -> int:
-    return max(ends[0], min(ends[1], wanted))
+def _between(ends: tuple[int, int], records: int) -> int:
+    return max(ends[0], min(ends[1], records))

@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.formats import (
     SchemaSource,
     TextDecoder,
     decoder_for,
-    put_back,
+    with_positions,
 )
 from airflow_provider_lakecommit.landing import columns_of_key
 
@@ -70,9 +70,9 @@ class _JsonValue:
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         bad = {i: why for i, value in enumerate(values) if (why := _no_json(value)) is not None}
-        places = [i for i in range(len(values)) if i not in bad]
-        decoded = self._records.decode([self._before + values[i] + b"}" for i in places])
-        return put_back(decoded, places, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
+        positions = [i for i in range(len(values)) if i not in bad]
+        decoded = self._records.decode([self._before + values[i] + b"}" for i in positions])
+        return with_positions(decoded, positions, [Reject.of(i, why) for i, why in bad.items()]) if bad else decoded
 
     def close(self) -> None:
         self._records.close()
@@ -101,21 +101,21 @@ class RecordPart:
 
     def filled(self, parts: Sequence[bytes | None]) -> PartColumns:
         """Return the columns for these records, one row each."""
-        places = [i for i, part in enumerate(parts) if part is not None]
+        positions = [i for i, part in enumerate(parts) if part is not None]
         decoded = self._decoder.decode([part for part in parts if part is not None])
-        of_rows = range(len(places)) if decoded.records is None else decoded.records
+        of_rows = range(len(positions)) if decoded.records is None else decoded.records
         rows = np.full(len(parts), -1, np.int64)
         # A key with several rows, as in CSV, is rejected.
-        rows[[places[i] for i in of_rows]] = np.arange(len(of_rows))
+        rows[[positions[i] for i in of_rows]] = np.arange(len(of_rows))
         take = pa.array(rows, mask=rows < 0)
         out = PartColumns({}, {}, Counter())
         for name, column in self._fields.items():
             out.columns[column.name] = decoded.table.column(name).combine_chunks().take(take)
-        said = {places[r.index]: self._refusal(r) for r in decoded.rejects}
+        refusals = {positions[r.index]: self._refusal(r) for r in decoded.rejects}
         if self._ignored:
-            out.ignored[f"{self._called} (cannot be read)"] += len(said)
+            out.ignored[f"{self._called} (cannot be read)"] += len(refusals)
         else:
-            out.refused = said
+            out.refused = refusals
         out.ignored.update({f"{self._called}.{path}": n for path, n in decoded.ignored.items()})
         for column in self._fields.values():
             self._require(column, out)

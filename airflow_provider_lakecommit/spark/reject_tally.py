@@ -46,7 +46,7 @@ class RejectTally:
     @property
     def samples(self) -> list[str]:
         """Return the first rejects with place and reason."""
-        return [f"{place}: {reason}" for place, reason in self._first]
+        return [f"{location}: {reason}" for location, reason in self._first]
 
     @property
     def reason(self) -> str:
@@ -62,10 +62,10 @@ class RejectTally:
     @property
     def first(self) -> str:
         """Return the first places, each reason once, without the one that the cause has."""
-        places: dict[str, list[str]] = {}
-        for place, reason in self._first:
-            places.setdefault(reason, []).append(place)
-        return "; ".join(f"{', '.join(at)}{'' if why == self.reason else f': {why}'}" for why, at in places.items())
+        locations: dict[str, list[str]] = {}
+        for location, reason in self._first:
+            locations.setdefault(reason, []).append(location)
+        return "; ".join(f"{', '.join(at)}{'' if why == self.reason else f': {why}'}" for why, at in locations.items())
 
 
 def _kind_of(reject: Reject) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import LogReader
     from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 
-LOOK_AGAIN = 0.5
+CHECK_INTERVAL = 0.5
 """Seconds between two reads of one task."""
 AWAY = 30.0
 """Seconds after a read that the brokers did not answer."""
@@ -52,7 +52,7 @@ class ReplicaWatch:
     ) -> None:
         self._job, self._work, self._now = job, work, now
         self._reports = CycleReports(job, control)
-        self._look_at = now()
+        self._check_at = now()
         self._left: Coverage = work.coverage
 
     def left_of(self, spans: Sequence[Span], *, at_once: bool = False) -> tuple[Span, ...]:
@@ -62,11 +62,11 @@ class ReplicaWatch:
         """
         if self._job.replicas == 1:
             return tuple(spans)
-        if at_once or self._now() >= self._look_at:
-            self._look_at = self._now() + AWAY
+        if at_once or self._now() >= self._check_at:
+            self._check_at = self._now() + AWAY
             with suppress(LakecommitError):
-                self._look()
-                self._look_at = self._now() + LOOK_AGAIN
+                self._read_reports()
+                self._check_at = self._now() + CHECK_INTERVAL
         mine = Coverage.of((s.partition, s.range) for s in spans)
         left = mine & self._left
         return tuple(spans) if left == mine else tuple(Span(p, r) for p, r in left.items())
@@ -79,8 +79,8 @@ class ReplicaWatch:
         if self.left_of(spans, at_once=at_once) != tuple(spans):
             raise ReplicaReported("LC5032", f"another replica has reported slice {self._work}")
 
-    def _look(self) -> None:
-        if self._reports.look() and (cycle := self._reports.cycle) is not None:
+    def _read_reports(self) -> None:
+        if self._reports.read() and (cycle := self._reports.cycle) is not None:
             left = cycle.left_of(self._work)
             self._left = Coverage() if left is None else left.coverage
 

@@ -52,10 +52,10 @@ def report_records(
     out: list[Outgoing] = []
     tables: list[TableReport] = []
     for name, target in targets.items():
-        written, gone = files.get(name, ()), tombstones.get(name, ())
+        written, deleted = files.get(name, ()), tombstones.get(name, ())
         records = _file_records(sender, catalog, target, written, report, new_id, at) if written else []
-        if gone:
-            wire = to_wire(gone, spec=UNPARTITIONED_PARTITION_SPEC, schema=Schema.model_validate_json(target.schema))
+        if deleted:
+            wire = to_wire(deleted, spec=UNPARTITIONED_PARTITION_SPEC, schema=Schema.model_validate_json(target.schema))
             payload = DataWritten(
                 commit_id=sender.commit_id,
                 table=table_reference(catalog, target.table, target.uuid),
@@ -73,7 +73,7 @@ def report_records(
                 schema_id=target.schema_id,
                 spec_id=target.spec_id,
                 events=len(records),
-                files=len(written) + len(gone),
+                files=len(written) + len(deleted),
                 rows=sum(f.record_count for f in written),
                 columns=marks.get(name, ()),
             )

@@ -45,14 +45,14 @@ def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome
     :raises RecordsError: the process died of it
     :raises LakecommitError: the attempt's error
     """
-    asked = {"job": job.to_json(), "secrets": secrets.to_json(), "attempt": str(work.attempt)}
+    request = {"job": job.to_json(), "secrets": secrets.to_json(), "attempt": str(work.attempt)}
     # Spark may have shipped the package to this worker as a file.
     path = os.pathsep.join(p for p in sys.path if p)
     with subprocess.Popen(
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
     ) as process:
         try:
-            ready, told = _talk(process, json.dumps(asked).encode() + b"\n")
+            ready, told = _talk(process, json.dumps(request).encode() + b"\n")
             code = process.wait()
         finally:
             process.kill()
@@ -67,12 +67,12 @@ def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome
     return outcome
 
 
-def _talk(process: subprocess.Popen[bytes], asked: bytes) -> tuple[bool, bytes]:
+def _talk(process: subprocess.Popen[bytes], request: bytes) -> tuple[bool, bytes]:
     """Return whether the process reached its work, and its answer. Its input stays open while it may live."""
     if process.stdin is None or process.stdout is None:
         return False, b""
     with suppress(BrokenPipeError):
-        process.stdin.write(asked)
+        process.stdin.write(request)
         process.stdin.flush()
     ready = process.stdout.readline() == READY
     return ready, process.stdout.read()
@@ -94,7 +94,7 @@ def _error(told: dict[str, Any]) -> Exception:
     return error
 
 
-def _told(error: Exception) -> dict[str, Any]:
+def _error_fields(error: Exception) -> dict[str, Any]:
     ours = error if isinstance(error, LakecommitError) else None
     return {
         "kind": type(error).__name__ if ours else "",
@@ -105,15 +105,15 @@ def _told(error: Exception) -> dict[str, Any]:
     }
 
 
-def _do(asked: dict[str, str]) -> SliceOutcome:
+def _process(request: dict[str, str]) -> SliceOutcome:
     from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
-    job, secrets = WindowJob.from_json(asked["job"]), Secrets.from_json(asked["secrets"])
+    job, secrets = WindowJob.from_json(request["job"]), Secrets.from_json(request["secrets"])
     work = SliceWork(
         landing=job.landing,
         slice=job.plan.slices[0],
         targets=job.plan.targets,
-        attempt=UUID(asked["attempt"]),
+        attempt=UUID(request["attempt"]),
         known=job.plan.positions,
         leader_epochs=job.plan.leader_epochs,
         lane=job.plan.lane,
@@ -129,15 +129,15 @@ def main() -> None:
     # Keep output of libraries out of the answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    asked = json.loads(sys.stdin.buffer.readline())
+    request = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_caller, daemon=True).start()
     answers.write(READY)
     answers.flush()
     answer: Any
     try:
-        answer = _do(asked)
+        answer = _process(request)
     except Exception as e:
-        answer = _told(e)
+        answer = _error_fields(e)
     answers.write(pickle.dumps(answer))
     answers.flush()
     # The thread that waits for the caller's end would block Python's regular exit.

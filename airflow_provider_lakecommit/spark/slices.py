@@ -66,7 +66,7 @@ from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of, position_behind
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
-from airflow_provider_lakecommit.spark.unknown_paths import UnknownPlaces
+from airflow_provider_lakecommit.spark.unknown_paths import UnknownPaths
 from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"
@@ -164,7 +164,7 @@ class _SliceRun:
             self._schemas[work.landing.table] = self._upserts.schema
         self._dead = {n: schema for n, schema in schemas.items() if n not in data}
         self._decoder = block_decoder(work.landing, self._schemas, kafka)
-        self._unknown = UnknownPlaces(None if work.landing.evolve == "none" else self._decoder)
+        self._unknown = UnknownPaths(None if work.landing.evolve == "none" else self._decoder)
         self._keys = {n: key_columns(work.landing, schema, kafka) for n, schema in self._schemas.items()}
 
         def writer(target: TableTarget, numbers: Iterator[int]) -> FanoutWriter:
@@ -193,20 +193,20 @@ class _SliceRun:
         try:
             work = self._work
             made = SliceReader(kafka, work.slice.spans, should_stop=should_stop, known=work.known)
-            with closing(self._decoder), ExitStack() as held, made as reader:
+            with closing(self._decoder), ExitStack() as stack, made as reader:
                 for keys in self._keys.values():
-                    held.callback(keys.close)
+                    stack.callback(keys.close)
                 self._consume(reader, progress)
             if reader.stopped:
                 self._end_early(reader.reached)
-            return self._outcome(reader.seen)
+            return self._outcome(reader.observed)
         except BaseException:
             self._abort()
             raise
 
     def _end_early(self, reached: Mapping[int, int]) -> None:
         self._totals.end_at(reached)
-        if not self._totals.places or self._totals.blocked_at_the_end():
+        if not self._totals.span_numbers or self._totals.blocked_at_the_end():
             raise SliceStopped("LC5038", f"slice {self._work.slice} was stopped; the next attempt reads it again")
 
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
@@ -259,10 +259,10 @@ class _SliceRun:
 
     def _land(self, chunk: Chunk) -> None:
         totals = self._totals
-        messages, values, places = self._valued(chunk)
+        messages, values, positions = self._valued(chunk)
         totals.bytes += chunk.bytes
         decoded = self._decoded(messages, values)
-        totals.count(chunk, places, decoded)
+        totals.count(chunk, positions, decoded)
         add_names(totals.ignored, decoded.ignored)
         for name, rows in decoded.tables.items():
             # SQL may change times freely.
@@ -282,16 +282,16 @@ class _SliceRun:
         """
         if self._upserts:
             return chunk.messages, chunk.values, range(len(chunk.messages))
-        messages, values, places = _valued(chunk)
-        return messages, with_schemas(self._landing, messages, values), places
+        messages, values, positions = _valued(chunk)
+        return messages, with_schemas(self._landing, messages, values), positions
 
     def _decoded(self, messages: Sequence[Message], values: Sequence[bytes | None]) -> Block:
         if self._upserts:
             table = self._landing.table
 
-            def decode(places: Sequence[int]) -> Block:
-                some = [values[i] or b"" for i in places]
-                return self._decoder.decode(with_schemas(self._landing, [messages[i] for i in places], some))
+            def decode(positions: Sequence[int]) -> Block:
+                some = [values[i] or b"" for i in positions]
+                return self._decoder.decode(with_schemas(self._landing, [messages[i] for i in positions], some))
 
             block = self._upserts.decode(values, decode, lambda rows: self._keys[table].added(rows, messages))
         else:
@@ -331,25 +331,25 @@ class _SliceRun:
                 schema = self._dead[name]
                 yield name, dead_letters(landing.name, messages, decoded.rejects, self._work.generation, schema)
 
-    def _position(self, span: Span, seen: ReadPosition | None) -> ReadPosition | None:
+    def _position(self, span: Span, observed: ReadPosition | None) -> ReadPosition | None:
         if self._totals.partly:
-            return seen
-        return position_behind(span, seen, self._work.leader_epochs.get(span.partition))
+            return observed
+        return position_behind(span, observed, self._work.leader_epochs.get(span.partition))
 
-    def _outcome(self, seen: Mapping[int, ReadPosition]) -> SliceOutcome:
+    def _outcome(self, observed: Mapping[int, ReadPosition]) -> SliceOutcome:
         totals = self._totals
         if self._changes and not totals.blocked_at_the_end():
             self._changes.flush()
             totals.settle(self._landing.table, self._changes.superseded, self._changes.deleted)
         spans = tuple(
-            replace(r, position=self._position(r.span, seen.get(n)))
-            for n, r in zip(totals.places, totals.reports(), strict=True)
+            replace(r, position=self._position(r.span, observed.get(n)))
+            for n, r in zip(totals.span_numbers, totals.reports(), strict=True)
         )
         blocked = totals.blocked_at_the_end()
         files: dict[str, list[DataFile]] = {}
         tombstones: list[DataFile] = []
         if blocked:
-            blocked = totals.told(blocked)
+            blocked = totals.describe(blocked)
             self._abort()
         else:
             files = {name: writer.close() for name, writer in self._writers.items()}
@@ -382,5 +382,5 @@ def _valued(chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes], Sequence[
     messages, values = chunk.messages, [v for v in chunk.values if v is not None]
     if len(values) == len(messages):
         return messages, values, range(len(messages))
-    places = [i for i, v in enumerate(chunk.values) if v is not None]
-    return [messages[i] for i in places], values, places
+    positions = [i for i, v in enumerate(chunk.values) if v is not None]
+    return [messages[i] for i in positions], values, positions

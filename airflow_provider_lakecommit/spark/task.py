@@ -63,7 +63,7 @@ FRESH_KEYS = (
 QUIET = "LAKECOMMIT_QUIET"
 """Environment variable of the tasks; if set, finished slices are not logged."""
 _WORST_FIRST = (SliceStatus.FAILED, SliceStatus.BLOCKED, SliceStatus.AGAIN, SliceStatus.REPORTED, SliceStatus.DONE)
-DEATHS_TO_TELL = 2
+DEATHS_TO_REPORT = 2
 """Processes that died at a slice in one cycle before that counts as its failure: by then one died in spite of the
 separate process, possibly with everything around it.
 """
@@ -117,13 +117,13 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
     ):
         check_brokers(job, control)
         if (watch := EndWatch(job, control))():
-            raise SliceStopped("LC5040", f"slice {work} was not begun: {watch.asked}")
+            raise SliceStopped("LC5040", f"slice {work} was not begun: {watch.reason}")
         if not (others := ReplicaWatch(job, control, work)).left_of(work.spans):
             return SliceResult(slice=str(work), status=SliceStatus.REPORTED, detail=BY_ANOTHER)
         writer.open()
         doing = _Doing(job, secrets, work, control, writer, watch, others, apart=deaths > 0)
-        if deaths >= DEATHS_TO_TELL:
-            doing.told_of(deaths)
+        if deaths >= DEATHS_TO_REPORT:
+            doing.note_deaths(deaths)
         try:
             doing.attempt(work.spans)
         except Exception as e:
@@ -160,7 +160,7 @@ class _Doing:
         self._ended: list[str] = []
         self._outcomes: list[SliceOutcome] = []
         self._failures: list[str] = []
-        self._told: list[SliceResult] = []
+        self._results: list[SliceResult] = []
 
     def attempt(self, spans: tuple[Span, ...]) -> None:
         """Read, decode, write and report these ranges of the slice, unless another replica has reported them.
@@ -170,7 +170,7 @@ class _Doing:
         while left := self._others.left_of(spans):
             with suppress(ReplicaReported):
                 return self._attempt(left)
-        self._told.append(SliceResult(slice=str(self._work), status=SliceStatus.REPORTED, detail=BY_ANOTHER))
+        self._results.append(SliceResult(slice=str(self._work), status=SliceStatus.REPORTED, detail=BY_ANOTHER))
         return None
 
     def _attempt(self, spans: tuple[Span, ...]) -> None:
@@ -193,7 +193,7 @@ class _Doing:
                     window=sum(map(len, self._job.plan.slices)),
                 )
             )
-            self._still_wanted(spans, outcome)
+            self._check_not_superseded(spans, outcome)
             part, whole = self._part(tuple(s.span for s in outcome.spans)), part
             records = _records(self._job, part, attempt, outcome, whole=whole)
         except Exception as e:
@@ -203,7 +203,7 @@ class _Doing:
         if self._send(part, attempt, records, done=outcome.blocked is None):
             self._outcomes.append(outcome)
         if part != whole:
-            self._ended.append(f"{self._watch.asked}: {len(part)} of {len(whole)} offsets are reported")
+            self._ended.append(f"{self._watch.reason}: {len(part)} of {len(whole)} offsets are reported")
 
     def _outcome(self, work: SliceWork) -> SliceOutcome:
         from airflow_provider_lakecommit.spark.slice_process import run_apart
@@ -232,11 +232,11 @@ class _Doing:
         self._others.check(spans)
         if (stop := self._watch()) and self._job.replica:
             raise SliceStopped(
-                "LC5042", f"replica {self._job.replica} of slice {self._work} was stopped: {self._watch.asked}"
+                "LC5042", f"replica {self._job.replica} of slice {self._work} was stopped: {self._watch.reason}"
             )
         return stop
 
-    def _still_wanted(self, spans: tuple[Span, ...], outcome: SliceOutcome) -> None:
+    def _check_not_superseded(self, spans: tuple[Span, ...], outcome: SliceOutcome) -> None:
         if self._job.replicas > 1:
             try:
                 self._others.check(spans, at_once=True)
@@ -246,7 +246,7 @@ class _Doing:
                 delete_files(self._secrets, {**outcome.files, **own})
                 raise
 
-    def told_of(self, deaths: int) -> None:
+    def note_deaths(self, deaths: int) -> None:
         """Report to the control topic that the slice kills processes; a later success overrides it."""
         reason = (
             f"{deaths} processes died at it: killed, or out of memory. Give Spark's Python workers more "
@@ -272,7 +272,7 @@ class _Doing:
         done = [o for o in self._outcomes if o.blocked is None]
         blocked = [o.blocked for o in self._outcomes if o.blocked is not None]
         ends = {
-            *(r.status for r in self._told),
+            *(r.status for r in self._results),
             *(SliceStatus.FAILED for _ in self._failures),
             *(SliceStatus.BLOCKED for _ in blocked),
             *(SliceStatus.AGAIN for _ in self._ended),
@@ -281,7 +281,7 @@ class _Doing:
         return SliceResult(
             slice=str(self._work),
             status=next((s for s in _WORST_FIRST if s in ends), SliceStatus.AGAIN),
-            detail="; ".join([*self._failures, *blocked, *self._ended, *(r.detail for r in self._told)]),
+            detail="; ".join([*self._failures, *blocked, *self._ended, *(r.detail for r in self._results)]),
             records=sum(s.counts.records for o in done for s in o.spans),
             rows=sum(o.rows.get(name, 0) for o in done for name in self._job.landing.data_tables),
             seconds=time.monotonic() - self._began,
@@ -298,11 +298,11 @@ class _Doing:
 
         :raises FencedError: the slice needs no report any more
         """
-        told = send_report(self._control, self._job, part, attempt, lambda: self._writer.send(records), done=done)
-        if told is not None and told.status is SliceStatus.SUPERSEDED:
-            raise FencedError("LC5043", told.detail)
-        self._told += [] if told is None else [told]
-        return told is None
+        result = send_report(self._control, self._job, part, attempt, lambda: self._writer.send(records), done=done)
+        if result is not None and result.status is SliceStatus.SUPERSEDED:
+            raise FencedError("LC5043", result.detail)
+        self._results += [] if result is None else [result]
+        return result is None
 
 
 def _records(

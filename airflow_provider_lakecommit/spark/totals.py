@@ -40,7 +40,7 @@ is blocked.
 
 
 class SliceTotals:
-    """``records`` and ``counts`` are per span. ``partly``: the slice was not read to its end. ``places`` are the
+    """``records`` and ``counts`` are per span. ``partly``: the slice was not read to its end. ``span_numbers`` are the
     indexes of the spans in the requested slice.
 
     :param window: number of offsets of all slices of its window
@@ -61,7 +61,7 @@ class SliceTotals:
         self.ignored: Counter[str] = Counter()
         self.rejects = RejectTally()
         self.partly = False
-        self.places: Sequence[int] = range(len(work.spans))
+        self.span_numbers: Sequence[int] = range(len(work.spans))
 
     def end_at(self, reached: Mapping[int, int]) -> None:
         """Reduce the slice to the part that was read.
@@ -69,11 +69,11 @@ class SliceTotals:
         :param reached: by index of each begun span, the offset up to which it was read
         """
         spans = self._slice.spans
-        self.places = [n for n, end in sorted(reached.items()) if end > spans[n].range.start]
-        done = tuple(replace(spans[n], range=OffsetRange(spans[n].range.start, reached[n])) for n in self.places)
+        self.span_numbers = [n for n, end in sorted(reached.items()) if end > spans[n].range.start]
+        done = tuple(replace(spans[n], range=OffsetRange(spans[n].range.start, reached[n])) for n in self.span_numbers)
         self._slice = replace(self._slice, spans=done)
-        self._records = [self._records[n] for n in self.places]
-        self._counts = [self._counts[n] for n in self.places]
+        self._records = [self._records[n] for n in self.span_numbers]
+        self._counts = [self._counts[n] for n in self.span_numbers]
 
     @property
     def records(self) -> int:
@@ -83,13 +83,13 @@ class SliceTotals:
     def rejected(self) -> int:
         return sum(c.rejected for c in self._counts)
 
-    def count(self, chunk: Chunk, places: Sequence[int], decoded: Block) -> None:
+    def count(self, chunk: Chunk, span_numbers: Sequence[int], decoded: Block) -> None:
         """Count the dispositions of the records, per span.
 
-        :param places: positions of the decoded values in the chunk
+        :param span_numbers: positions of the decoded values in the chunk
         """
         for name, made in decoded.tables.items():
-            rows, of_rows = made.table.num_rows, range(len(places)) if made.records is None else made.records
+            rows, of_rows = made.table.num_rows, range(len(span_numbers)) if made.records is None else made.records
             if len(of_rows) != rows:
                 raise AccountingError(
                     "LC5049",
@@ -97,18 +97,18 @@ class SliceTotals:
                     "record; nothing of it is published, report it",
                 )
             self._rows[name] += rows
-        landed = decoded.landed(len(places))
-        if len(places) < len(chunk.messages):
-            landed = [places[i] for i in landed]
-        rejected = [places[r.index] for r in decoded.rejects]
-        filtered = [places[i] for i in decoded.filtered]
+        landed = decoded.landed(len(span_numbers))
+        if len(span_numbers) < len(chunk.messages):
+            landed = [span_numbers[i] for i in landed]
+        rejected = [span_numbers[r.index] for r in decoded.rejects]
+        filtered = [span_numbers[i] for i in decoded.filtered]
         for run in chunk.runs:
             records = run.end - run.start
             self._records[run.span] += records
             self._counts[run.span] += Counts(
                 landed=_within(landed, run),
                 rejected=_within(rejected, run),
-                filtered=records - _within(places, run) + _within(filtered, run),
+                filtered=records - _within(span_numbers, run) + _within(filtered, run),
             )
 
     def count_times(self, found: Mapping[str, SuspectTimes]) -> None:
@@ -123,8 +123,8 @@ class SliceTotals:
 
     def settle(self, table: str, superseded: Mapping[int, int], deleted: Mapping[int, int]) -> None:
         """Count records, by number of the span, that became no rows of a table after all."""
-        for n, place in enumerate(self.places):
-            old, dead, counts = superseded.get(place, 0), deleted.get(place, 0), self._counts[n]
+        for n, number in enumerate(self.span_numbers):
+            old, dead, counts = superseded.get(number, 0), deleted.get(number, 0), self._counts[n]
             self._counts[n] = replace(counts, landed=counts.landed - old - dead, superseded=old, deleted=dead)
         self._rows[table] -= sum(superseded.values()) + sum(deleted.values())
 
@@ -139,7 +139,7 @@ class SliceTotals:
             return over_budget(rejected, self.records, self._budget)
         return over_budget(rejected, self._most, self._budget)
 
-    def told(self, why: str) -> str:
+    def describe(self, why: str) -> str:
         """Return the message of a blocked slice, the cause first."""
         if why == self._wrong_unit():
             return why
@@ -202,6 +202,6 @@ class SliceTotals:
                 )
 
 
-def _within(places: Sequence[int], run: Run) -> int:
+def _within(span_numbers: Sequence[int], run: Run) -> int:
     """Return how many of these sorted positions are in the run."""
-    return bisect_left(places, run.end) - bisect_left(places, run.start)
+    return bisect_left(span_numbers, run.end) - bisect_left(span_numbers, run.start)

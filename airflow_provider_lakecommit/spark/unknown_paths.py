@@ -2,7 +2,7 @@
 """Where a slice first met each field that the table lacks, or a value that its column refuses, for the next plan to
 read.
 
-Contract: the first record of each of at most :data:`MOST_PLACES` fields, by its counted path. A rejected record has its
+Contract: the first record of each of at most :data:`MOST_PATHS` fields, by its counted path. A rejected record has its
 own place. Ignored fields are only counted, so the block is decoded again by halves, at most once per field and slice;
 landings without `evolve` skip this.
 """
@@ -17,10 +17,10 @@ from airflow_provider_lakecommit.core import NAME_LENGTH
 from airflow_provider_lakecommit.formats import Block, BlockDecoder
 from airflow_provider_lakecommit.spark.positions import offset_of
 
-MOST_PLACES = 20
+MOST_PATHS = 20
 
 
-class UnknownPlaces:
+class UnknownPaths:
     """Collects the places of chunks; ``found`` has topic, partition and offset by path.
 
     :param decoder: decoder of the values, ``None`` if the places are not needed
@@ -41,12 +41,12 @@ class UnknownPlaces:
             if reject.kind in ("unknown_field", "wrong_value") and reject.column is not None:
                 self._note(reject.column, messages[reject.index])
         new = [n for n in decoded.ignored if n not in self.found and len(n) <= NAME_LENGTH]
-        wanted = frozenset(new[: MOST_PLACES - len(self.found)])
-        for name, place in _first(self._decoder, values, 0, wanted):
-            self._note(name, messages[place])
+        names = frozenset(new[: MOST_PATHS - len(self.found)])
+        for name, position in _first(self._decoder, values, 0, names):
+            self._note(name, messages[position])
 
     def _note(self, name: str, message: Message) -> None:
-        if name not in self.found and len(self.found) < MOST_PLACES:
+        if name not in self.found and len(self.found) < MOST_PATHS:
             self.found[name] = message.topic() or "", message.partition() or 0, offset_of(message)
 
 

@@ -14,9 +14,9 @@ from collections.abc import Collection
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from airflow_provider_lakecommit.core import RESET_BLOCKED, RESET_OFFSETS, OffsetRange, Span
-from airflow_provider_lakecommit.exceptions import SourceDamagedError, SourceError, SourceUnavailableError
+from airflow_provider_lakecommit.exceptions import SourceCorruptError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import LastError, is_truncation
-from airflow_provider_lakecommit.spark.corruption import Damage
+from airflow_provider_lakecommit.spark.corruption import Corruption
 from airflow_provider_lakecommit.spark.positions import PartitionReading
 
 # librdkafka reports a refused answer only by this text, drops the connection and retries for ever.
@@ -32,12 +32,12 @@ class Unreadable(LastError):
 
     consumer: Consumer
 
-    def __init__(self, ask_seconds: float, read_timeout: float) -> None:
+    def __init__(self, check_seconds: float, read_timeout: float) -> None:
         super().__init__()
-        self._ask_seconds = ask_seconds
+        self._check_seconds = check_seconds
         self._read_timeout = read_timeout
         self.too_large: str | None = None
-        self._held_back = False
+        self._waiting = False
 
     def __call__(self, error: KafkaError) -> None:
         if TOO_LARGE in error.str():
@@ -46,7 +46,7 @@ class Unreadable(LastError):
 
     def throttled(self, _event: object) -> None:
         """Handle the client's event for a quota that delays it."""
-        self._held_back = True
+        self._waiting = True
 
     def out_of_range(self, reading: PartitionReading, error: KafkaError) -> SourceError:
         if is_truncation(error):
@@ -74,7 +74,7 @@ class Unreadable(LastError):
         )
 
     def watermarks(self, reading: PartitionReading, seconds: float | None = None) -> tuple[int, int]:
-        partition, seconds = reading.span.partition, seconds or self._ask_seconds
+        partition, seconds = reading.span.partition, seconds or self._check_seconds
         try:
             marks = self.consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), seconds)
         except KafkaException as e:
@@ -89,27 +89,27 @@ class Unreadable(LastError):
         """Return the error for a position without data: brokers that report the partition's end are available."""
         return self._not_given(reading, self.consumer) or self._unavailable(reading)
 
-    def withheld(self, reading: PartitionReading, asking: Consumer) -> SourceDamagedError | None:
+    def withheld(self, reading: PartitionReading, asking: Consumer) -> SourceCorruptError | None:
         """Return the corruption at a position without data for a while, unless a quota explains it. Data that a new
         client receives was only late.
 
         :param asking: that client
         """
-        if self._held_back:
+        if self._waiting:
             return None
         found = self._not_given(reading, asking)
-        return found if isinstance(found, SourceDamagedError) else None
+        return found if isinstance(found, SourceCorruptError) else None
 
     def _not_given(self, reading: PartitionReading, asking: Consumer) -> Exception | None:
         """Return why brokers that answer send nothing; ``None`` if they do not answer, or have nothing there."""
         try:
-            low, stable = self.watermarks(reading, min(self._ask_seconds, ENDS_SECONDS))
+            low, stable = self.watermarks(reading, min(self._check_seconds, ENDS_SECONDS))
         except SourceUnavailableError:
             return None
         if not low <= reading.position < stable:
             return None
         why = f"{self.cause or 'no error was reported'}: the brokers answer, but return nothing at this offset"
-        return Damage(asking, reading.span).found(reading.position, why)
+        return Corruption(asking, reading.span).found(reading.position, why)
 
     def _unavailable(self, reading: PartitionReading) -> SourceUnavailableError:
         why = self.cause or "no error was reported"
@@ -120,9 +120,9 @@ class Unreadable(LastError):
         )
 
     def larger_than_taken(self, readings: Collection[PartitionReading]) -> SourceError:
-        places = [f"{r.span.partition}@{r.position}" for r in readings]
-        shown = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
-        where = f"the record at {shown}" if len(places) == 1 else f"one of the records at {shown}"
+        positions = [f"{r.span.partition}@{r.position}" for r in readings]
+        shown = ", ".join(positions[:SHOWN]) + (f" and {len(positions) - SHOWN} more" if len(positions) > SHOWN else "")
+        where = f"the record at {shown}" if len(positions) == 1 else f"one of the records at {shown}"
         return SourceError(
             "LC5058",
             f"{where}, together with its compressed batch, exceeds the limit {RECEIVE_BYTES} of a broker's answer "
@@ -132,5 +132,5 @@ class Unreadable(LastError):
 
     def _not_readable(self, readings: Collection[PartitionReading]) -> tuple[Span, ...]:
         """Return the unread rest of each span. The consumer reads nothing else any more."""
-        ends = [(r.span, r.position, Damage(self.consumer, r.span).end(r.position)) for r in readings]
+        ends = [(r.span, r.position, Corruption(self.consumer, r.span).end(r.position)) for r in readings]
         return tuple(Span(s.partition, OffsetRange(start, end)) for s, start, end in ends if start < end)

@@ -27,7 +27,7 @@ from pyiceberg.types import BooleanType, NestedField
 
 from airflow_provider_lakecommit.core import TableTarget
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats import Block, Decoded, Reject, put_back
+from airflow_provider_lakecommit.formats import Block, Decoded, Reject, with_positions
 from airflow_provider_lakecommit.iceberg import FanoutWriter, Numbers, arrow_field, order_numbers
 from airflow_provider_lakecommit.landing import (
     HARD,
@@ -124,8 +124,12 @@ class UpsertDecoder:
         none = [i for i, v in enumerate(values) if v is None]
         block = decode(there)
         (name, rows), *_ = block.tables.items()
+<<<<<<< HEAD
         found = put_back(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ())
         rows = added(_single(found))
+=======
+        rows = added(with_positions(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ()))
+>>>>>>> words
         if self._by_tombstone:
             rows = self._marked(rows, False)
         if none and self._by_tombstone and self._deletes != IGNORE:
@@ -146,18 +150,18 @@ class UpsertDecoder:
 
     def _joined(self, rows: Decoded, deletes: Decoded) -> Decoded:
         """Return both in the order of their records."""
-        places = [*(rows.records or ()), *(deletes.records or ())]
-        order = np.argsort(places, kind="stable")
+        positions = [*(rows.records or ()), *(deletes.records or ())]
+        order = np.argsort(positions, kind="stable")
         table = pa.concat_tables([rows.table, deletes.table]).take(pa.array(order))
         rejects = sorted([*rows.rejects, *deletes.rejects], key=lambda r: r.index)
-        return replace(rows, table=table, records=[places[i] for i in order], rejects=tuple(rejects))
+        return replace(rows, table=table, records=[positions[i] for i in order], rejects=tuple(rejects))
 
     def _checked(self, rows: Decoded) -> Decoded:
         """With rejects in place of rows without a key, and of live ones without a required value; ignored deletes are
         filtered.
         """
-        table, places = rows.table, list(rows.records or ())
-        gone = pc.fill_null(table.column(IS_DELETED), False).to_numpy()
+        table, positions = rows.table, list(rows.records or ())
+        deleted = pc.fill_null(table.column(IS_DELETED), False).to_numpy()
         out: dict[int, Reject] = {}
         soft = self._deletes == SOFT
         for name in dict.fromkeys((*self._key, *self._required)):
@@ -165,21 +169,21 @@ class UpsertDecoder:
             if not column.null_count:
                 continue
             key = name in self._key
-            bad = column.is_null().to_numpy() & (True if key or soft else ~gone)
+            bad = column.is_null().to_numpy() & (True if key or soft else ~deleted)
             kind, why = (NO_KEY, "is null, so it identifies no row") if key else (REQUIRED, "is missing or null")
             for i in np.flatnonzero(bad).tolist():
                 reason = f"{'key' if key else 'required'} column {name} {why}"
-                out.setdefault(i, Reject(index=places[i], kind=kind, column=name, reason=reason))
-        left_out = gone if self._deletes == IGNORE else np.zeros(len(gone), bool)
+                out.setdefault(i, Reject(index=positions[i], kind=kind, column=name, reason=reason))
+        left_out = deleted if self._deletes == IGNORE else np.zeros(len(deleted), bool)
         if not out and not left_out.any():
             return rows
-        filtered = [places[i] for i in np.flatnonzero(left_out).tolist()]
-        kept = [i for i in range(len(places)) if i not in out and not left_out[i]]
+        filtered = [positions[i] for i in np.flatnonzero(left_out).tolist()]
+        kept = [i for i in range(len(positions)) if i not in out and not left_out[i]]
         rejects = [*rows.rejects, *(r for i, r in out.items() if not left_out[i])]
         return replace(
             rows,
             table=table.take(pa.array(kept, pa.int64())),
-            records=[places[i] for i in kept],
+            records=[positions[i] for i in kept],
             rejects=tuple(sorted(rejects, key=lambda r: r.index)),
             filtered=sorted([*rows.filtered, *filtered]),
         )
@@ -240,10 +244,10 @@ class LastChanges:
         """Write the rows that wait."""
         self._reduce()
         for block in self._blocks:
-            gone = pc.fill_null(block.column(IS_DELETED), False)
+            deleted = pc.fill_null(block.column(IS_DELETED), False)
             live = block
-            if self._hard and pc.any(gone, min_count=0).as_py():
-                dead, live = block.filter(gone), block.filter(pc.invert(gone))
+            if self._hard and pc.any(deleted, min_count=0).as_py():
+                dead, live = block.filter(deleted), block.filter(pc.invert(deleted))
                 self.deleted.update(dead.column(_SPAN).to_pylist())
                 self._tombstones.write(dead.select(self._deleted_names))
             self._rows.write(live.select(self._names))

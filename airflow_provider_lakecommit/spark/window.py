@@ -39,18 +39,18 @@ def run_window(spark: SparkSession, job: WindowJob, secrets: Secrets) -> list[Sl
     return results
 
 
-def run_windows(spark: SparkSession, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
+def run_windows(spark: SparkSession, requests: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
     """Run the slices of several jobs as tasks of one Spark job; return the results of each, in order.
 
     A task gets only the text of its own job. Jobs with equal settings share one copy of them.
 
     :raises Exception: as for :func:`run_window`
     """
-    texts = [secrets.to_json() for _, secrets in asked]
+    texts = [secrets.to_json() for _, secrets in requests]
     different = list(dict.fromkeys(texts))
     elements = [
         (place, job.to_json(), different.index(text), number)
-        for place, ((job, _), text) in enumerate(zip(asked, texts, strict=True))
+        for place, ((job, _), text) in enumerate(zip(requests, texts, strict=True))
         for number in range(len(job.plan.slices))
     ]
     read = [partial(Secrets.from_json, text) for text in different]
@@ -60,12 +60,12 @@ def run_windows(spark: SparkSession, asked: Sequence[tuple[WindowJob, Secrets]])
             yield from ((place, result) for result in _slices(text, read[which])([number]))
 
     found = spark.sparkContext.parallelize(elements, len(elements)).mapPartitions(work).collect()
-    return [[result for place, result in found if place == wanted] for wanted in range(len(asked))]
+    return [[result for place, result in found if place == position] for position in range(len(requests))]
 
 
-def workers_died(told: str) -> bool:
+def workers_died(text: str) -> bool:
     """Return True if Spark reports that a job ended because processes died while they worked at its tasks."""
-    return _DEATHS.search(told) is not None
+    return _DEATHS.search(text) is not None
 
 
 def tasks(

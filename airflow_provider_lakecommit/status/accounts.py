@@ -84,17 +84,17 @@ def blocks_of(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[RangeTotal
         both = _borders(here) & _borders(there) if there else set[int]()
         ends = sorted({here[0].range.start, *both, here[-1].range.end})
         for start, end in pairwise(ends):
-            wanted = OffsetRange(start, end)
-            yield RangeTotals(partition=p, range=wanted, ours=_sum(here, wanted), theirs=_sum(there, wanted))
+            requested = OffsetRange(start, end)
+            yield RangeTotals(partition=p, range=requested, ours=_sum(here, requested), theirs=_sum(there, requested))
 
 
 def _borders(pieces: Iterable[RangeAccount]) -> set[int]:
     return {offset for piece in pieces for offset in (piece.range.start, piece.range.end)}
 
 
-def _sum(pieces: Sequence[RangeAccount], wanted: OffsetRange) -> Counts | None:
-    inside = [p for p in pieces if wanted.start <= p.range.start and p.range.end <= wanted.end]
+def _sum(pieces: Sequence[RangeAccount], requested: OffsetRange) -> Counts | None:
+    inside = [p for p in pieces if requested.start <= p.range.start and p.range.end <= requested.end]
     counts = [p.counts for p in inside if p.counts is not None]
-    if len(counts) < len(inside) or sum(len(p.range) for p in inside) < len(wanted):
+    if len(counts) < len(inside) or sum(len(p.range) for p in inside) < len(requested):
         return None
     return sum(counts, Counts())

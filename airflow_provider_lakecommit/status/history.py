@@ -83,17 +83,17 @@ def read_history(
     except (WireError, TableError) as e:
         reading.wrong(str(e))
     else:
-        _judge_ledger(reading, table.metadata, state)
-        _look_for_sinks(reading, table.metadata, state)
+        _check_ledger(reading, table.metadata, state)
+        _find_sinks(reading, table.metadata, state)
         picked_id = state.picked_id
     line = list(ancestry(table.metadata, branch))
     entries = list(_entries(reading, line[0])) if line else []
     landing = list(_landing_snapshots(reading, reversed(line), entries))
     ours = {s.record.snapshot_id for s in landing}
-    _look_at_places(reading, landing)
-    _look_for_lost_files(reading, line, landing, entries)
+    _check_paths(reading, landing)
+    _find_lost_files(reading, line, landing, entries)
     fewer, others = 0, False
-    _look_for_rolled_back(reading, line, entries, landing, picked_id)
+    _find_rolled_back(reading, line, entries, landing, picked_id)
     for snapshot in line:
         if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
@@ -104,7 +104,7 @@ def read_history(
             (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
     if files or (files is None and _is_local(table.location())):
         progress(f"{name}: checking {len(entries)} files")
-        _look_for_files(reading, table.io, entries)
+        _find_files(reading, table.io, entries)
     whole = not landing or _begins(landing[0])
     if not whole:
         reading.note(
@@ -123,7 +123,7 @@ def read_history(
     )
 
 
-def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
+def _check_ledger(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
     match state.condition:
         case Condition.ABSENT:
             reading.note("no landing has landed in this table yet")
@@ -147,7 +147,7 @@ def _judge_ledger(reading: _HistoryReading, metadata: TableMetadata, state: Ledg
             )
 
 
-def _look_for_sinks(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
+def _find_sinks(reading: _HistoryReading, metadata: TableMetadata, state: LedgerState) -> None:
     """Report connectors that commit to a table taken over from them; also before the newest landing snapshot."""
     for sink in (s.sink for s in state.sections if s.sink is not None):
         if sink.lands:
@@ -200,7 +200,7 @@ def _removed(reading: _HistoryReading, snapshot: Snapshot) -> Iterator[AddedFile
             yield _added(entry)
 
 
-def _look_for_lost_files(
+def _find_lost_files(
     reading: _HistoryReading,
     line: Iterable[Snapshot],
     landing: Iterable[LandingSnapshot],
@@ -250,7 +250,7 @@ def _is_local(location: str) -> bool:
     return urlsplit(location).scheme in ("", "file")
 
 
-def _look_at_places(reading: _HistoryReading, landing: Iterable[LandingSnapshot]) -> None:
+def _check_paths(reading: _HistoryReading, landing: Iterable[LandingSnapshot]) -> None:
     metadata = reading.table.metadata
     roots = data_roots(metadata.location, metadata.properties)
     for snapshot in landing:
@@ -259,7 +259,7 @@ def _look_at_places(reading: _HistoryReading, landing: Iterable[LandingSnapshot]
                 reading.wrong(f"{problem}: it is of another table, or was moved there", snapshot.record.snapshot_id)
 
 
-def _look_for_rolled_back(
+def _find_rolled_back(
     reading: _HistoryReading,
     line: list[Snapshot],
     entries: Iterable[ManifestEntry],
@@ -294,7 +294,7 @@ def _taken_out(
     return out
 
 
-def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
+def _find_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
     for entry in entries:
         file = entry.data_file
         try:
@@ -310,10 +310,10 @@ def _look_for_files(reading: _HistoryReading, io: FileIO, entries: Iterable[Mani
                 f"file {file.file_path}: {size} bytes, not the announced {file.file_size_in_bytes}", entry.snapshot_id
             )
         elif file.file_format is FileFormat.PARQUET:
-            _look_into(reading, io, entry)
+            _check_file(reading, io, entry)
 
 
-def _look_into(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> None:
+def _check_file(reading: _HistoryReading, io: FileIO, entry: ManifestEntry) -> None:
     """Check that the footer of a file agrees with its announcement."""
     path, announced = entry.data_file.file_path, entry.data_file.record_count
     try:

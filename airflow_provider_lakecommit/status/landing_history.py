@@ -61,7 +61,7 @@ def table_history(
     """Return one table's part of a landing's history.
 
     :param runs: known cycles, by their commit id
-    :param said: decisions of users in the control topic that the next snapshot will record
+    :param decisions: decisions of users in the control topic that the next snapshot will record
     """
     unreadable: list[str] = []
     found = list(_snapshots(metadata, branch, unreadable))
@@ -152,10 +152,10 @@ def _epochs(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str
 
 
 def _spec_versions(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
-    told = dict(_fields_of(s for s in found if s.record.landing == landing))
+    fields = dict(_fields_of(s for s in found if s.record.landing == landing))
     for s, lane, before, after in _changes(found, landing, "spec_version"):
-        known = before in told and after in told
-        changed = _differences(told[before], told[after]) if before in told and known else None
+        known = before in fields and after in fields
+        changed = _differences(fields[before], fields[after]) if before in fields and known else None
         yield {**_head(s), "lane": lane, "spec_version": after, "before": before, "changed": changed}
 
 

@@ -38,7 +38,7 @@ def _covered(sections: Sections, landing: str) -> Coverage:
     return Coverage.union(s.covered for (name, lane), s in sections.items() if name == landing and is_filled(lane))
 
 
-def gone_over(before: LedgerSection, after: LedgerSection) -> Coverage:
+def rescanned(before: LedgerSection, after: LedgerSection) -> Coverage:
     """Return the ranges that a landing continues after without having landed them."""
     return Coverage({p: RangeSet.of((min(before.end(p), o), o)) for p, o in after.starts.items() if p in before.starts})
 

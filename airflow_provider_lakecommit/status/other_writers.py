@@ -38,13 +38,13 @@ class RowChange:
         return self.same and self.added != self.taken_out
 
     def __str__(self) -> str:
-        said = [f"it removed {self.taken_out} rows and added {self.added}"] if self.taken_out else []
-        said += [f"it added {self.added} rows"] if self.added and not self.taken_out else []
-        said += [f"it marked {self.marked} rows as deleted"] if self.marked else []
-        said += [f"it added {self.matched} equality deletes, for all rows that they match"] if self.matched else []
+        changes = [f"it removed {self.taken_out} rows and added {self.added}"] if self.taken_out else []
+        changes += [f"it added {self.added} rows"] if self.added and not self.taken_out else []
+        changes += [f"it marked {self.marked} rows as deleted"] if self.marked else []
+        changes += [f"it added {self.matched} equality deletes, for all rows that they match"] if self.matched else []
         if self.wrong:
             return f"it replaced {self.taken_out} rows by {self.added}, but a compaction changes none"
-        return "" if self.same else "; ".join(said)
+        return "" if self.same else "; ".join(changes)
 
 
 def row_change(snapshot: Snapshot) -> RowChange:

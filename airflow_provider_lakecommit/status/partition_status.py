@@ -25,8 +25,8 @@ class PartitionStatus:
     """One source partition. ``lag`` is the number of readable offsets that the slowest table lacks, ``kept`` how many
     landed offsets the source still holds before it would remove an unlanded one. Up to ``safe`` everything is landed or
     reported; ``removed`` is the number of offsets that are neither, and removed. ``headroom`` is set if something is
-    unread. ``held_up`` are the offsets after an open transaction, ``stale_transaction`` whether it is open for longer
-    than :data:`OPEN_FOR`.
+    unread. ``open_transactions`` are the offsets after an open transaction, ``stale_transaction`` whether it is open
+    for longer than :data:`OPEN_FOR`.
     """
 
     partition: SourcePartition
@@ -35,7 +35,7 @@ class PartitionStatus:
     high: int
     landed: int | None
     lag: int
-    held_up: int
+    open_transactions: int
     stale_transaction: bool = False
     headroom: Headroom | None = None
     safe: int | None = None
@@ -72,7 +72,7 @@ def partition_status(
         high=mark.high,
         landed=landed,
         lag=max(0, mark.stable - (mark.start if landed is None else landed)),
-        held_up=mark.high - mark.stable,
+        open_transactions=mark.high - mark.stable,
         stale_transaction=stale_transaction,
         headroom=headroom,
         safe=min((ends[p] for ends in safe), default=None),
@@ -86,6 +86,6 @@ def stale_transactions(
     ``seconds``.
     """
     since = at - OPEN_FOR
-    held = [(p, since) for p, mark in partitions.items() if mark.high > mark.stable]
-    found = session.source.request_first_since(held)(seconds)
+    open_ones = [(p, since) for p, mark in partitions.items() if mark.high > mark.stable]
+    found = session.source.request_first_since(open_ones)(seconds)
     return frozenset(p for p, _, first in found if first is None or first[0] > partitions[p].stable)

@@ -43,14 +43,21 @@ from airflow_provider_lakecommit.iceberg import (
 )
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.upserted import dead_rows
-from airflow_provider_lakecommit.status.verify import FATES, Finding, Severity, TableHistory, pieces_in, replayed_in
+from airflow_provider_lakecommit.status.verify import (
+    DISPOSITIONS,
+    Finding,
+    Severity,
+    TableHistory,
+    pieces_in,
+    replayed_in,
+)
 
 MOST_RANGES = 5
 """Ranges in one finding."""
 _NEEDED = 3
 """Columns without which a row does not identify its record: topic, partition, offset."""
 _UNKNOWN = -1
-Place = tuple[str, int, int | None]
+Reading = tuple[str, int, int | None]
 """Topic, partition, and the generation of the reading, if rows have it."""
 
 
@@ -60,13 +67,13 @@ class _Partition:
 
     base: int
     allowed: Numbers
-    seen: Numbers
+    observed: Numbers
 
     def add(self, offsets: Numbers) -> Numbers:
-        inside = (offsets >= self.base) & (offsets < self.base + len(self.seen))
+        inside = (offsets >= self.base) & (offsets < self.base + len(self.observed))
         if inside.any():
             counted = np.bincount(offsets[inside] - self.base)
-            there = self.seen[: len(counted)]
+            there = self.observed[: len(counted)]
             there[:] = np.minimum(there.astype(np.int64) + counted, 255)
         return offsets[~inside]
 
@@ -79,15 +86,15 @@ class _Partition:
 class _Tally:
     """The rows of the tables of one role, by topic, partition and reading. ``unmarked`` do not name their record."""
 
-    partitions: dict[Place, _Partition]
-    beyond: dict[Place, set[int]] = field(default_factory=dict)
+    partitions: dict[Reading, _Partition]
+    beyond: dict[Reading, set[int]] = field(default_factory=dict)
     rows: int = 0
     unmarked: int = 0
 
     @classmethod
     def of(cls, allowed: Mapping[int | None, Coverage]) -> _Tally:
         """:param allowed: offsets that may have a row, by the generation in the rows"""
-        spans: dict[Place, list[RangeSet]] = {}
+        spans: dict[Reading, list[RangeSet]] = {}
         for generation, covered in allowed.items():
             for p, ranges in covered.parts.items():
                 spans.setdefault((p.topic, p.partition, generation), []).append(ranges)
@@ -116,14 +123,14 @@ class _Tally:
                 place = topic, number, None if reading == _UNKNOWN else reading
                 self._count(place, at[own & (of == number) & (read_by == reading)])
 
-    def there(self, place: Place, wanted: OffsetRange) -> int | None:
+    def there(self, place: Reading, requested: OffsetRange) -> int | None:
         """Return how many offsets of a range have a row; ``None`` if one of them may have several."""
         if (p := self.partitions.get(place)) is None:
             return 0
-        part = slice(max(0, wanted.start - p.base), max(0, wanted.end - p.base))
-        return int(np.count_nonzero(p.seen[part])) if (p.allowed[part] <= 1).all() else None
+        part = slice(max(0, requested.start - p.base), max(0, requested.end - p.base))
+        return int(np.count_nonzero(p.observed[part])) if (p.allowed[part] <= 1).all() else None
 
-    def _count(self, place: Place, offsets: Numbers) -> None:
+    def _count(self, place: Reading, offsets: Numbers) -> None:
         known = self.partitions.get(place)
         beyond = offsets if known is None else known.add(offsets)
         if len(beyond):
@@ -156,7 +163,7 @@ def _of_role(
         progress(f"{h.table}: reading the record position of each row")
         yield from _read(table, h.table, landing.branch, columns, tally)
     one_each = role is Role.DEAD_LETTERS or landing.one_row_each
-    yield from _judged(landing, role, histories, tally, one_each=one_each)
+    yield from _evaluated(landing, role, histories, tally, one_each=one_each)
 
 
 def _allowed(histories: Iterable[TableHistory]) -> dict[int | None, Coverage]:
@@ -172,11 +179,11 @@ def _allowed(histories: Iterable[TableHistory]) -> dict[int | None, Coverage]:
     return found
 
 
-def _reading_of(history: TableHistory, p: SourcePartition, wanted: OffsetRange) -> Place | None:
+def _reading_of(history: TableHistory, p: SourcePartition, requested: OffsetRange) -> Reading | None:
     """Return where the rows of a range are counted, or ``None`` if several readings landed it."""
     for section in history.snapshots[-1].sections.values():
-        part = section.covered & Coverage({p: RangeSet.of(wanted)})
-        if part[p].covers(wanted):
+        part = section.covered & Coverage({p: RangeSet.of(requested)})
+        if part[p].covers(requested):
             shares = shares_of(section.provenance, part)
             marked = {s.entry.generation if s.entry.columns else None for s in shares if s.entry.rows}
             rest = {None} if part - Coverage.union(s.part for s in shares) else set()
@@ -237,7 +244,7 @@ def _read_file(
             tally.add(*found, *no_reading)
 
 
-def _judged(
+def _evaluated(
     landing: Landing, role: Role, histories: Sequence[TableHistory], tally: _Tally, *, one_each: bool
 ) -> Iterator[Finding]:
     """Yield the findings of the tally, over all tables of a role."""
@@ -249,11 +256,11 @@ def _judged(
     if tally.unmarked:
         yield finding(Severity.NOTE, f"{tally.unmarked} of {tally.rows} rows do not identify their record")
     strange = {place: RangeSet.of(*((o, o + 1) for o in offsets)) for place, offsets in tally.beyond.items()}
-    twice: dict[Place, RangeSet] = {}
+    twice: dict[Reading, RangeSet] = {}
     for place, p in tally.partitions.items():
-        unknown = p.ranges((p.seen > 0) & (p.allowed == 0))
+        unknown = p.ranges((p.observed > 0) & (p.allowed == 0))
         strange[place] = strange.get(place, RangeSet()) | unknown
-        twice[place] = p.ranges((p.seen > p.allowed) & (p.allowed > 0)) if one_each else RangeSet()
+        twice[place] = p.ranges((p.observed > p.allowed) & (p.allowed > 0)) if one_each else RangeSet()
     if any(strange.values()):
         yield finding(Severity.WRONG, f"it has rows of records that its ledger does not have: {_text(strange)}")
     if any(twice.values()):
@@ -268,21 +275,21 @@ def _missing(
     everywhere = _covered(histories[0])
     for h in histories[1:]:
         everywhere &= _covered(h)
-    first, fate = histories[0], FATES[role]
+    first, disposition = histories[0], DISPOSITIONS[role]
     replayed = replayed_in(first, landing.name) if role is Role.ROWS else Coverage()
     # A newer row of its key has superseded a row that is not there.
     upserted = role is Role.ROWS and any(dead_rows(s.record) != (0, 0) for h in histories for s in h.snapshots)
     explained = any(h.fewer for h in histories) or tally.unmarked
-    untold: dict[Place, RangeSet] = {}
+    unknown: dict[Reading, RangeSet] = {}
     for p, pieces in sorted(pieces_in(first, landing.name).items()):
         for piece in pieces:
             place = _reading_of(first, p, piece.range) if everywhere[p].covers(piece.range) else None
             there = None if place is None else tally.there(place, piece.range)
             if piece.counts is None or there is None:
                 place = p.topic, p.partition, None
-                untold[place] = untold.get(place, RangeSet()) | RangeSet.of(piece.range)
+                unknown[place] = unknown.get(place, RangeSet()) | RangeSet.of(piece.range)
                 continue
-            counted = getattr(piece.counts, fate) + len(replayed[p] & RangeSet.of(piece.range))
+            counted = getattr(piece.counts, disposition) + len(replayed[p] & RangeSet.of(piece.range))
             text = f"of {p} {piece.range} {there} records have a row, but {counted} were counted"
             if there < counted and explained:
                 yield Severity.NOTE, f"{text}: other writers removed rows, or rows do not identify their record"
@@ -290,16 +297,16 @@ def _missing(
                 continue
             elif there != counted:
                 yield Severity.WRONG, text
-    if untold:
-        yield Severity.NOTE, f"no remaining snapshot has the number of records with a row of {_text(untold)}"
+    if unknown:
+        yield Severity.NOTE, f"no remaining snapshot has the number of records with a row of {_text(unknown)}"
 
 
-def _text(ranges: dict[Place, RangeSet]) -> str:
+def _text(ranges: dict[Reading, RangeSet]) -> str:
     flat = [f"{topic}[{n}] {r}" for (topic, n, _), some in sorted(ranges.items(), key=_order) for r in some]
     offsets = sum(len(r) for some in ranges.values() for r in some)
     return f"{', '.join(flat[:MOST_RANGES])}{' …' if len(flat) > MOST_RANGES else ''} ({offsets} offsets)"
 
 
-def _order(item: tuple[Place, RangeSet]) -> tuple[str, int, int]:
+def _order(item: tuple[Reading, RangeSet]) -> tuple[str, int, int]:
     topic, partition, generation = item[0]
     return topic, partition, generation or 0

@@ -63,8 +63,8 @@ def removal_problems(record: SnapshotRecord, removed: Collection[int], had: Cove
             f"{replaced.deleted_rows} deleted ones, but the {len(removed)} removed files had {sum(removed)}"
         )
     if len(removed) != replaced.dropped_files + replaced.rewritten_files:
-        said = f"{replaced.dropped_files} files dropped and {replaced.rewritten_files} rewritten"
-        yield f"reports {said}, but {len(removed)} are removed"
+        text = f"{replaced.dropped_files} files dropped and {replaced.rewritten_files} rewritten"
+        yield f"reports {text}, but {len(removed)} are removed"
     if unknown := replaced.ranges - had:
         yield f"reports that it replaced {unknown}, which the ledger did not have"
 
@@ -114,10 +114,10 @@ def rows_problems(records: Sequence[SnapshotRecord], *, whole: bool) -> Iterator
 def replayed_rows(record: SnapshotRecord) -> Coverage:
     """Return the offsets of replayed dead letters; unreadable ones are a finding of another check."""
     try:
-        told = replay_of(record)
+        replay = replay_of(record)
     except WireError:
         return Coverage()
-    return Coverage() if told is None else told[0]
+    return Coverage() if replay is None else replay[0]
 
 
 def back_again(removed: Iterable[str], head: Collection[str]) -> list[str]:

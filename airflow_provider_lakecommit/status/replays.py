@@ -44,20 +44,20 @@ def replay_problems(
         taken = taken_from(record, landing)
         so_far -= taken
         try:
-            told = replay_of(record) if record.landing == landing else None
+            replay = replay_of(record) if record.landing == landing else None
         except WireError as e:
             yield record.snapshot_id, str(e)
             continue
-        if told is not None:
-            problems = _replay(told[0], told[1], record, before, one_each=one_each)
+        if replay is not None:
+            problems = _replay(replay[0], replay[1], record, before, one_each=one_each)
             yield from ((record.snapshot_id, text) for text in problems)
-            if twice := told[0] & so_far:
+            if twice := replay[0] & so_far:
                 yield record.snapshot_id, f"replays {twice}, which was replayed before: its rows are duplicated"
-            so_far |= told[0]
+            so_far |= replay[0]
         pruned = any(name == landing for name, _ in pruned_sections(record))
         if before is not None and after is not None and not pruned:
-            wanted = _closed(before) - taken | (Coverage() if told is None else told[0])
-            yield from ((record.snapshot_id, text) for text in _carried(wanted, _closed(after), record))
+            requested = _closed(before) - taken | (Coverage() if replay is None else replay[0])
+            yield from ((record.snapshot_id, text) for text in _kept(requested, _closed(after), record))
     yield from ((None, text) for text in _more_than_rejected(so_far, pieces))
 
 
@@ -77,10 +77,10 @@ def _replay(
         yield f"replays {closed}, which was replayed before according to its ledger"
 
 
-def _carried(wanted: Coverage, closed: Coverage, record: SnapshotRecord) -> Iterator[str]:
-    if forgotten := wanted - closed:
+def _kept(requested: Coverage, closed: Coverage, record: SnapshotRecord) -> Iterator[str]:
+    if forgotten := requested - closed:
         yield f"the ledger no longer records that {forgotten} was replayed"
-    if record.kind is not SnapshotKind.INIT and (gained := closed - wanted):
+    if record.kind is not SnapshotKind.INIT and (gained := closed - requested):
         yield f"the ledger records that {gained} was replayed, but the snapshot does not"
 
 

@@ -23,7 +23,7 @@ def brought_back(
     added: Mapping[int, Sequence[AddedFile]],
     landing: Sequence[LandingSnapshot],
     beside: Beside,
-    told: int | None = None,
+    logged: int | None = None,
 ) -> Iterator[Finding]:
     """Yield the files that other writers restored to the table.
 
@@ -31,7 +31,7 @@ def brought_back(
     :param added: the files at the head, by the snapshot that added them
     :param landing: the landing snapshots of the branch, oldest first
     :param beside: those in the metadata but not on the branch; requested only if there is such a file
-    :param told: one of these whose restored rows are reported already
+    :param logged: one of these whose restored rows are reported already
     """
     counted, ours = {f.path for s in landing for f in s.files}, {s.record.snapshot_id for s in landing}
     found = {
@@ -44,7 +44,7 @@ def brought_back(
     of = {f.path: s for s in beside() for f in s.files}
     known = landing[-1].sections.keys() if landing else ()
     for n, files in found.items():
-        if told is not None and {s.record.snapshot_id for f in files if (s := of.get(f.path))} == {told}:
+        if logged is not None and {s.record.snapshot_id for f in files if (s := of.get(f.path))} == {logged}:
             continue
         yield _finding(table, n, files, of, known, landing, line)
 

@@ -120,7 +120,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         table_ledger(session, name, state) for name, state in states if state is not None and _section(session, state)
     ]
     source = session.source.watermarks(missing_ok=True)
-    folded = _look(session, ledgers)
+    folded = _read_log(session, ledgers)
     known = {t.table for t in ledgers}
     forgotten = {
         name: "" if state else session.tables.elsewhere(name)
@@ -190,7 +190,7 @@ def _stalled(landing_state: LandingState, ledgers: Sequence[TableLedger], most: 
     return f"commits failed in {len(row)} cycles in a row; the last one: {row[-1].reason}" if len(row) >= most else ""
 
 
-def _look(session: LandingSession, ledgers: Sequence[TableLedger]) -> FoldedLog | None:
+def _read_log(session: LandingSession, ledgers: Sequence[TableLedger]) -> FoldedLog | None:
     """Return the folded control topic; before the first cycle it may be missing, afterwards that is an error."""
     try:
         return session.read_state(ledgers)
@@ -298,7 +298,7 @@ def to_dict(status: Status) -> dict[str, Any]:
                 "topic_id": p.partition.topic_id,
                 "start": p.start,
                 "high": p.high,
-                "held_up": p.held_up,
+                "held_up": p.open_transactions,
                 "stale_transaction": p.stale_transaction,
                 "kept": p.kept,
                 "headroom": None if p.headroom is None else _headroom_to_dict(p.headroom),

@@ -45,14 +45,14 @@ def _stalled(found: Status, _: StatusLimits) -> str | None:
 
 def _needs_decision(found: Status, _: StatusLimits) -> str | None:
     tables = [f"{t.table}: its ledger is {t.condition}" for t in found.tables if t.condition not in IN_ORDER]
-    gone = [
+    removed = [
         f"{p.removed} offsets of {p.partition} were removed from the source before they were landed"
         for p in found.partitions
         if p.removed
     ]
     # The scan of the logs is newer than the newest cycle.
     stopped = [f"not all is planned: {why}" for why in [found.diverged or found.stopped] if why]
-    texts = [*(f"{b} is blocked" for b in found.blocked), *tables, *gone, *stopped]
+    texts = [*(f"{b} is blocked" for b in found.blocked), *tables, *removed, *stopped]
     more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
     return f"{texts[0]}{more}" if texts else None
 
@@ -69,14 +69,14 @@ def _unpublished(found: Status, _: StatusLimits) -> str | None:
     return f"{', '.join(waits)} wait on their branch: main lacks them until their checks pass" if waits else None
 
 
-def _held_up(found: Status, _: StatusLimits) -> str | None:
+def _blocked_by_transactions(found: Status, _: StatusLimits) -> str | None:
     stale = [p for p in found.partitions if p.stale_transaction]
     if not stale:
         return None
     first, more = stale[0], f", and in {len(stale) - 1} more partitions" if len(stale) > 1 else ""
     return (
-        f"a transaction has blocked {first.held_up} offsets of {first.partition} from {first.stable} on for more than "
-        f"{OPEN_FOR.total_seconds() / 60:.0f} minutes{more}: nothing after it is landed until it ends; "
+        f"a transaction has blocked {first.open_transactions} offsets of {first.partition} from {first.stable} on for "
+        f"more than {OPEN_FOR.total_seconds() / 60:.0f} minutes{more}: nothing after it is landed until it ends; "
         "find it with `kafka-transactions.sh find-hanging` and end it with `abort`"
     )
 
@@ -107,7 +107,7 @@ TABLE: tuple[tuple[StatusVerdict, Callable[[Status, StatusLimits], str | None]],
     (StatusVerdict.BLOCKED, _needs_decision),
     (StatusVerdict.BEHIND, _unknown),
     (StatusVerdict.BEHIND, _unpublished),
-    (StatusVerdict.BEHIND, _held_up),
+    (StatusVerdict.BEHIND, _blocked_by_transactions),
     (StatusVerdict.BEHIND, _late),
     (StatusVerdict.BEHIND, _old),
 )

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
-from airflow_provider_lakecommit.status.lanes import gone_over, moved_text
+from airflow_provider_lakecommit.status.lanes import moved_text, rescanned
 from airflow_provider_lakecommit.status.replaced import replaced_rows, replayed_rows, taken_from
 from airflow_provider_lakecommit.status.replays import Step, is_replay, replay_problems
 from airflow_provider_lakecommit.status.table_history import (
@@ -54,7 +54,7 @@ from airflow_provider_lakecommit.status.upserted import dead_rows
 from airflow_provider_lakecommit.status.verify_table import check_table, covered_of, wrong_snapshot, wrong_table
 
 __all__ = [
-    "FATES",
+    "DISPOSITIONS",
     "AddedFile",
     "Finding",
     "LandingSnapshot",
@@ -65,7 +65,7 @@ __all__ = [
     "totals",
 ]
 
-FATES = {Role.ROWS: "landed", Role.DEAD_LETTERS: "rejected"}
+DISPOSITIONS = {Role.ROWS: "landed", Role.DEAD_LETTERS: "rejected"}
 """By role: the name of the count of records that are a row of a table of that role."""
 
 
@@ -104,8 +104,8 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
     known = {h.table: h for h in histories}
     tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
     aside = {h.table: h for h in _set_aside(landing, tables[Role.ROWS])}
-    told = [aside.get(name, h) for name, h in known.items()]
-    found = [finding for h in told for finding in (*h.problems, *check_table(h), *_words(h))]
+    merged_histories = [aside.get(name, h) for name, h in known.items()]
+    found = [finding for h in merged_histories for finding in (*h.problems, *check_table(h), *_statements(h))]
     found += _rolled_back(landing.name, known.values())
     if not any(h.taken_out.get(landing.name) for h in known.values()):
         found += _unknown(landing.name, known.values())
@@ -113,14 +113,16 @@ def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[F
         one_each = role is Role.DEAD_LETTERS or landing.one_row_each
         shared = len(some) > 1
         found += (
-            f for h in some for f in _rows_of_records(landing.name, h, FATES[role], one_each=one_each, shared=shared)
+            f
+            for h in some
+            for f in _rows_of_records(landing.name, h, DISPOSITIONS[role], one_each=one_each, shared=shared)
         )
     if len(landing.data_tables) > 1 and len(tables[Role.ROWS]) == len(landing.data_tables):
         found += _rows_of_all(landing, tables[Role.ROWS])
     for h in tables[Role.ROWS]:
         found += _replays(landing.name, h, one_each=landing.one_row_each)
     for data, dead in product(tables[Role.ROWS], tables[Role.DEAD_LETTERS]):
-        found += _fates(landing.name, data, dead)
+        found += _dispositions(landing.name, data, dead)
     return found
 
 
@@ -140,7 +142,7 @@ def _unknown(landing: str, histories: Iterable[TableHistory]) -> Iterator[Findin
         yield Finding(level=Severity.WRONG, table=next(iter(there.values())), text=text)
 
 
-def _words(history: TableHistory) -> Iterator[Finding]:
+def _statements(history: TableHistory) -> Iterator[Finding]:
     """Yield decisions of users: each snapshot by which they set a ledger, and the record of who and why, which outlives
     it. An older release does not keep such records: then older snapshots have them.
     """
@@ -159,32 +161,32 @@ def _words(history: TableHistory) -> Iterator[Finding]:
 
 
 def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
-    after, word = s.sections.get(s.key), s.record.extra.get("attested")
-    who = f"a user {'asserted' if word else 'set'} the ledger of landing {s.record.landing!r}"
-    by = f" by {word}" if word else ""
+    after, statement = s.sections.get(s.key), s.record.extra.get("attested")
+    actor = f"a user {'asserted' if statement else 'set'} the ledger of landing {s.record.landing!r}"
+    by = f" by {statement}" if statement else ""
     if before is None or after is None:
         starts = {} if after is None else after.starts
-        return f"{who}{by}; it starts at {', '.join(f'{p}@{o}' for p, o in sorted(starts.items())) or 'nothing'}"
+        return f"{actor}{by}; it starts at {', '.join(f'{p}@{o}' for p, o in sorted(starts.items())) or 'nothing'}"
     if (moved := moved_lanes(s.record)) is not None:
-        return f"{who} {moved_text(s.sections.get((s.record.landing, moved[1])), before, after)}"
+        return f"{actor} {moved_text(s.sections.get((s.record.landing, moved[1])), before, after)}"
     gained, lost = after.covered - before.covered - had_before(s.record), before.covered - after.covered
-    said = [f"{'holds' if word else 'gives up'} {gained}, {len(gained)} offsets"] if gained else []
-    if over := gone_over(before, after) - Coverage.union(section.covered for section in s.sections.values()):
+    changes = [f"{'holds' if statement else 'gives up'} {gained}, {len(gained)} offsets"] if gained else []
+    if over := rescanned(before, after) - Coverage.union(section.covered for section in s.sections.values()):
         lanes = [f"backfill {name}" for (_, name), section in sorted(s.sections.items()) if section.ends]
-        said.append(f"skips {over}, {len(over)} offsets, left to {', '.join(lanes) or 'no backfill'}")
-    said += [f"goes back over {lost}, {len(lost)} offsets"] if lost else []
-    return f"{who}{by}; {'; '.join(said) or 'gives up nothing'}"
+        changes.append(f"skips {over}, {len(over)} offsets, left to {', '.join(lanes) or 'no backfill'}")
+    changes += [f"goes back over {lost}, {len(lost)} offsets"] if lost else []
+    return f"{actor}{by}; {'; '.join(changes) or 'gives up nothing'}"
 
 
 def _rows_of_records(
-    landing: str, history: TableHistory, fate: str, *, one_each: bool, shared: bool
+    landing: str, history: TableHistory, disposition: str, *, one_each: bool, shared: bool
 ) -> Iterator[Finding]:
     """Yield snapshots with wrong rows: each record is one row, or at least one; of several tables, at most one."""
     for s in history.snapshots:
-        records = getattr(s.counts, fate)
+        records = getattr(s.counts, disposition)
         differs = (s.record.rows < records and not shared) or (one_each and s.record.rows > records)
         if differs and s.record.landing == landing and not is_replay(s.record):
-            yield wrong_snapshot(history.table, s, f"{s.record.rows} rows for {records} {fate} records")
+            yield wrong_snapshot(history.table, s, f"{s.record.rows} rows for {records} {disposition} records")
 
 
 def _set_aside(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[TableHistory]:
@@ -237,22 +239,22 @@ def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator
         yield Finding(level=Severity.WRONG, table=history.table, snapshot_id=snapshot_id, text=text)
 
 
-def _fates(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:
+def _dispositions(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:
     """Yield ranges where the other table has not exactly the records that the data table has no row of."""
     rejects = Coverage()
     for block in blocks_of(pieces_in(data, landing), pieces_in(dead, landing)):
         if block.ours is None or block.ours.rejected or block.theirs is None or block.theirs.rejected:
             rejects |= Coverage({block.partition: RangeSet.of(block.range)})
-        if (said := _fate(block, data.table)) is not None:
-            yield Finding(level=said[0], table=dead.table, text=said[1])
-    ours, theirs = (_judged(history, landing) for history in (data, dead))
+        if (problem := _disposition(block, data.table)) is not None:
+            yield Finding(level=problem[0], table=dead.table, text=problem[1])
+    ours, theirs = (_evaluated(history, landing) for history in (data, dead))
     for rules, ranges in theirs.items():
         if anew := evaluated_otherwise(ours, ranges, rules) & rejects:
             text = f"{anew} was evaluated by other rules than in {data.table}: a record may be in both, or in neither"
             yield Finding(level=Severity.WRONG, table=dead.table, text=text)
 
 
-def _fate(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
+def _disposition(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
     ours, theirs = block.ours, block.theirs
     if ours is None or ours.rejected == (0 if theirs is None else theirs.rejected):
         return None
@@ -294,7 +296,7 @@ def replayed_in(history: TableHistory, landing: str) -> Coverage:
     return found
 
 
-def _judged(history: TableHistory, landing: str) -> EvaluatedBy:
+def _evaluated(history: TableHistory, landing: str) -> EvaluatedBy:
     """Return the rules in the newest ledger."""
     last = history.snapshots[-1].sections if history.snapshots else {}
     found = (item for (name, _), s in last.items() if name == landing for item in s.evaluated.items())

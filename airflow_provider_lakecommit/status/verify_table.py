@@ -90,13 +90,13 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
             # A user's decision may also go back over the ranges of closed backfills.
             had &= has
         had = had - taken_from(s.record, key[0])
-        said = s.record.ranges if own else Coverage()
+        stated = s.record.ranges if own else Coverage()
         if lost := had - has:
             yield f"the ledger of {name} lost {lost}"
-        if twice := said & had:
+        if twice := stated & had:
             yield f"{twice} was in the ledger of {name} before: landed twice"
-        if (gained := has - had) != said - had:
-            yield f"the ledger of {name} gained {gained}, but the snapshot reports {said}"
+        if (gained := has - had) != stated - had:
+            yield f"the ledger of {name} gained {gained}, but the snapshot reports {stated}"
 
 
 def _accounting(s: LandingSnapshot) -> Iterator[str]:
@@ -105,16 +105,16 @@ def _accounting(s: LandingSnapshot) -> Iterator[str]:
         counts, ranges = parts.get(p, Counts()), s.record.ranges[p]
         if counts.total != len(ranges):
             yield f"{p}: {ranges} spans {len(ranges)} offsets, but {counts.total} are accounted for ({counts})"
-    if s.record.rows + (copied := copied_rows(s.record)) != (held := sum(f.rows for f in s.files)):
-        said = f"{s.record.rows} rows" + (f" and {copied} copied ones" if copied else "")
-        yield f"reports {said}, but its {len(s.files)} files have {held}"
+    if s.record.rows + (copied := copied_rows(s.record)) != (in_files := sum(f.rows for f in s.files)):
+        text = f"{s.record.rows} rows" + (f" and {copied} copied ones" if copied else "")
+        yield f"reports {text}, but its {len(s.files)} files have {in_files}"
 
 
 def _shape(sections: Sections, taken: Mapping[str, Coverage]) -> Iterator[str]:
-    held = Coverage.union(s.covered for s in sections.values())
+    covered = Coverage.union(s.covered for s in sections.values())
     for (landing, lane), section in sorted(sections.items()):
         # A separately recorded removal is no hole.
-        known = held | taken.get(landing, Coverage())
+        known = covered | taken.get(landing, Coverage())
         # Ranges of closed backfills are in many pieces.
         for p, ranges in sorted(section.covered.parts.items() if not is_filled(lane) else ()):
             end = known[p].reach(section.starts.get(p, 0))
@@ -130,8 +130,8 @@ def _shape(sections: Sections, taken: Mapping[str, Coverage]) -> Iterator[str]:
 def _paths(history: TableHistory) -> Iterator[str]:
     added = Counter(f.path for s in history.snapshots for f in s.files)
     yield from (f"file {path} was added by {n} snapshots" for path, n in added.items() if n > 1)
-    held = Counter(history.head)
-    yield from (f"file {path} is in the table {n} times" for path, n in held.items() if n > 1 and added[path] < 2)
+    counts = Counter(history.head)
+    yield from (f"file {path} is in the table {n} times" for path, n in counts.items() if n > 1 and added[path] < 2)
 
 
 def covered_of(sections: Sections, landing: str) -> Coverage:

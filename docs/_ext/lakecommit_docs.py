@@ -3,7 +3,8 @@
 
 `lakecommit-config` lists the options of `[lakecommit]` from the provider info. `lakecommit-error` describes one error
 from its class, with the remedy as its body; an error class that no page describes is a warning, and `make docs` fails.
-All other directives are in :mod:`lakecommit_tables`, :mod:`lakecommit_diagrams` and :mod:`lakecommit_errors`.
+All other directives are in :mod:`lakecommit_tables`, :mod:`lakecommit_diagrams`, :mod:`lakecommit_errors` and
+:mod:`lakecommit_commands`.
 :mod:`lakecommit_glossary` links the terms of the glossary.
 """
 
@@ -13,6 +14,7 @@ import inspect
 import textwrap
 from typing import Any
 
+import lakecommit_commands
 import lakecommit_diagrams
 import lakecommit_errors
 import lakecommit_glossary
@@ -99,8 +101,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
         **lakecommit_tables.DIRECTIVES,
         **lakecommit_diagrams.DIRECTIVES,
         **lakecommit_errors.DIRECTIVES,
+        **lakecommit_commands.DIRECTIVES,
     }.items():
         app.add_directive(name, directive)
+    app.connect("builder-inited", lakecommit_commands.write_pages)
     app.connect("env-check-consistency", check_errors)
     app.connect("doctree-resolved", lakecommit_glossary.link_first_uses)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

@@ -7,7 +7,6 @@ Contract: what a directive names and the code does not hold, or holds without a 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import inspect
 import re
@@ -226,29 +225,6 @@ def _default(f: dataclasses.Field[Any]) -> str:
     return "required" if f.default_factory is dataclasses.MISSING else "default empty"
 
 
-class UsageDirective(TableDirective):
-    """What ``--help`` of each command says."""
-
-    def rst(self) -> Iterable[str]:
-        parser = load("cli.main:_parser")()
-        return [line for sub in _subcommands(parser) for line in _usage(sub)]
-
-
-def _subcommands(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
-    inner = [a.choices.values() for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    if not inner:
-        yield parser
-    for sub in (s for subs in inner for s in subs):
-        yield from _subcommands(sub)
-
-
-def _usage(parser: argparse.ArgumentParser) -> Iterable[str]:
-    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=100)
-    yield from (".. code-block:: text", "")
-    yield from (f"   {line}".rstrip() for line in parser.format_help().splitlines())
-    yield ""
-
-
 DIRECTIVES = {
     "lakecommit-protocol": ProtocolDirective,
     "lakecommit-effects": EffectsDirective,
@@ -259,5 +235,4 @@ DIRECTIVES = {
     "lakecommit-metrics": MetricsDirective,
     "lakecommit-schema": SchemaDirective,
     "lakecommit-landing": LandingDirective,
-    "lakecommit-usage": UsageDirective,
 }

@@ -241,7 +241,7 @@ class MemoryReader:
         **_: Any,
     ) -> None:
         self._broker, self._spans, self._should_stop, self._known = broker, spans, should_stop, known
-        self.seen: dict[int, ReadPosition] = {}
+        self.observed: dict[int, ReadPosition] = {}
         self.reached: dict[int, int] = {}
         self.stopped = False
 
@@ -283,5 +283,5 @@ class MemoryReader:
         found = log.between(r.start, r.end)
         if found:
             position = ReadPosition(offset=found[-1].offset() + 1, leader_epoch=found[-1].leader_epoch())
-            self.seen[self._spans.index(span)] = position
+            self.observed[self._spans.index(span)] = position
         return found

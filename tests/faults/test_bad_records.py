@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.kafka import corruption
 from airflow_provider_lakecommit.operations.reset.unblock import unblock
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark import slices as slice_work
-from airflow_provider_lakecommit.spark.task import DEATHS_TO_TELL, run_task
+from airflow_provider_lakecommit.spark.task import DEATHS_TO_REPORT, run_task
 from airflow_provider_lakecommit.status.status import read_status
 from dev.servers.kafka import Broker
 from tests.support import world as worlds
@@ -215,7 +215,7 @@ def test_slices_of_which_processes_die_whatever_is_tried_are_blocked_by_name(
         assert blocked(world) == []
         opened = world.open(str(n))
         with monkeypatch.context() as patch:
-            patch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_TELL))
+            patch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_REPORT))
             with pytest.raises(Killed):
                 world.write(opened, only=lambda place: place == 0)
         # What several ranges died of together tells of none of them: from then on each stands alone.
@@ -225,7 +225,7 @@ def test_slices_of_which_processes_die_whatever_is_tried_are_blocked_by_name(
     assert blocked(world) == [(0, 0, 3)]
     world.check(Counter(range(10, 13)))
     with world.session() as session:
-        assert f"{DEATHS_TO_TELL} processes died at it" in read_status(session).blocked[0]
+        assert f"{DEATHS_TO_REPORT} processes died at it" in read_status(session).blocked[0]
 
 
 @pytest.mark.heavy
@@ -237,7 +237,7 @@ def test_a_process_that_died_once_counts_for_nothing_when_the_slice_is_done(
         "airflow_provider_lakecommit.spark.slice_process.run_apart",
         lambda job, secrets, work: slice_work.run_slice(work, secrets.kafka, secrets.io_of),
     )
-    monkeypatch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_TELL))
+    monkeypatch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_REPORT))
     world = make_world(partitions=1, dead_letter_table=None)
     for n in range(FAILURES_TO_BLOCK + 1):
         produce(str(world.landing.topics), records(n * 10, 10))

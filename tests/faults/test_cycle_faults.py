@@ -261,7 +261,7 @@ def test_two_landings_of_one_topic_into_one_table_are_refused(make_world: Make, 
     produce(world.landing.topics, records(0, 10))
     world.run()
     other = World(landing=replace(world.landing, name="other"), kafka=world.kafka, catalog=world.catalog)
-    with pytest.raises(TableError, match=r"lands .* already"):
+    with pytest.raises(TableError, match="LC3003"):
         other.open("a")
 
 

@@ -110,7 +110,7 @@ def test_a_replacement_that_was_not_applied_is_sent_again_with_the_same_copies(l
 def test_an_outage_that_lasts_leaves_all_as_it_may_be_and_the_next_call_finds_it(lake: RowsLake) -> None:
     seen = preview(lake)
     lake.catalog.faults.append(Fault.AWAY_AFTER)
-    with pytest.raises(CommitUnknownError, match="nothing was deleted"):
+    with pytest.raises(CommitUnknownError, match="LC3019"):
         replaced(lake, seen)
     lake.catalog.away = False
     assert replaced(lake, seen).requests_sent == 0

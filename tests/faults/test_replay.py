@@ -418,7 +418,7 @@ def test_a_table_without_metadata_columns_is_refused(make_world: Make, produce: 
     world = make_world(partitions=1, metadata_columns=False)
     produce(str(world.landing.topics), records(0, 10))
     world.settle()
-    with pytest.raises(LedgerError, match="kafka_generation"), replay(world, "0=0-10").session():
+    with pytest.raises(LedgerError, match="LC3023"), replay(world, "0=0-10").session():
         pass
     assert set(sections(world)) == {"live"}
 

@@ -204,11 +204,11 @@ class TestRejects:
 class TestEndingEarly:
     @pytest.fixture(autouse=True)
     def looks_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(end_watch, "FIRST_LOOK", 0.0)
-        monkeypatch.setattr(end_watch, "LOOK_AGAIN", 0.0)
+        monkeypatch.setattr(end_watch, "FIRST_CHECK", 0.0)
+        monkeypatch.setattr(end_watch, "CHECK_INTERVAL", 0.0)
         # Brokers on a busy machine may answer late.
         monkeypatch.setattr(end_watch, "AWAY", 0.0)
-        monkeypatch.setattr(replica_watch, "LOOK_AGAIN", 0.0)
+        monkeypatch.setattr(replica_watch, "CHECK_INTERVAL", 0.0)
         end_watch._known.clear()
 
     @pytest.fixture
@@ -296,7 +296,7 @@ class TestEndingEarly:
         parts = [7_000, 3_000] if longer_first else [3_000, 7_000]
         work = original.plan.slices[0]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ReplicaWatch, "_look", lambda _: None)
+            patch.setattr(ReplicaWatch, "_read_reports", lambda _: None)
             for number, end in enumerate(parts):
                 span = replace(work.spans[0], range=replace(work.spans[0].range, end=end))
                 own = slice_id(original.plan.window_id, (span,), work.tables)
@@ -323,7 +323,7 @@ class TestWhatIsBelieved:
         original, replica = jobs_of(world, opened)
         other = replace(replica, commit_id=uuid4())
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ReplicaWatch, "_look", lambda _: None)
+            patch.setattr(ReplicaWatch, "_read_reports", lambda _: None)
             do(world, other)
         assert [do(world, original, i).status for i in range(3)] == [SliceStatus.DONE] * 3
         finish(world, opened, redundant=0)
@@ -332,7 +332,7 @@ class TestWhatIsBelieved:
     def test_one_alone_never_looks(self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
         world = make_world(partitions=1, dead_letter_table=None)
         produce(world.landing.topics, records(0, 120))
-        monkeypatch.setattr(ReplicaWatch, "_look", lambda _: pytest.fail("it looks"))
+        monkeypatch.setattr(ReplicaWatch, "_read_reports", lambda _: pytest.fail("it looks"))
         opened = world.open("a")
         assert [r.status for r in world.write(opened)] == [SliceStatus.DONE] * 3
         with world.session() as session:

@@ -64,7 +64,7 @@ def killed_task(world: World, run: str, monkeypatch: pytest.MonkeyPatch) -> tupl
     with monkeypatch.context() as patch:
         patch.setattr("airflow_provider_lakecommit.spark.task.send_report", _die)
         for job in jobs_of(world, opened):
-            for index in range(len(job.places)):
+            for index in range(len(job.numbers)):
                 run_task(job, world.secrets, index)
     return opened, files(world) - before
 
@@ -184,7 +184,7 @@ def test_slices_that_were_done_twice_leave_one_copy(world: World, produce: Calla
     held = files(world)
     produce(world.landing.topic_names[0], records(60, 40))
     opened = world.open("twice")
-    twice = [(job, n) for job in jobs_of(world, opened) for n in (*range(len(job.places)), *range(len(job.places)))]
+    twice = [(job, n) for job in jobs_of(world, opened) for n in (*range(len(job.numbers)), *range(len(job.numbers)))]
     for job, n in twice:
         run_task(job, world.secrets, n)
     made = files(world) - held

@@ -88,7 +88,7 @@ class Campaign:
         """All slices once more, whoever did them before."""
         for world, opened in self._some():
             for job in jobs_of(world, opened):
-                for n in range(len(job.places)):
+                for n in range(len(job.numbers)):
                     run_task(job, self.world.secrets, n)
 
     def stalls(self) -> None:

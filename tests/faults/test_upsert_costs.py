@@ -38,7 +38,7 @@ def test_keys_in_several_partitions_need_a_column(make_world: Make, produce: Pro
     produce(world.landing.topics, [record(n, 2) for n in range(7, 12)], 1)
     (order,) = found(world)
     assert order.level is Level.WARN
-    assert re.findall(r"\d+", order.seen)[:2] == ["3", "12"]
+    assert re.findall(r"\d+", order.observed)[:2] == ["3", "12"]
     columns = [*JSON["create"]["schema"], {"name": "version", "type": "long"}]
     world.landing = world.landing.changed(
         create={"schema": columns}, upsert={"order_by": ["version", "offset"], "deletes": "ignore"}
@@ -103,6 +103,6 @@ def test_a_table_by_time_ordered_keys_is_no_warning(
         world.settle()
     cost = found(world)[-1]
     assert cost.level is Level.OK
-    share = re.search(r"(\d+)%", cost.seen)
+    share = re.search(r"(\d+)%", cost.observed)
     assert share is not None
     assert int(share[1]) <= 25

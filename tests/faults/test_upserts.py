@@ -325,7 +325,7 @@ def test_slices_that_two_replicas_do_change_each_row_once(make_world: Make, prod
                 assert job is not None
                 for replica in (0, 1):
                     copy = replace(job, replica=replica).begun()
-                    for place in range(len(job.places)):
+                    for place in range(len(job.numbers)):
                         run_task(copy, world.secrets, place)
         world.close(f"w{window}", opened)
         assert seen(world) == model.rows

@@ -338,7 +338,7 @@ def test_a_record_larger_than_the_topic_takes_is_refused_and_the_writer_goes_on(
     name = make_topic(1, max_message_bytes=2000)
     noise = random.Random(1).randbytes(5000)
     with ControlTopic(name, {"bootstrap.servers": bootstrap}) as control, control.writer("large-" + name, 0) as writer:
-        with pytest.raises(WireError, match=r"larger than the broker takes: .*raise max\.message\.bytes"):
+        with pytest.raises(WireError, match="LC2332"):
             writer.send([(b"k", b"small", []), (b"k", noise, [])])
         sent = writer.send(records("after"))
         assert values(control.read(0, until=sent[-1])) == ["after"]
@@ -350,7 +350,7 @@ def test_a_missing_topic_is_an_error_of_the_writer_too(bootstrap: str) -> None:
     )
     with (
         control.writer("x-" + control.name, 0) as writer,
-        pytest.raises(ControlTopicError, match="the topic must exist"),
+        pytest.raises(ControlTopicError, match="LC2336"),
     ):
         writer.send(records("a"))
 
@@ -446,7 +446,7 @@ def test_a_commit_without_an_answer_is_an_unknown_outcome_that_the_next_writer_s
         with fragile.writer("cut-" + fragile.name, 0, transaction_timeout=600) as doomed:
             doomed.open()
             patched.setattr(doomed, "_timeout", 2.0)
-            with pytest.raises(ControlTopicError, match=r"outcome is unknown: .*read the log"):
+            with pytest.raises(ControlTopicError, match="LC2334"):
                 doomed.send(records("b"))
     own_broker.start()
     with fragile.writer("cut-" + fragile.name, 0) as heir:

@@ -72,7 +72,7 @@ def bad(spec: LandingSpec, every: timedelta | None = MINUTE, level: Level = Leve
     """What is wrong, by check; each has a remedy."""
     found = [f for f in findings(spec, every) if f.level is level]
     assert all(f.remedy for f in found)
-    return {f.check: f.seen for f in found}
+    return {f.check: f.observed for f in found}
 
 
 def set_topic(admin: AdminClient, topic: str, **settings: str) -> None:
@@ -107,7 +107,7 @@ def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: Wor
             session.tables.load("shop.rows").metadata_location,
         ) == before
     assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
-    seen = {f.check: f.seen for f in findings(spec)}
+    seen = {f.check: f.observed for f in findings(spec)}
     assert seen["headroom"] == "everything is landed"
     assert seen["transactional id"] == "lakecommit-rows-doctor: an empty transaction was committed"
     assert "the landing may pause for 6 d 23 h" in seen[f"retention of {topic}"]
@@ -128,7 +128,7 @@ def test_a_spark_connect_server_that_is_away_is_told_at_once(world: World) -> No
     spec = spec_of(world, spark={"remote": f"sc://127.0.0.1:{free_port()}"})
     (found,) = (f for f in examine(spec, Output(as_json=False).log, every=None, spark=True) if f.level is Level.FAIL)
     assert found.check == "executor"
-    assert "cannot be reached" in found.seen
+    assert "cannot be reached" in found.observed
 
 
 @pytest.mark.heavy
@@ -162,7 +162,7 @@ def test_a_control_topic_that_cannot_do_its_work(
 def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world: World, admin: AdminClient) -> None:
     spec = spec_of(world, landing=changed_landing(world.landing, control_topic="not-yet-there"))
     seen = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
-    assert (seen.level, "can create it" in seen.seen) == (Level.OK, True)
+    assert (seen.level, "can create it" in seen.observed) == (Level.OK, True)
     assert "not-yet-there" not in admin.list_topics(timeout=30).topics
     # Kafka refuses names that differ in a dot and an underscore only.
     odd = str(world.landing.topics) + ".x"
@@ -207,7 +207,7 @@ def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: P
     assert gone is not None
     Tables(world.catalog).load("shop.rows").maintenance.expire_snapshots().by_id(gone.snapshot_id).commit()
     (found,) = [f for f in findings(spec_of(world)) if f.level is Level.FAIL]
-    assert (found.check, found.seen[:3]) == ("ledger of shop.rows", "cut")
+    assert (found.check, found.observed[:3]) == ("ledger of shop.rows", "cut")
     assert "reset assert SPEC --snapshot" in found.remedy
 
 
@@ -309,7 +309,7 @@ def test_the_warehouse_is_tried_before_there_is_a_table(
     make_world: Make, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     world = make_world(partitions=1)
-    seen = {f.check: (f.level, f.seen) for f in findings(spec_of(world))}
+    seen = {f.check: (f.level, f.observed) for f in findings(spec_of(world))}
     assert seen["warehouse"] == (Level.OK, "a file was written, read and deleted from here")
     assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
     file = tmp_path / "file"

@@ -159,7 +159,7 @@ def test_after_earlier_work_was_waited_for_the_rest_is_done_in_the_same_cycle(wo
     engine = Workers(acts=[wait])
     [only] = run(world, engine)
     assert only.caught_up
-    assert [job.places for job in engine.jobs] == [(0, 1, 2), (2,)]
+    assert [job.numbers for job in engine.jobs] == [(0, 1, 2), (2,)]
     world.check(ALL)
 
 

@@ -30,7 +30,7 @@ def test_a_transaction_that_outlives_its_time_is_told_and_one_that_is_young_is_n
     produce(world.landing.topics, records(15, 5), 0)
     with world.session() as session:
         found = read_status(session)
-    assert [p.held_up for p in found.partitions] == [10, 0]
+    assert [p.open_transactions for p in found.partitions] == [10, 0]
     standing, why = status_verdict(found, StatusLimits())
     assert standing is verdict
     if verdict is StatusVerdict.BEHIND:

@@ -415,7 +415,7 @@ def test_a_table_without_metadata_columns_is_refused_with_the_remedy(tmp_path: P
     lake = lake_at(tmp_path, schema=Schema(*fields))
     lake.join()
     lake.land((0, 0, 10))
-    with pytest.raises(LedgerError, match="kafka_generation"):
+    with pytest.raises(LedgerError, match="LC3023"):
         replace_preview(lake.session(), coverage((0, 0, 5)))
 
 

@@ -191,7 +191,7 @@ def test_doctor_finds_a_role_whole_that_has_its_rights_and_no_others(
         found = list(brokers(world.landing, world.kafka, None, (role,), "test"))
     assert [f for f in found if f.level is Level.FAIL] == []
     (own,) = (f for f in found if f.check == f"role {role}")
-    assert (own.level, own.seen) == (Level.OK, "has its rights")
+    assert (own.level, own.observed) == (Level.OK, "has its rights")
 
 
 @pytest.mark.parametrize("lacking", range(3), ids=["source", "control", "ids"])
@@ -202,9 +202,9 @@ def test_doctor_tells_what_a_role_lacks(lacking: int, broker: Broker, guarded: G
     with guarded.rights(*rights):
         found = {f.check: f for f in brokers(world.landing, world.kafka, None, (Role.WRITE,), "test")}
     assert found["role write"].level is Level.FAIL
-    assert found["role write"].seen.count(";") == 0
-    assert found["role write"].seen.endswith(f" {name}")
-    assert found["role plan"].seen.startswith("not for this connection: lacks")
+    assert found["role write"].observed.count(";") == 0
+    assert found["role write"].observed.endswith(f" {name}")
+    assert found["role plan"].observed.startswith("not for this connection: lacks")
 
 
 def test_who_may_not_read_a_topic_is_told_so_where_its_log_is_to_be_compared(broker: Broker, guarded: Guarded) -> None:

@@ -358,7 +358,7 @@ def test_a_slice_told_to_stop_is_what_was_read_until_then_to_the_record(
 def test_a_slice_told_to_stop_before_anything_was_read_leaves_no_file(lake: Lake, topic: str, produce: Produce) -> None:
     produce(topic, [order(i) for i in range(3000)], 0)
 
-    with pytest.raises(SliceStopped, match="the next attempt reads it again"):
+    with pytest.raises(SliceStopped, match="LC5038"):
         lake.run(span(topic, 0, 3000), should_stop=lambda: True)
 
     assert lake.files() == []
@@ -371,7 +371,7 @@ def test_a_slice_told_to_stop_is_not_judged_by_the_rejects_of_its_beginning(
     produce(topic, [*("no json" for _ in range(150)), *(order(i) for i in range(20_000))], 0)
 
     of_an_operator = Budget(max_records=1000, max_ratio=0.01)
-    with pytest.raises(SliceStopped, match="the next attempt reads it again"):
+    with pytest.raises(SliceStopped, match="LC5038"):
         lake.run(span(topic, 0, 20_150), budget=of_an_operator, should_stop=first_chunk)
 
     assert lake.files() == []
@@ -386,7 +386,7 @@ def test_a_source_that_fails_in_mid_slice_leaves_no_file(
     gone = TopicPartition(topic, 1, 5)
     admin.delete_records([gone])[gone].result(30)
 
-    with pytest.raises(SourceError, match="no longer in the topic"):
+    with pytest.raises(SourceError, match="LC5053"):
         lake.run(span(topic, 0, 10), span(topic, 0, 10, 1))
 
     assert lake.files() == []

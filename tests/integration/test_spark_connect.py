@@ -230,7 +230,7 @@ def test_the_work_of_a_killed_attempt_is_adopted(make_window: Callable[..., Wind
     window = make_window()
     kill_after_first(window, gate)
     retry = Attempt(window)
-    assert retry.job.places == (1, 2, 3)
+    assert retry.job.numbers == (1, 2, 3)
     until(lambda: retry.engine._running != [])
     gate.let_pass()
     assert retry.ended().error is None
@@ -264,7 +264,7 @@ def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Call
     assert gate.begun[3] == 0
     gate.await_gone(1)
     gate.await_gone(2)
-    with pytest.raises(SparkJobError, match="it was stopped before it began"):
+    with pytest.raises(SparkJobError, match="LC5012"):
         attempt.engine.run(window.left_job(), window.secrets)
     gate.let_pass()
     assert Counter(r.status for r in finish(window).results) == {"done": 3}
@@ -305,7 +305,7 @@ def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[.
     gate.let_pass()
     again = Attempt(window).ended()
     assert again.error is None
-    assert again.job.places == (1, 2, 3)
+    assert again.job.numbers == (1, 2, 3)
     assert gate.begun[0] == 1
     window.check()
 
@@ -318,7 +318,7 @@ def test_the_work_of_another_spec_is_ended_and_what_it_had_not_reported_is_done_
     kill_after_first(window, gate)
     window.world = replace(window.world, landing=changed_landing(window.world.landing, unknown_fields="dead_letter"))
     retry = Attempt(window)
-    assert retry.job.places == (1, 2, 3)
+    assert retry.job.numbers == (1, 2, 3)
     gate.await_gone(1)
     gate.let_pass()
     assert retry.ended().error is None

@@ -93,7 +93,7 @@ def hopeless_job() -> WindowJob:
         landing=Landing(name="orders", topics="orders", table="shop.orders"),
         plan=plan,
         group=0,
-        places=(0,),
+        numbers=(0,),
         commit_id=uuid4(),
         slot=0,
         catalog="lake",

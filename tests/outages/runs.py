@@ -69,7 +69,7 @@ class InProcess:
 
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         self.meanwhile()
-        return [run_task(job, secrets, index) for index in range(len(job.places))]
+        return [run_task(job, secrets, index) for index in range(len(job.numbers))]
 
     def stop(self) -> None: ...
 

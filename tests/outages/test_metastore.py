@@ -66,7 +66,7 @@ def test_the_doctor_tells_that_the_lock_is_a_lease(make_hive_world: Callable[...
         findings, _ = tables(session)
     (lock,) = [f for f in findings if f.check == "catalog lock"]
     assert lock.level is Level.WARN
-    assert "metastore.txn.timeout" in lock.seen
+    assert "metastore.txn.timeout" in lock.observed
 
 
 def test_runs_that_race_double_nothing(make_hive_world: Callable[..., World], produce: Produce) -> None:

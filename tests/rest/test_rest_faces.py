@@ -112,7 +112,7 @@ def test_the_doctor_sees_that_requests_which_do_not_fit_are_refused_and_changes_
     sent = len(gateway.commits)
     found = found_by(runs)
     assert {f.level for f in found.values()} == {Level.OK}, found
-    assert "is refused" in found[f"commits to {runs.world.landing.table}"].seen
+    assert "is refused" in found[f"commits to {runs.world.landing.table}"].observed
     assert [asked.code for asked in gateway.commits[sent:]] == [409] * 5
     with runs.world.session() as session:
         assert session.tables.load(runs.world.landing.table).metadata_location == before
@@ -149,7 +149,7 @@ def test_the_doctor_warns_of_a_catalog_that_does_not_compare(
     with gateway.doing(compares_all_but(kind, ref)):
         finding = found_by(runs)[f"commits to {runs.world.landing.table}"]
     assert finding.level is Level.FAIL
-    assert f"was made for another {what}" in finding.seen
+    assert f"was made for another {what}" in finding.observed
     assert "do not land through this catalog" in finding.remedy
 
 
@@ -185,4 +185,4 @@ def test_who_may_not_list_namespaces_can_land_and_the_doctor_says_so(runs: Runs,
         runs.check()
         finding = found_by(runs)["catalog"]
     assert finding.level is Level.OK
-    assert "cannot list" in finding.seen
+    assert "cannot list" in finding.observed

@@ -147,7 +147,7 @@ def test_where_nothing_is_handed_out_a_write_asks_the_catalog_nothing(runs: Runs
     with runs.world.session() as session, gateway.doing(lambda *_: None):
         for job in jobs_of(runs.world, session, opened):
             secrets = secrets_for(session.tables, session.kafka, [job], log=session.log)
-            assert {run_task(job, secrets, index).status for index in range(len(job.places))} == {"done"}
+            assert {run_task(job, secrets, index).status for index in range(len(job.numbers))} == {"done"}
     assert len(gateway.asked) == asked
     runs.world.close("by hand", opened)
     runs.check()

@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.operations.maintenance.garbage import Why
 from airflow_provider_lakecommit.operations.maintenance.sweep import SweptTable, sweep
 from airflow_provider_lakecommit.operations.maintenance.uploads import UnfinishedUploads, _client
 from airflow_provider_lakecommit.spark import try_storage
-from airflow_provider_lakecommit.status.doctor.lake import probe_place
+from airflow_provider_lakecommit.status.doctor.lake import probe_path
 from dev.servers.s3 import S3Server
 from tests.fakes.kafka import FakeControl
 from tests.fakes.lake import CONTROL
@@ -150,7 +150,7 @@ def test_uploads_that_cannot_be_listed_are_an_error(storage: dict[str, str], mon
 
 def test_the_doctors_file_is_written_read_and_deleted(lake: RowsLake) -> None:
     table = lake.load()
-    assert try_storage(table.io, probe_place(table)) == ""
+    assert try_storage(table.io, probe_path(table)) == ""
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------

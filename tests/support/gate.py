@@ -94,7 +94,7 @@ def unpack(folder: str, command: bytes) -> Any:
     unpacked, run = pickle.loads(command), task.run_task.__dict__.get("ungated", task.run_task)
 
     def gated(work: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -> SliceResult:
-        place = work.places[index]
+        place = work.numbers[index]
         (Path(folder) / f"begun-{place}-{os.getpid()}-{uuid4().hex}").write_text(str(task.__file__))
         until(lambda: any((Path(folder) / f"pass-{name}").exists() for name in (place, "all")))
         return run(work, secrets, index, deaths=deaths)

@@ -126,7 +126,7 @@ class World:
             for ticket in opened.groups:
                 job = group_job(self.landing, session.control, ticket, "test")
                 if job is not None:
-                    results += [run_task(job, self.secrets, i) for i, place in enumerate(job.places) if only(place)]
+                    results += [run_task(job, self.secrets, i) for i, place in enumerate(job.numbers) if only(place)]
         self.lines += [str(r) for r in results if r.status != "done"]
         return results
 

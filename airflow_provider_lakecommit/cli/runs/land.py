@@ -175,8 +175,8 @@ def how_to_query(ended: RunOutcome, spec: LandingSpec, tables: Tables) -> Iterat
     found = tables.find(spec.landing.table) if mine else None
     if found is None:
         return
-    kind, place = spec.catalog.get("type", "rest"), spec.catalog.get("uri", "")
-    yield f"query {mine[-1].table}, snapshot {mine[-1].snapshot_id}, in catalog {tables.name} ({kind} {place}):"
+    kind, address = spec.catalog.get("type", "rest"), spec.catalog.get("uri", "")
+    yield f"query {mine[-1].table}, snapshot {mine[-1].snapshot_id}, in catalog {tables.name} ({kind} {address}):"
     yield f"  Spark, Trino   SELECT * FROM {tables.name}.{mine[-1].table} FOR VERSION AS OF {mine[-1].snapshot_id}"
     yield f"  DuckDB         SELECT * FROM iceberg_scan('{found.metadata_location}')"
     yield f"  Python         catalog.load_table('{mine[-1].table}').scan(snapshot_id={mine[-1].snapshot_id}).to_arrow()"

@@ -118,7 +118,7 @@ def _followed(rounds: SetRounds, expansion: Expansion, follow: FollowOptions) ->
     """Run round after round until the time is over; return how each landing ended in its last one."""
     began = time.monotonic()
     ended = rounds.land(expansion, ROUND_SECONDS)
-    rounds.tell(ended, {})
+    rounds.report(ended, {})
     while follow.lifetime is None or time.monotonic() - began < follow.lifetime.total_seconds():
         time.sleep(follow.window_age.total_seconds())
         ended = rounds.again(ended, ROUND_SECONDS)

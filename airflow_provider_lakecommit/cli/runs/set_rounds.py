@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing, LandingSetSpec
 from airflow_provider_lakecommit.spark import CLI
 
-PLACE = "catalog"
+CATALOG = "catalog"
 Ended = dict[str, int | BaseException]
 
 
@@ -56,7 +56,7 @@ class SetRounds:
         self._ended: Ended = {}
         self._rounds: list[threading.Thread] = []
         self._whole: dict[str, tuple[Mapping[SourcePartition, int], float]] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._publishing = False
 
     def land(self, expansion: Expansion, seconds: float | None = None) -> Ended:
@@ -100,7 +100,7 @@ class SetRounds:
         except LakecommitError as e:
             self._landings.output.log(f"WARNING: {e}")
             return before
-        self.tell(ended, before)
+        self.report(ended, before)
         return ended
 
     def finish(self, ended: Ended) -> Ended:
@@ -109,13 +109,13 @@ class SetRounds:
         self._check()
         return ended | {name: each for name, each in self._ended.items() if name in ended}
 
-    def tell(self, ended: Ended, before: Ended) -> None:
+    def report(self, ended: Ended, before: Ended) -> None:
         """Log failures that are new since the round before, and those that ended."""
-        said = {name: str(each) for name, each in before.items() if isinstance(each, BaseException)}
+        errors = {name: str(each) for name, each in before.items() if isinstance(each, BaseException)}
         for name, each in ended.items():
-            if isinstance(each, BaseException) and said.get(name) != str(each):
+            if isinstance(each, BaseException) and errors.get(name) != str(each):
                 self._landings.output.error(each, of=name)
-            elif not isinstance(each, BaseException) and name in said:
+            elif not isinstance(each, BaseException) and name in errors:
                 self._landings.output.log(f"{name}: it no longer fails")
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class SetRounds:
             return 0
         made = landing_ready(self._spec.landing_set, landing, self._spec.kafka, self._tables, connections)
         if made is None:
-            self._say_once(f"{landing.name}: {without_records(landing)}")
+            self._log_once(f"{landing.name}: {without_records(landing)}")
             return 0
         code = self._landings.land(self._spec.of(made), connections.session)
         if code == 0:
@@ -182,13 +182,13 @@ class SetRounds:
     def _log_topics(self, expansion: Expansion, former: Formers) -> None:
         """Log which topics are ignored, and which landings the set no longer has."""
         for topic in expansion.ignored:
-            self._say_once(f"topic {topic} matches no rule and is ignored, as `unmatched` says")
+            self._log_once(f"topic {topic} matches no rule and is ignored, as `unmatched` says")
         for each in former.found:
-            self._say_once(f"WARNING: {each}")
+            self._log_once(f"WARNING: {each}")
 
-    def _say_once(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
+    def _log_once(self, line: str) -> None:
+        if line not in self._logged:
+            self._logged.add(line)
             self._landings.output.log(line)
 
     def _connected(self, expansion: Expansion) -> SetConnections:
@@ -200,7 +200,7 @@ class SetRounds:
         if self._connections is None or self._expansion is None or self._expansion.topics != expansion.topics:
             spec = self._spec
             self._connections = SetConnections(
-                spec.landing_set, expansion, spec.kafka, self._tables, deployment=CLI, place=PLACE
+                spec.landing_set, expansion, spec.kafka, self._tables, deployment=CLI, place=CATALOG
             )
             self._used.append(self._connections)
         self._connections.expansion = self._expansion = expansion

@@ -54,9 +54,9 @@ class SharedSpark:
     def close(self) -> None:
         """Do nothing: the session is shared."""
 
-    def _run_all(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> Sequence[list[SliceResult]]:
+    def _run_all(self, requests: Sequence[tuple[WindowJob, Secrets]]) -> Sequence[list[SliceResult]]:
         self._go_on_or_stop()
-        return self._session.run_together(asked)
+        return self._session.run_together(requests)
 
     def _go_on_or_stop(self) -> None:
         if self._stopped:

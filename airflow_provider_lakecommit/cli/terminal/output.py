@@ -121,7 +121,7 @@ class Output:
     def _painted(self, text: str) -> str:
         if not self._coloured:
             return text
-        colour = next((code for word, code in _COLOURS if text.lstrip().startswith(word)), None)
+        colour = next((code for prefix, code in _COLOURS if text.lstrip().startswith(prefix)), None)
         return text if colour is None else f"\x1b[{colour}m{text}\x1b[0m"
 
     def error(self, error: BaseException, of: str = "") -> None:

@@ -28,17 +28,17 @@ class Signals:
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
-        self._told: int | None = None
+        self._reported: int | None = None
 
     def install(self) -> None:
-        if self._told is None:
+        if self._reported is None:
             for number in _SIGNALS:
                 signal.signal(number, self._stop)
 
     def check(self) -> None:
         """Raise the exception of a signal that was lost; callable from any thread."""
-        if self._told is not None:
-            raise Stopped(self._told)
+        if self._reported is not None:
+            raise Stopped(self._reported)
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -50,7 +50,7 @@ class Signals:
             signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._told = number
+        self._reported = number
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         raise Stopped(number)

@@ -25,7 +25,15 @@ from airflow_provider_lakecommit.core import Coverage, Missing, OffsetRange, Sli
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.session.sql_columns import evolves_by_sql, wanted_by_sql
-from airflow_provider_lakecommit.formats import Evolution, RecordSample, Wanted, dotted, paths_in, side_of, source_for
+from airflow_provider_lakecommit.formats import (
+    Evolution,
+    InferredTypes,
+    RecordSample,
+    dotted,
+    paths_in,
+    side_of,
+    source_for,
+)
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
@@ -44,7 +52,7 @@ class TableLook:
     """The columns that a table needs for some ranges' records or its SQL. ``named``: it is one of several tables."""
 
     table: str
-    wanted: Wanted
+    wanted: InferredTypes
     found: Evolution
     named: bool = False
 
@@ -56,7 +64,7 @@ class TableLook:
     def told(self, some: Sequence[object]) -> tuple[str, ...]:
         """Format items in one line."""
         table = f"{self.table}: " if self.named else ""
-        return (f"{table}columns, by {self.wanted.told_by}: {some_of(some)}",) if some else ()
+        return (f"{table}columns, by {self.wanted.origin}: {some_of(some)}",) if some else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +130,7 @@ def column_look(
 
 def _wanted(
     session: LandingSession, folded: FoldedLog, tables: Mapping[str, TableMetadata], ranges: Coverage
-) -> dict[str, Wanted]:
+) -> dict[str, InferredTypes]:
     """Return the needed columns of each table, by its SQL or its records."""
     landing = session.landing
     out = {t: wanted_by_sql(landing, t, m.schema()) for t, m in tables.items() if evolves_by_sql(landing, t)}
@@ -130,8 +138,8 @@ def _wanted(
         source = source_for(landing, session.kafka)
         sample = source.sample(ranges, _unknown_places(session, folded, list(told.values())))
         for table, part in _by_table(session, sample, told).items():
-            out[table] = source.wanted(told[table], part)
-    nothing = Wanted(columns=StructType(), told_by=RecordSample(ranges=ranges).told)
+            out[table] = source.inferred(told[table], part)
+    nothing = InferredTypes(columns=StructType(), origin=RecordSample(ranges=ranges).description)
     return {table: out.get(table, nothing) for table in tables}
 
 
@@ -156,7 +164,7 @@ def _dealt(session: LandingSession, some: Sequence[tuple[str, bytes | None]]) ->
     return {table: [there[i] for i in places] for table, places in found.items() if places}
 
 
-def evolution_of(landing: Landing, table: str, metadata: TableMetadata, wanted: Wanted) -> Evolution:
+def evolution_of(landing: Landing, table: str, metadata: TableMetadata, wanted: InferredTypes) -> Evolution:
     """Compare a table with the needed columns."""
     # With the decoders, which a plan without a sample need not load.
     from airflow_provider_lakecommit.spark import filled_beside_rows, filled_elsewhere

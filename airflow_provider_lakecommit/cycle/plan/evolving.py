@@ -2,7 +2,7 @@
 """The planning step that compares the tables of rows with the window's records, and changes their columns.
 
 Contract: once per window, before anything of it is written: by the planner, never by a task. A table's changes come
-from its records (:mod:`~airflow_provider_lakecommit.formats.evolution.wanted`), or from the types of its SQL.
+from its records (:mod:`~airflow_provider_lakecommit.formats.evolution.inferred`), or from the types of its SQL.
 :class:`ColumnStep` reads, and makes one commit per table if due; the planner then reads everything again, so that the
 plan has the tables' schemas. It skips a landing with ``evolve="none"``.
 
@@ -100,7 +100,7 @@ def evolve(
 
 
 def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) -> tuple[Change, ...]:
-    landing, by = session.landing, one.wanted.told_by
+    landing, by = session.landing, one.wanted.origin
     request = EvolveRequest(
         table=one.table,
         landing=landing.name,
@@ -136,7 +136,7 @@ def _refused(look: ColumnLook, plan: Plan) -> Plan:
     found = [one for one in look.tables if one.found.misfits]
     why = Refuse(
         state=RefusalState.INCOMPATIBLE,
-        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.told_by}" for one in found),
+        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.origin}" for one in found),
         clears="a column of a matching type, columns.on_incompatible: dead_letter, or your decision to continue "
         f"after these records (`{RESET_OFFSETS}`)",
     )

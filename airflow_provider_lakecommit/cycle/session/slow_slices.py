@@ -64,13 +64,13 @@ class SlowSlices:
 
     def _look(self) -> None:
         with suppress(LakecommitError):
-            if not (new := self._reports.look()):
+            if not (new := self._reports.read()):
                 return
             self._quiet_since = self._now()
             costs = [r.cost for r in new if r.cost is not None]
             self._seconds += [c.read_seconds + c.decode_seconds + c.write_seconds for c in costs]
             if (cycle := self._reports.cycle) is not None:
-                pairs = zip(self._job.places, self._job.plan.slices, strict=True)
+                pairs = zip(self._job.numbers, self._job.plan.slices, strict=True)
                 left = [(place, rest) for place, s in pairs if (rest := cycle.left_of(s)) is not None]
                 plan = replace(self._job.plan, slices=tuple(rest for _, rest in left))
-                self._left = replace(self._job, plan=plan, places=tuple(place for place, _ in left))
+                self._left = replace(self._job, plan=plan, numbers=tuple(place for place, _ in left))

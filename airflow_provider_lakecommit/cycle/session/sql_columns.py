@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats import Wanted, evolved_schema
+from airflow_provider_lakecommit.formats import InferredTypes, evolved_schema
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
@@ -20,16 +20,16 @@ def evolves_by_sql(landing: Landing, table: str) -> bool:
     return landing.evolve != "none" and landing.transform_of(table) is not None
 
 
-def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> Wanted:
+def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> InferredTypes:
     """Return the columns that a landing's SQL needs in a table.
 
     :raises KeyError: it has no SQL for it
     :raises TableError: the SQL reads more than one record, or cannot be run
     """
-    from airflow_provider_lakecommit.formats import wanted_of_sql
+    from airflow_provider_lakecommit.formats import inferred_from_sql
     from airflow_provider_lakecommit.spark import given_columns
 
-    return wanted_of_sql(schema, given_columns(landing, table, schema), widen=landing.evolve == "widen")
+    return inferred_from_sql(schema, given_columns(landing, table, schema), widen=landing.evolve == "widen")
 
 
 def check_evolving(landing: Landing, table: str, schema: Schema) -> None:

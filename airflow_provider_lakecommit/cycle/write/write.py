@@ -62,7 +62,7 @@ def group_job(
         landing=landing,
         plan=replace(state.plan, slices=tuple(s for _, s in left)),
         group=ticket.group,
-        places=tuple(place for place, _ in left),
+        numbers=tuple(place for place, _ in left),
         commit_id=ticket.cycle.commit_id,
         slot=ticket.cycle.slot,
         deployment=ticket.cycle.deployment,

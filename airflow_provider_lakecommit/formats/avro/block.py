@@ -115,13 +115,13 @@ class Cursor:
     def fail(self, bad: Bools, kind: str, column: str | None, reason: str) -> None:
         self.block.fail(self.records[bad], kind, column, reason)
 
-    def some(self, places: Ints | slice) -> Cursor:
+    def some(self, positions: Ints | slice) -> Cursor:
         """Return these cursors alone; :meth:`put` moves the originals."""
-        return Cursor(self.block, self.at[places], self.ends[places], self.records[places])
+        return Cursor(self.block, self.at[positions], self.ends[positions], self.records[positions])
 
-    def put(self, places: Ints, moved: Cursor) -> None:
+    def put(self, positions: Ints, moved: Cursor) -> None:
         """Move to the positions of other cursors."""
-        self.at[places] = moved.at
+        self.at[positions] = moved.at
 
     def number(self, active: Bools | None, path: str) -> Ints:
         active = self.live(active)
@@ -183,9 +183,9 @@ class Cursor:
         """Check that nothing is left of the records."""
         left = self.ends - self.at
         left[self.block.dead[self.records]] = 0
-        for place in np.flatnonzero(left).tolist():
-            reason = f"{left[place]} bytes are left after the record: its schema is another one, or it is corrupt"
-            self.block.fail(self.records[[place]], "not_avro", None, reason)
+        for position in np.flatnonzero(left).tolist():
+            reason = f"{left[position]} bytes are left after the record: its schema is another one, or it is corrupt"
+            self.block.fail(self.records[[position]], "not_avro", None, reason)
 
     def binary(self, starts: Ints, lengths: Ints, active: Bools | None) -> pa.Array:
         """Return bytes as an Arrow array."""

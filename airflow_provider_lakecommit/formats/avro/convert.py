@@ -25,7 +25,7 @@ def each_converted(convert: Convert, values: pa.Array, target: pa.DataType) -> t
     half = len(values) // 2
     first, wrong = each_converted(convert, values.slice(0, half), target)
     second, more = each_converted(convert, values.slice(half), target)
-    return pa.concat_arrays([first, second]), [*wrong, *((half + place, why) for place, why in more)]
+    return pa.concat_arrays([first, second]), [*wrong, *((half + position, why) for position, why in more)]
 
 
 def text(values: pa.Array, _target: pa.DataType) -> pa.Array:

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.formats.avro.resolve import Resolver
 from airflow_provider_lakecommit.formats.avro.writer import writer_type
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder, FramedPart
-from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, told
+from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, key_text
 
 MOST_OCTETS = 1 << 29
 """Most bytes to read together: positions in them are 32-bit numbers."""
@@ -48,7 +48,7 @@ class AvroDecoder(FramedDecoder[Struct]):
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         if self._stated is not None:
-            everything = FramedPart(key=0, made=self._stated, places=range(len(values)), start=0)
+            everything = FramedPart(key=0, made=self._stated, positions=range(len(values)), start=0)
             return _together([self._part(values, everything)], [], len(values), self._empty)
         parts, rejects = self._reader.parts(values)
         return _together([self._part(values, part) for part in parts], rejects, len(values), self._empty)
@@ -58,17 +58,19 @@ class AvroDecoder(FramedDecoder[Struct]):
             written = writer_type(schema.text, [inner.text for _, inner in schema.imported()])
             return self._resolver.records(written)
         except Refusal as refusal:
-            raise Refusal(refusal.kind, refusal.column, f"{told(schema.key)}: {refusal.reason}") from None
+            raise Refusal(refusal.kind, refusal.column, f"{key_text(schema.key)}: {refusal.reason}") from None
 
     def _part(self, values: Sequence[bytes], part: FramedPart[Struct]) -> Decoded:
-        own = values if len(part.places) == len(values) else [values[place] for place in part.places]
-        suffix = "" if self._stated is not None else f" ({told(part.key)})"
+        own = values if len(part.positions) == len(values) else [values[position] for position in part.positions]
+        suffix = "" if self._stated is not None else f" ({key_text(part.key)})"
         found = []
         for start, end in pieces(own, MOST_OCTETS):
-            found.append(self._block(own[start:end], part, part.places[start:end], suffix))
+            found.append(self._block(own[start:end], part, part.positions[start:end], suffix))
         return _joined(found, self._empty)
 
-    def _block(self, values: Sequence[bytes], part: FramedPart[Struct], places: Sequence[int], suffix: str) -> Decoded:
+    def _block(
+        self, values: Sequence[bytes], part: FramedPart[Struct], positions: Sequence[int], suffix: str
+    ) -> Decoded:
         block = OctetBlock.of(values, part.start)
         cursor = block.cursor()
         columns = part.made.columns(cursor, None)
@@ -76,16 +78,16 @@ class AvroDecoder(FramedDecoder[Struct]):
         table = pa.Table.from_arrays(columns, schema=self.schema)
         if not block.failed:
             ignored = Counter({path: sum(map(len, found)) for path, found in block.unknown.items()})
-            return Decoded(table=table, records=places, ignored=ignored)
+            return Decoded(table=table, records=positions, ignored=ignored)
         good = ~block.dead
         self._name_first(block, values, part)
         rejects = (
-            Reject.of(places[i], Refusal(bad.kind, bad.column, f"{bad.reason}{suffix}"))
+            Reject.of(positions[i], Refusal(bad.kind, bad.column, f"{bad.reason}{suffix}"))
             for i, bad in sorted(block.failed.items())
         )
         return Decoded(
             table=table.filter(pa.array(good)),
-            records=[places[i] for i in np.flatnonzero(good).tolist()],
+            records=[positions[i] for i in np.flatnonzero(good).tolist()],
             rejects=tuple(rejects),
             ignored=Counter(
                 {path: n for path, found in block.unknown.items() if (n := int(sum(good[f].sum() for f in found)))}
@@ -94,12 +96,12 @@ class AvroDecoder(FramedDecoder[Struct]):
 
     def _name_first(self, block: OctetBlock, values: Sequence[bytes], part: FramedPart[Struct]) -> None:
         """Return each record's error as if it had been read alone, so that a repeated read returns the same."""
-        if places := [place for place in block.failed if block.walked[place]]:
-            alone = OctetBlock.of([values[place] for place in places], part.start, in_step=True)
+        if positions := [position for position in block.failed if block.walked[position]]:
+            alone = OctetBlock.of([values[position] for position in positions], part.start, in_step=True)
             cursor = alone.cursor()
             part.made.columns(cursor, None)
             cursor.end()
-            block.failed |= {places[n]: refusal for n, refusal in alone.failed.items()}
+            block.failed |= {positions[n]: refusal for n, refusal in alone.failed.items()}
 
 
 def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:
@@ -110,7 +112,7 @@ def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:
         ignored.update(each.ignored)
     return Decoded(
         table=pa.concat_tables([each.table for each in found]) if found else empty,
-        records=[place for each in found for place in each.records or ()],
+        records=[position for each in found for position in each.records or ()],
         rejects=tuple(reject for each in found for reject in each.rejects),
         ignored=ignored,
     )

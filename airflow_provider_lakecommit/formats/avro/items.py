@@ -104,9 +104,9 @@ def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) 
             inner.fail(over, "not_avro", path, f"the record ends in {path}")
             inner.at[over] = inner.ends[over]
     for start in range(0, int(behind[-1]), PIECE):
-        place = np.arange(start, min(start + PIECE, int(behind[-1])))
-        owners = np.searchsorted(behind, place, side="right")
-        number = place - (behind - counts)[owners]
+        position = np.arange(start, min(start + PIECE, int(behind[-1])))
+        owners = np.searchsorted(behind, position, side="right")
+        number = position - (behind - counts)[owners]
         if stride:
             starts = begins[owners] + number * stride
         else:

@@ -102,8 +102,8 @@ class Struct:
                 step.skip(cursor, active)
             else:
                 made[step[0]] = step[1].read(cursor, active)
-        made |= {place: reader.read(cursor, active) for place, reader in self.absent}
-        return [made[place] for place in range(len(made))]
+        made |= {position: reader.read(cursor, active) for position, reader in self.absent}
+        return [made[position] for position in range(len(made))]
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         columns = self.columns(cursor, active)
@@ -123,9 +123,9 @@ class ListItems:
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         owners, found, of = [], [], self.written
-        for items, places in each_item(cursor, active, of.least, self.path, of.stride, of.walk):
+        for items, positions in each_item(cursor, active, of.least, self.path, of.stride, of.walk):
             found.append(self.inner.read(items, None))
-            owners.append(places)
+            owners.append(positions)
         offsets, values = _in_order(cursor, owners, found, self.inner.target)
         return pa.ListArray.from_arrays(offsets, values, type=self.target, mask=_mask(cursor, active))
 
@@ -143,10 +143,10 @@ class MapItems:
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         owners, keys, values, of = [], [], [], self.written
         walk = None if of.walk is None else entry_walk(of.walk)
-        for items, places in each_item(cursor, active, of.least + 1, self.path, walk=walk):
+        for items, positions in each_item(cursor, active, of.least + 1, self.path, walk=walk):
             keys.append(self.key.read(items, None))
             values.append(self.value.read(items, None))
-            owners.append(places)
+            owners.append(positions)
         offsets, all_keys = _in_order(cursor, owners, keys, self.key.target)
         _, all_values = _in_order(cursor, owners, values, self.value.target)
         self._check(cursor, np.sort(np.concatenate(owners)) if owners else np.zeros(0, np.int64), all_keys)
@@ -155,8 +155,8 @@ class MapItems:
 
     def _check(self, cursor: Cursor, owners: Ints, keys: pa.Array) -> None:
         codes = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        places = owners * (len(keys) + 1) + codes + 1
-        numbers, counts = np.unique(places, return_counts=True)
+        positions = owners * (len(keys) + 1) + codes + 1
+        numbers, counts = np.unique(positions, return_counts=True)
         twice = numbers[counts > 1] // (len(keys) + 1)
         if len(twice):
             bad = np.zeros(len(cursor), np.bool_)
@@ -187,10 +187,10 @@ class Branches:
             return pa.nulls(len(cursor), self.target)
         if len(found) == 1:
             return found[0]
-        places = np.full(len(cursor), -1)
+        positions = np.full(len(cursor), -1)
         for n, here in enumerate(chosen):
-            places[here] = n * len(cursor) + np.flatnonzero(here)
-        return pa.concat_arrays(found).take(_places(places, places >= 0))
+            positions[here] = n * len(cursor) + np.flatnonzero(here)
+        return pa.concat_arrays(found).take(_map_positions(positions, positions >= 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ class Members:
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         branches = branch_of(self.written, cursor, active, self.path)
-        made: dict[int, pa.Array] = {place: reader.read(cursor, active) for place, reader in self.absent}
+        made: dict[int, pa.Array] = {position: reader.read(cursor, active) for position, reader in self.absent}
         there = np.zeros(len(cursor), np.bool_)
         for n, reader in enumerate(self.readers):
             here = branches == n
@@ -219,9 +219,9 @@ class Members:
                 made[reader[0]] = reader[1].read(cursor, here)
             if reader is not None:
                 there |= here
-        for place, path in self.required:
-            _require(made[place], path, cursor, there)
-        columns = [made[place] for place in range(len(made))]
+        for position, path in self.required:
+            _require(made[position], path, cursor, there)
+        columns = [made[position] for position in range(len(made))]
         return pa.StructArray.from_arrays(columns, fields=list(self.target), mask=pa.array(~there))
 
 
@@ -240,8 +240,8 @@ def _mask(cursor: Cursor, active: Bools | None) -> pa.Array | None:
     return None if alive is None else pa.array(~alive)
 
 
-def _places(places: Ints, there: Bools | None) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(places), [bitmap(there), pa.py_buffer(places)])
+def _map_positions(positions: Ints, there: Bools | None) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(positions), [bitmap(there), pa.py_buffer(positions)])
 
 
 def _in_order(

@@ -51,40 +51,40 @@ def renamed(written: WriterType, schema: WriterType | None) -> WriterType:
     return written if schema is None else _renamed(written, schema, {})
 
 
-def _inner(asked: WriterType, name: str) -> WriterType | WriterField | None:
-    match asked.kind:
+def _inner(requested: WriterType, name: str) -> WriterType | WriterField | None:
+    match requested.kind:
         case "record":
-            return next((each for each in asked.fields if each.name == name), None)
+            return next((each for each in requested.fields if each.name == name), None)
         case "array" | "map":
-            return asked.parts[0] if name == ("element" if asked.kind == "array" else "value") else None
+            return requested.parts[0] if name == ("element" if requested.kind == "array" else "value") else None
         case "union":
-            several = [part for part in asked.parts if part.kind != "null"]
+            several = [part for part in requested.parts if part.kind != "null"]
             if len(several) == 1:
                 return _inner(several[0], name)
             return next((part for part in several if part.name == name), None)
     return None
 
 
-def _renamed(written: WriterType, asked: WriterType, done: dict[tuple[int, int], WriterType]) -> WriterType:
+def _renamed(written: WriterType, requested: WriterType, done: dict[tuple[int, int], WriterType]) -> WriterType:
     # Expanding named types recursively could exceed memory: each pair of types is renamed once.
-    key = id(written), id(asked)
+    key = id(written), id(requested)
     if key not in done:
-        done[key] = _with_names(written, asked, done)
+        done[key] = _with_names(written, requested, done)
     return done[key]
 
 
-def _with_names(written: WriterType, asked: WriterType, done: dict[tuple[int, int], WriterType]) -> WriterType:
+def _with_names(written: WriterType, requested: WriterType, done: dict[tuple[int, int], WriterType]) -> WriterType:
     if written.kind == "union":
-        parts = tuple(_renamed(part, _branch(asked, part), done) for part in written.parts)
+        parts = tuple(_renamed(part, _branch(requested, part), done) for part in written.parts)
         return replace(written, parts=parts)
-    if asked.kind == "union":
-        return _renamed(written, _branch(asked, written), done)
-    if written.kind != asked.kind or written.kind not in ("record", "array", "map"):
+    if requested.kind == "union":
+        return _renamed(written, _branch(requested, written), done)
+    if written.kind != requested.kind or written.kind not in ("record", "array", "map"):
         return written
     if written.kind != "record":
-        return replace(written, parts=(_renamed(written.parts[0], asked.parts[0], done),))
-    names = _names(written.fields, asked.fields)
-    types = {each.name: each.type for each in asked.fields}
+        return replace(written, parts=(_renamed(written.parts[0], requested.parts[0], done),))
+    names = _names(written.fields, requested.fields)
+    types = {each.name: each.type for each in requested.fields}
     return replace(
         written,
         fields=tuple(
@@ -94,64 +94,66 @@ def _with_names(written: WriterType, asked: WriterType, done: dict[tuple[int, in
     )
 
 
-def _branch(asked: WriterType, written: WriterType) -> WriterType:
+def _branch(requested: WriterType, written: WriterType) -> WriterType:
     """Return the requested type for a written one: of its kind, and its name if several are."""
-    parts = [part for part in (asked.parts if asked.kind == "union" else (asked,)) if part.kind == written.kind]
+    parts = [
+        part for part in (requested.parts if requested.kind == "union" else (requested,)) if part.kind == written.kind
+    ]
     return next((part for part in parts if part.name == written.name), parts[0] if len(parts) == 1 else written)
 
 
-def _names(written: Sequence[WriterField], asked: Sequence[WriterField]) -> list[str]:
+def _names(written: Sequence[WriterField], requested: Sequence[WriterField]) -> list[str]:
     """Return the requested name of each field: its own, else that of the first field with it as an alias."""
-    there, asked_for = {each.name for each in written}, {each.name for each in asked}
+    there, requested_names = {each.name for each in written}, {each.name for each in requested}
     new: dict[str, str] = {}
-    for each in asked:
+    for each in requested:
         if each.name not in there:
-            old = next((a for a in each.aliases if a in there - asked_for and a not in new), None)
+            old = next((a for a in each.aliases if a in there - requested_names and a not in new), None)
             new |= {} if old is None else {old: each.name}
     return [new.get(each.name, each.name) for each in written]
 
 
-def encoded(asked: WriterType, default: Any) -> bytes:
+def encoded(requested: WriterType, default: Any) -> bytes:
     """Encode a default, in its JSON form, in Avro's binary encoding.
 
     :raises WrongDefaultError: it is not a value of the type
     """
-    if asked.kind == "union":
-        return _first(asked, default)
-    if asked.kind == "record" and isinstance(default, Mapping):
-        return b"".join(_field(each, default) for each in asked.fields)
-    if asked.kind == "array" and isinstance(default, list):
-        return _block([encoded(asked.parts[0], each) for each in default])
-    if asked.kind == "map" and isinstance(default, Mapping):
-        return _block([_written("string", key) + encoded(asked.parts[0], each) for key, each in default.items()])
-    return _scalar(asked, default)
+    if requested.kind == "union":
+        return _first(requested, default)
+    if requested.kind == "record" and isinstance(default, Mapping):
+        return b"".join(_field(each, default) for each in requested.fields)
+    if requested.kind == "array" and isinstance(default, list):
+        return _block([encoded(requested.parts[0], each) for each in default])
+    if requested.kind == "map" and isinstance(default, Mapping):
+        return _block([_written("string", key) + encoded(requested.parts[0], each) for key, each in default.items()])
+    return _scalar(requested, default)
 
 
-def _scalar(asked: WriterType, default: Any) -> bytes:
+def _scalar(requested: WriterType, default: Any) -> bytes:
     stated: dict[str, Any] = {
-        "enum": {"type": "enum", "name": "E", "symbols": list(asked.symbols)},
-        "fixed": {"type": "fixed", "name": "F", "size": asked.size},
+        "enum": {"type": "enum", "name": "E", "symbols": list(requested.symbols)},
+        "fixed": {"type": "fixed", "name": "F", "size": requested.size},
     }
     try:
         # Bytes are given as characters of the same numbers.
-        octets = asked.kind in ("bytes", "fixed") and isinstance(default, str)
+        octets = requested.kind in ("bytes", "fixed") and isinstance(default, str)
         value = default.encode("latin-1") if octets else default
-        kind = stated.get(asked.kind, asked.kind)
-        if asked.kind not in ("record", "array", "map") and validate(value, kind, raise_errors=False):
+        kind = stated.get(requested.kind, requested.kind)
+        if requested.kind not in ("record", "array", "map") and validate(value, kind, raise_errors=False):
             return _written(kind, value)
     except (ValueError, OverflowError):
         pass
-    raise _no_value(default, f"no {asked}")
+    raise _no_value(default, f"no {requested}")
 
 
-def _first(asked: WriterType, default: Any) -> bytes:
+def _first(requested: WriterType, default: Any) -> bytes:
     """Encode in the first type of a union that has the value."""
-    for n, part in enumerate(asked.parts):
+    for n, part in enumerate(requested.parts):
         try:
             return _written("int", n) + encoded(part, default)
         except WrongDefaultError:
             continue
-    raise _no_value(default, f"none of {asked}")
+    raise _no_value(default, f"none of {requested}")
 
 
 def _field(each: WriterField, default: Mapping[str, Any]) -> bytes:

@@ -121,7 +121,7 @@ class Resolver:
         self._fields = tuple(f for f in schema.fields if f.name not in skip)
         if not self._fields:
             self._rules.wrong.append("the table has no column to fill from the records: add one")
-        self._asked, self._defaults = reader_schema(options.reader_schema), dict[str, Absent]()
+        self._requested, self._defaults = reader_schema(options.reader_schema), dict[str, Absent]()
         if options.reader_schema:
             self._rules.wrong.extend(self._wrong_with_reader_schema(Schema(*self._fields)))
         if self._rules.wrong:
@@ -129,20 +129,22 @@ class Resolver:
         self.target = pa.schema([arrow_field(f) for f in self._fields])
 
     def _wrong_with_reader_schema(self, schema: Schema) -> Iterator[str]:
-        asked = {path: each for path in schema.column_names if (each := field_at(self._asked, path)) is not None}
-        if not asked:
+        requested = {
+            path: each for path in schema.column_names if (each := field_at(self._requested, path)) is not None
+        }
+        if not requested:
             yield "format.reader_schema: the table has none of its fields"
-        for path, each in asked.items():
+        for path, each in requested.items():
             try:
                 if each.default is not None:
                     self._defaults[path] = self._default(schema.find_field(path), each, path)
             except WrongDefaultError as e:
                 yield f"format.reader_schema: the default of {path}: {e}"
 
-    def _default(self, column: NestedField, asked: WriterField, path: str) -> Absent:
+    def _default(self, column: NestedField, requested: WriterField, path: str) -> Absent:
         """Return a column's value for records that lack it, read like one written with the reader's schema."""
-        block = OctetBlock.of([encoded(asked.type, json.loads(asked.default or ""))], 0)
-        reader = self._type(asked.type, column, path)
+        block = OctetBlock.of([encoded(requested.type, json.loads(requested.default or ""))], 0)
+        reader = self._type(requested.type, column, path)
         value = reader.read(block.cursor(), None)
         for refused in block.failed.values():
             raise WrongDefaultError(refused.reason)
@@ -155,7 +157,7 @@ class Resolver:
         """
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
-        written = renamed(written, self._asked)
+        written = renamed(written, self._requested)
         made = self._struct(written, self._fields, pa.struct(list(self.target)), "")
         if not any(not isinstance(step, UnknownField) for step in made.steps):
             has = ", ".join(f.name for f in written.fields[:10])
@@ -164,7 +166,7 @@ class Resolver:
         return made
 
     def _struct(self, written: WriterType, fields: Iterable[NestedField], target: pa.DataType, at: str) -> Struct:
-        columns = {f.name: (place, f) for place, f in enumerate(fields)}
+        columns = {f.name: (position, f) for position, f in enumerate(fields)}
         chosen = chosen_columns(written.fields, columns)
         steps: list[tuple[int, Reader] | UnknownField] = []
         for each in written.fields:
@@ -172,10 +174,12 @@ class Resolver:
             if name is None:
                 steps.append(UnknownField(path=f"{at}{each.name}", written=each.type, strict=self._strict))
             else:
-                place, column = columns[name]
-                steps.append((place, self._column(each.type, column, f"{at}{name}")))
+                position, column = columns[name]
+                steps.append((position, self._column(each.type, column, f"{at}{name}")))
         found = set(chosen.values())
-        absent = tuple((place, self._absent(f, f"{at}{n}")) for n, (place, f) in columns.items() if n not in found)
+        absent = tuple(
+            (position, self._absent(f, f"{at}{n}")) for n, (position, f) in columns.items() if n not in found
+        )
         return Struct(target=target, steps=tuple(steps), absent=absent)
 
     def _absent(self, column: NestedField, path: str) -> Reader:
@@ -295,23 +299,23 @@ class Resolver:
         return Branches(path=path, target=target, written=written, readers=readers)
 
     def _members(self, written: WriterType, kind: StructType, target: pa.DataType, path: str) -> Members:
-        columns = {f.name: (place, f) for place, f in enumerate(kind.fields)}
+        columns = {f.name: (position, f) for position, f in enumerate(kind.fields)}
         readers: list[tuple[int, Reader] | UnknownField | None] = []
         own = {part.name for part in written.parts}
         for part in written.parts:
             # A short name that is the full name of another type belongs to that one.
             name = part.name if part.name in columns or part.shared in own else part.shared
-            place, field = columns.get(name, (0, None))
+            position, field = columns.get(name, (0, None))
             if part.kind == "null":
                 readers.append(None)
             elif field is None:
                 readers.append(UnknownField(path=f"{path}.{part.name}", written=part, strict=self._strict))
             elif name == part.name:
-                readers.append((place, self._type(part, field, f"{path}.{name}")))
+                readers.append((position, self._type(part, field, f"{path}.{name}")))
             else:
                 why = f"several types of the union have the name {name}: name this field {part.name}"
                 unfit = Unfit(path=f"{path}.{name}", target=arrow_field(field).type, written=part, why=why)
-                readers.append((place, unfit))
+                readers.append((position, unfit))
         filled = {reader[0] for reader in readers if isinstance(reader, tuple)}
         absent = tuple((p, Absent(target=arrow_field(f).type)) for p, f in columns.values() if p not in filled)
         must = tuple((p, f"{path}.{n}") for n, (p, f) in columns.items() if f.required)

@@ -46,8 +46,8 @@ class Scalar:
         if self.convert is None:
             return values
         made, wrong = each_converted(self.convert, values, self.target)
-        for place, why in wrong:
-            cursor.block.fail(cursor.records[[place]], "wrong_value", self.path, f"column {self.path}: {why}")
+        for position, why in wrong:
+            cursor.block.fail(cursor.records[[position]], "wrong_value", self.path, f"column {self.path}: {why}")
         return made
 
 
@@ -109,12 +109,12 @@ def _symbols(symbols: tuple[str, ...]) -> Raw:
     known = pa.array(symbols, pa.string())
 
     def read(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
-        places = cursor.number(active, path)
-        wrong = (places < 0) | (places >= len(symbols))
+        positions = cursor.number(active, path)
+        wrong = (positions < 0) | (positions >= len(symbols))
         if wrong.any():
             cursor.fail(wrong, "not_avro", path, f"{path}: the index is beyond an enum of {len(symbols)} symbols")
-            places = np.where(wrong, 0, places)
-        return known.take(_array(pa.int64(), places, cursor.live(active)))
+            positions = np.where(wrong, 0, positions)
+        return known.take(_array(pa.int64(), positions, cursor.live(active)))
 
     return read
 
@@ -159,14 +159,14 @@ def _drop_sign_octets(cursor: Cursor, starts: Ints, lengths: Ints, path: str) ->
     """Drop bytes that only repeat the sign, in numbers longer than a decimal."""
     octets, far = cursor.block.octets, np.flatnonzero(lengths > _DECIMAL_OCTETS)
     for length in np.unique(lengths[far]).tolist():
-        places, extra = far[lengths[far] == length], length - _DECIMAL_OCTETS
-        signs = np.where(octets[starts[places] + extra] > 0x7F, np.uint8(0xFF), np.uint8(0))
-        own = cursor.block.words(extra)[starts[places]].view(np.uint8).reshape(-1, extra)
+        positions, extra = far[lengths[far] == length], length - _DECIMAL_OCTETS
+        signs = np.where(octets[starts[positions] + extra] > 0x7F, np.uint8(0xFF), np.uint8(0))
+        own = cursor.block.words(extra)[starts[positions]].view(np.uint8).reshape(-1, extra)
         if (wrong := (own != signs[:, None]).any(axis=1)).any():
             bad = np.zeros(len(cursor), np.bool_)
-            bad[places[wrong]] = True
+            bad[positions[wrong]] = True
             cursor.fail(bad, "wrong_value", path, f"column {path}: {_TOO_LONG}")
-        starts[places], lengths[places] = starts[places] + extra, _DECIMAL_OCTETS
+        starts[positions], lengths[positions] = starts[positions] + extra, _DECIMAL_OCTETS
 
 
 def _array(kind: pa.DataType, values: np.ndarray[tuple[int], np.dtype[np.generic]], active: Bools | None) -> pa.Array:

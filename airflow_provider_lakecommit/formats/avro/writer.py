@@ -110,8 +110,8 @@ def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
         names.define(stated)
         return _Tree(names).type(stated, "", ())
     except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
-        said = str(e) if isinstance(e, SchemaError) else f"{type(e).__name__}: {e}"
-        raise _refused(f"is not an Avro schema: {said[:200]}") from None
+        problem = str(e) if isinstance(e, SchemaError) else f"{type(e).__name__}: {e}"
+        raise _refused(f"is not an Avro schema: {problem[:200]}") from None
 
 
 def _loaded(text: str) -> Any:
@@ -216,7 +216,7 @@ def _scalar(kind: str, stated: Mapping[str, Any]) -> WriterType:
 
 
 _INSTANTS = tuple(f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos"))
-_STANDS_AT = {
+_POSITIONS = {
     "decimal": ("bytes", "fixed"),
     "date": ("int",),
     "time-millis": ("int",),
@@ -229,7 +229,7 @@ _STANDS_AT = {
 def _logical(kind: str, size: int, stated: Mapping[str, Any]) -> str | None:
     """Return the logical type; an unknown or invalid one is ignored, as Avro's specification says."""
     logical = stated.get("logicalType")
-    if not isinstance(logical, str) or kind not in _STANDS_AT.get(logical, ()):
+    if not isinstance(logical, str) or kind not in _POSITIONS.get(logical, ()):
         return None
     if logical == "uuid" and kind == "fixed" and size != 16:
         return None

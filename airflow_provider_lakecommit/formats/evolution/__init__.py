@@ -3,6 +3,6 @@
 
 Reading order: :mod:`~airflow_provider_lakecommit.formats.evolution.changes` (the decision, pure),
 :mod:`~airflow_provider_lakecommit.formats.evolution.schema` (a schema with the changes),
-:mod:`~airflow_provider_lakecommit.formats.evolution.wanted` (the door to where wanted columns come from),
+:mod:`~airflow_provider_lakecommit.formats.evolution.inferred` (the door to where wanted columns come from),
 :mod:`~airflow_provider_lakecommit.formats.evolution.commit` (the one commit that changes a table).
 """

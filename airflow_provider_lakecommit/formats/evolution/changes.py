@@ -124,7 +124,7 @@ class Evolution:
 
 def evolution(
     schema: Schema,
-    wanted: StructType,
+    inferred: StructType,
     *,
     widen: bool,
     side: TableSide | None = None,
@@ -136,13 +136,13 @@ def evolution(
     :param widen: True if types may be widened
     :param skip: top-level columns that are filled from elsewhere
     """
-    look = _Look(widen=widen, side=side or TableSide(), limits=limits or Limits())
-    look.struct(schema.as_struct(), [f for f in wanted.fields if f.name not in skip], ())
-    return look.within_limits(len(schema.field_ids))
+    scan = _Scan(widen=widen, side=side or TableSide(), limits=limits or Limits())
+    scan.struct(schema.as_struct(), [f for f in inferred.fields if f.name not in skip], ())
+    return scan.within_limits(len(schema.field_ids))
 
 
 @dataclass(slots=True, kw_only=True)
-class _Look:
+class _Scan:
     """Walks both sides at once."""
 
     widen: bool
@@ -152,12 +152,12 @@ class _Look:
     misfits: list[Misfit] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def struct(self, own: StructType, wanted: Iterable[NestedField], path: Path) -> None:
+    def struct(self, own: StructType, inferred: Iterable[NestedField], path: Path) -> None:
         by_name = {f.name: f for f in own.fields}
         taken = TakenNames()
         for name in by_name:
             taken.add(name)
-        for one in wanted:
+        for one in inferred:
             at = (*path, one.name)
             if one.name in by_name:
                 self._type(by_name[one.name], one.field_type, at)
@@ -165,33 +165,33 @@ class _Look:
                 taken.add(one.name)
                 self.changes.append(Added(path=at, kind=kind))
 
-    def _type(self, own: NestedField, wanted: IcebergType, path: Path) -> None:
+    def _type(self, own: NestedField, inferred: IcebergType, path: Path) -> None:
         kind = own.field_type
-        if isinstance(kind, StructType) and isinstance(wanted, StructType):
-            self.struct(kind, wanted.fields, path)
-        elif isinstance(kind, ListType) and isinstance(wanted, ListType):
-            self._type(kind.element_field, wanted.element_type, (*path, "element"))
-        elif isinstance(kind, MapType) and isinstance(wanted, MapType):
-            if not holds(kind.key_type, wanted.key_type):
-                self._misfit((*path, "key"), kind.key_type, wanted.key_type, "map keys cannot be changed")
-            self._type(kind.value_field, wanted.value_type, (*path, "value"))
-        elif not holds(kind, wanted):
-            self._wider(own, wanted, path)
+        if isinstance(kind, StructType) and isinstance(inferred, StructType):
+            self.struct(kind, inferred.fields, path)
+        elif isinstance(kind, ListType) and isinstance(inferred, ListType):
+            self._type(kind.element_field, inferred.element_type, (*path, "element"))
+        elif isinstance(kind, MapType) and isinstance(inferred, MapType):
+            if not holds(kind.key_type, inferred.key_type):
+                self._misfit((*path, "key"), kind.key_type, inferred.key_type, "map keys cannot be changed")
+            self._type(kind.value_field, inferred.value_type, (*path, "value"))
+        elif not holds(kind, inferred):
+            self._wider(own, inferred, path)
 
-    def _wider(self, own: NestedField, wanted: IcebergType, path: Path) -> None:
-        kind, wide = own.field_type, _widened(own.field_type, wanted)
+    def _wider(self, own: NestedField, inferred: IcebergType, path: Path) -> None:
+        kind, wide = own.field_type, _widened(own.field_type, inferred)
         if wide is None or not isinstance(kind, PrimitiveType):
-            self._misfit(path, kind, wanted, "")
+            self._misfit(path, kind, inferred, "")
         elif not self.widen:
-            self._misfit(path, kind, wanted, f'evolve="widen" would make it {wide}')
+            self._misfit(path, kind, inferred, f'evolve="widen" would make it {wide}')
         elif own.field_id in self.side.bound:
             why = f"the table's partitioning, order or identifier uses it: make it {wide} by hand"
-            self._misfit(path, kind, wanted, why)
+            self._misfit(path, kind, inferred, why)
         else:
             self.changes.append(Widened(path=path, before=kind, after=wide))
 
-    def _misfit(self, path: Path, own: IcebergType, wanted: IcebergType, why: str) -> None:
-        self.misfits.append(Misfit(column=dotted(path), in_table=plain(own), in_records=plain(wanted), why=why))
+    def _misfit(self, path: Path, own: IcebergType, inferred: IcebergType, why: str) -> None:
+        self.misfits.append(Misfit(column=dotted(path), in_table=plain(own), in_records=plain(inferred), why=why))
 
     def _leave(self, path: Path, why: str) -> None:
         self.left_out.append(LeftOut(column=dotted(path), why=why))
@@ -260,28 +260,28 @@ def _size(kind: IcebergType) -> int:
     return 2 + _size(kind.value_type) if isinstance(kind, MapType) else 1
 
 
-def holds(own: IcebergType, wanted: IcebergType) -> bool:
+def holds(own: IcebergType, inferred: IcebergType) -> bool:
     """Return True if a column accepts all values of a type unchanged."""
-    match own, wanted:
+    match own, inferred:
         case _, UnknownType():
             return True
         case (LongType(), IntegerType()) | (DoubleType(), FloatType()):
             return True
         case DecimalType(), DecimalType():
-            return wanted.scale <= own.scale and _whole(wanted) <= _whole(own)
+            return inferred.scale <= own.scale and _whole(inferred) <= _whole(own)
         case _:
-            return plain(own) == plain(wanted)
+            return plain(own) == plain(inferred)
 
 
-def _widened(own: IcebergType, wanted: IcebergType) -> PrimitiveType | None:
+def _widened(own: IcebergType, inferred: IcebergType) -> PrimitiveType | None:
     """Return the type that holds both, if Iceberg allows the change."""
-    match own, wanted:
+    match own, inferred:
         case IntegerType(), LongType():
             return LongType()
         case FloatType(), DoubleType():
             return DoubleType()
-        case DecimalType(), DecimalType() if wanted.scale <= own.scale and _whole(wanted) + own.scale <= MAX_DIGITS:
-            return DecimalType(_whole(wanted) + own.scale, own.scale)
+        case DecimalType(), DecimalType() if inferred.scale <= own.scale and _whole(inferred) + own.scale <= MAX_DIGITS:
+            return DecimalType(_whole(inferred) + own.scale, own.scale)
         case _:
             return None
 

@@ -46,7 +46,7 @@ def subjects_of(landing: Landing, table: str | None = None) -> tuple[str, ...]:
     return (stated,) if stated else tuple(f"{topic}-value" for topic in landing.topic_names)
 
 
-def asked_subjects(landing: Landing) -> dict[str, str]:
+def requested_subjects(landing: Landing) -> dict[str, str]:
     """Return the subjects of values and keys that need a registry, with their formats."""
     found: dict[str, str] = {}
     if landing.decoding.name in WITH_REGISTRY and not landing.decoding.schema:
@@ -61,7 +61,7 @@ def check_registry(landing: Landing, kafka: Mapping[str, Any]) -> None:
 
     :raises SpecError: they name none, or its client does not take them
     """
-    if formats := list(asked_subjects(landing).values()):
+    if formats := list(requested_subjects(landing).values()):
         with suppress(RegistryError):
             needed(registry_of(kafka), landing.name, formats[0])
 
@@ -146,7 +146,7 @@ def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines for users about the schemas of a landing's records; an unreachable registry is one of the lines."""
     if landing.decoding.name in WITH_REGISTRY and landing.decoding.schema:
         yield f"format {landing.decoding.name}, the landing's schema for all records"
-    subjects = asked_subjects(landing)
+    subjects = requested_subjects(landing)
     if not subjects:
         return
     format = next(iter(subjects.values()))
@@ -155,7 +155,7 @@ def registry_lines(landing: Landing, kafka: Mapping[str, Any]) -> Iterator[str]:
     except (SpecError, RegistryError) as e:
         yield f"format {format}: {e}"
         return
-    yield f"format {', '.join(dict.fromkeys(subjects.values()))}, schemas of {registry.place}"
+    yield f"format {', '.join(dict.fromkeys(subjects.values()))}, schemas of {registry.location}"
     for subject in subjects:
         try:
             count, ids = registry.ids(subject, MOST_IDS)

@@ -46,7 +46,7 @@ from airflow_provider_lakecommit.formats.evolution.paths import shortened
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.iceberg import Tables
 
-MOST_TOLD = 4_000
+MOST_NOTED = 4_000
 """Characters of the changes in a summary, which all add to the table's metadata."""
 MOST_OF_ONE = 500
 """Most characters of one change, and of the reason."""
@@ -108,12 +108,12 @@ def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPoli
 
 def evolved_to_text(schema_id: int, changes: Sequence[Change], reason: str) -> str:
     """Return the summary text of as many changes as fit."""
-    told = [shortened(str(c), MOST_OF_ONE) for c in changes]
-    shown = len(told)
+    texts = [shortened(str(c), MOST_OF_ONE) for c in changes]
+    shown = len(texts)
     while True:
-        some = [*told[:shown], *([f"and {len(told) - shown} more"] if shown < len(told) else [])]
+        some = [*texts[:shown], *([f"and {len(texts) - shown} more"] if shown < len(texts) else [])]
         text = json.dumps({"schema_id": schema_id, "changes": some, "reason": shortened(reason, MOST_OF_ONE)})
-        if len(text) <= MOST_TOLD or not shown:
+        if len(text) <= MOST_NOTED or not shown:
             return text
         shown //= 2
 

@@ -79,13 +79,13 @@ class JoinedColumns:
         if isinstance(one, MapType) and isinstance(other, MapType) and plain(one.key_type) == plain(other.key_type):
             inner = self._type(one.value_type, other.value_type, (*path, "value"))
             return None if inner is None else MapType(1, one.key_type, 2, inner, value_required=False)
-        if (found := _held(one, other)) is None:
+        if (found := _common(one, other)) is None:
             why = f"its schemas disagree: {plain(one)} and {plain(other)}"
             self.left_out[path] = LeftOut(column=dotted(path), why=why)
         return found
 
 
-def _held(one: IcebergType, other: IcebergType) -> IcebergType | None:
+def _common(one: IcebergType, other: IcebergType) -> IcebergType | None:
     if holds(one, other):
         return one
     if holds(other, one):

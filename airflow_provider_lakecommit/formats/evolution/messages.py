@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the Protobuf messages of a window's records.
+"""InferredTypes columns by the Protobuf messages of a window's records.
 
 A new column has the type that `infer-schema` gives it. An existing one keeps its type, or gets the wider one of whole
 or fractional numbers. Misfits are the decoder's own.
@@ -49,7 +49,7 @@ _COLUMN = re.compile(r"column (?P<path>\S+) (?P<what>.*)", re.DOTALL)
 
 
 class MessagesSource(NamedSchemasSource[Descriptor]):
-    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of Protobuf."""
+    """The :class:`~airflow_provider_lakecommit.formats.evolution.inferred.TypeSource` of Protobuf."""
 
     def _stated(self) -> tuple[str, list[Descriptor]]:
         stated = message_named(file_of(self._options.schema), self._options.message)
@@ -57,7 +57,7 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
 
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterator[Descriptor]:
         file = registered_file(found)
-        paths, _ = paths_of([values[place] for place in group.places], group.start)
+        paths, _ = paths_of([values[position] for position in group.positions], group.start)
         for path in dict.fromkeys(path for path, _ in paths):
             # A path that leads nowhere is that of a record.
             with suppress(DescriptorError):

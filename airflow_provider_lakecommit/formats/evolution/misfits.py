@@ -44,9 +44,9 @@ def without_value(column: str, kind: str, how: str) -> Misfit:
     return Misfit(column=column, in_table=f"required {kind}", in_records=how, why=_REQUIRED)
 
 
-def lacking(own: StructType, wanted: StructType, above: Path = ()) -> Iterator[Misfit]:
+def lacking(own: StructType, inferred: StructType, above: Path = ()) -> Iterator[Misfit]:
     """Yield required columns that the writers' schema lacks: their records have no value for them."""
-    there = {f.name: f.field_type for f in wanted.fields}
+    there = {f.name: f.field_type for f in inferred.fields}
     for one in own.fields:
         path, kind = (*above, one.name), one.field_type
         if one.name not in there:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the schemas that a window's records name in a registry, for all formats of such records.
+"""InferredTypes columns by the schemas that a window's records name in a registry, for all formats of such records.
 
 The schemas are those of the sampled records, or the landing's own; registered schemas that no record names change
 nothing. Columns of several schemas are joined first (:mod:`~airflow_provider_lakecommit.formats.evolution.joined`), so
@@ -23,19 +23,19 @@ from pyiceberg.types import StructType
 from airflow_provider_lakecommit.core import WITH_REGISTRY, Coverage, FormatOptions
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.evolution.changes import OF_SCHEMAS, UNLIMITED, LeftOut, evolution
+from airflow_provider_lakecommit.formats.evolution.inferred import MOST_NAMED, InferredTypes, RecordSample
 from airflow_provider_lakecommit.formats.evolution.joined import JoinedColumns
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.formats.evolution.records import framed_value, sampled
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
-from airflow_provider_lakecommit.formats.evolution.wanted import MOST_NAMED, RecordSample, Wanted
 from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
 from airflow_provider_lakecommit.formats.registry.schemas import (
     Learned,
     RegisteredSchema,
     UnknownSchemaError,
+    key_text,
     learned,
-    told,
 )
 from airflow_provider_lakecommit.landing import Landing
 
@@ -48,8 +48,8 @@ def combined(
     before: Sequence[T],
     wants: Callable[[Schema, T, Collection[str]], tuple[StructType, Iterable[LeftOut]]],
     unfit: Callable[[Schema, T], Iterable[Misfit]],
-    told_by: str,
-) -> Wanted:
+    origin: str,
+) -> InferredTypes:
     """Return the columns that several schemas need in a table.
 
     :param before: schemas of earlier records, of which misfits are not reported
@@ -67,9 +67,9 @@ def combined(
     misfits: list[Misfit | Unreadable] = []
     for one in written:
         misfits += [*evolution(now, wants(now, one, ())[0], widen=True, limits=UNLIMITED).misfits, *unfit(now, one)]
-    return Wanted(
+    return InferredTypes(
         columns=now.as_struct(),
-        told_by=told_by,
+        origin=origin,
         left_out=tuple(dict.fromkeys(left_out)),
         misfits=tuple(dict.fromkeys(misfits)),
         limits=OF_SCHEMAS,
@@ -83,26 +83,26 @@ class NamedSchemasSource(ABC, Generic[T]):
         self._landing, self._kafka = landing, kafka
         self._options = landing.format_options
 
-    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+    def sample(self, ranges: Coverage, observed: Coverage) -> RecordSample:
         """Sample records; with a stated schema only to find the table that each is for."""
         if self._options.schema:
             if self._landing.routing is None:
                 return RecordSample(ranges=ranges)
-            return sampled(self._kafka, ranges, seen, Message.value)
-        return sampled(self._kafka, ranges, seen, framed_value)
+            return sampled(self._kafka, ranges, observed, Message.value)
+        return sampled(self._kafka, ranges, observed, framed_value)
 
-    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
+    def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
         if self._options.schema:
-            told_by, stated = self._stated()
-            return combined(schema, stated, (), self._wants, self._unfit, told_by)
+            origin, stated = self._stated()
+            return combined(schema, stated, (), self._wants, self._unfit, origin)
         own, before = ([v for _, v in some if v is not None] for some in (sample.own, sample.before))
         unreadable = list[Unreadable]()
-        named = [told(group.key) for group in framed(own + before).groups]
+        named = [key_text(group.key) for group in framed(own + before).groups]
         more = f" and {len(named) - MOST_NAMED} more schemas" if len(named) > MOST_NAMED else ""
         names = ", ".join(named[:MOST_NAMED]) + more or "no schema"
         written = self._schemas(own, unreadable)
         of_before = self._schemas(before, [])
-        found = combined(schema, written, of_before, self._wants, self._unfit, f"{names} of {sample.told}")
+        found = combined(schema, written, of_before, self._wants, self._unfit, f"{names} of {sample.description}")
         return replace(found, misfits=(*unreadable, *found.misfits))
 
     def _rules(self, schema: Schema) -> FormatOptions:
@@ -122,7 +122,7 @@ class NamedSchemasSource(ABC, Generic[T]):
                 raise Refusal("wrong_schema", None, f"it is of type {found.kind}")
             yield from self._named(found, group, values)
         except Refusal as refusal:
-            unreadable.append(Unreadable(schema=told(group.key), why=refusal.reason))
+            unreadable.append(Unreadable(schema=key_text(group.key), why=refusal.reason))
 
     @abstractmethod
     def _stated(self) -> tuple[str, list[T]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by a bounded sample of the records to land, for formats whose values show their types.
+"""InferredTypes columns by a bounded sample of the records to land, for formats whose values show their types.
 
 Up to :data:`RECORDS` records are read from the beginning, middle and end of each partition's ranges, and the records in
 which earlier tasks met an unknown field or a value that its column does not take. What is too rare for the sample is
@@ -16,8 +16,8 @@ from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import Coverage
-from airflow_provider_lakecommit.formats.evolution.seen_types import SeenTypes, seen_types
-from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample, Wanted
+from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes, RecordSample
+from airflow_provider_lakecommit.formats.evolution.observed_types import ObservedTypes, observed_types
 from airflow_provider_lakecommit.formats.registry.framing import framed, with_header
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.kafka import ValueOf, headers_of, records_at, sample_of
@@ -27,15 +27,15 @@ RECORDS = 3_000
 SECONDS = 15.0
 
 
-def sampled(kafka: Mapping[str, Any], ranges: Coverage, seen: Coverage, value_of: ValueOf) -> RecordSample:
+def sampled(kafka: Mapping[str, Any], ranges: Coverage, observed: Coverage, value_of: ValueOf) -> RecordSample:
     """Return a sample of the ranges, and single records of earlier windows."""
     own = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
-    before = records_at(kafka, seen - ranges, seconds=SECONDS, value_of=value_of)
-    return RecordSample(own=own, before=before, ranges=ranges, seen=seen)
+    before = records_at(kafka, observed - ranges, seconds=SECONDS, value_of=value_of)
+    return RecordSample(own=own, before=before, ranges=ranges, observed=observed)
 
 
 class RecordsSource:
-    """The :class:`~airflow_provider_lakecommit.formats.evolution.wanted.WantedSource` of plain JSON."""
+    """The :class:`~airflow_provider_lakecommit.formats.evolution.inferred.TypeSource` of plain JSON."""
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
         self._unwraps, self._kafka, self._options = landing.transform.unwrap is not None, kafka, landing.format_options
@@ -43,25 +43,25 @@ class RecordsSource:
     def value_of(self, message: Message) -> bytes | None:
         return message.value()
 
-    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
-        return sampled(self._kafka, ranges, seen, self.value_of)
+    def sample(self, ranges: Coverage, observed: Coverage) -> RecordSample:
+        return sampled(self._kafka, ranges, observed, self.value_of)
 
-    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
+    def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
         found = self._types(schema, [*sample.own, *sample.before])
         # What was met before has had its fate.
         misfits = self._types(schema, sample.own).misfits if sample.before else found.misfits
-        return Wanted(
-            columns=found.columns, told_by=sample.told, left_out=tuple(found.left_out), misfits=tuple(misfits)
+        return InferredTypes(
+            columns=found.columns, origin=sample.description, left_out=tuple(found.left_out), misfits=tuple(misfits)
         )
 
     def json_of(self, value: bytes) -> bytes:
         return value
 
-    def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> SeenTypes:
-        texts = ((place, None if value is None else self.json_of(value)) for place, value in taken)
+    def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> ObservedTypes:
+        texts = ((location, None if value is None else self.json_of(value)) for location, value in taken)
         found = sample_values(texts, row_in) if self._unwraps else sample_values(texts)
         # Of several tables each takes the rules of the columns that it has.
-        return seen_types(schema, found, self._options.of_columns({field.name for field in schema.fields}))
+        return observed_types(schema, found, self._options.of_columns({field.name for field in schema.fields}))
 
 
 class FramedRecordsSource(RecordsSource):

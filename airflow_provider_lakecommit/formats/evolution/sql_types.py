@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the types that a landing's SQL gives.
+"""InferredTypes columns by the types that a landing's SQL gives.
 
 A new column gets the Iceberg type that holds all of the SQL's type; types without one are left out with advice. An
 existing column keeps its type, or gets the wider one of the SQL if widening is allowed.
@@ -49,7 +49,7 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, OF_SCHEMAS, LeftOut
-from airflow_provider_lakecommit.formats.evolution.wanted import Wanted
+from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
 
 _BOOLEAN, _UUID = pa.bool8(), pa.uuid()
 """The engine's types for these, as it keeps types."""
@@ -69,19 +69,19 @@ _SCALARS: tuple[tuple[pa.DataType, PrimitiveType], ...] = (
 )
 
 
-def wanted_of_sql(schema: Schema, given: pa.Schema, *, widen: bool) -> Wanted:
+def inferred_from_sql(schema: Schema, given: pa.Schema, *, widen: bool) -> InferredTypes:
     """Return the columns that SQL needs in a table.
 
     :param given: the columns of the SQL
     :param widen: True if types of the table may be widened
     """
-    look = _Look(widen)
-    columns = look.struct(schema.as_struct(), list(given), "")
-    told_by = "the SQL of the landing"
-    return Wanted(columns=columns, told_by=told_by, left_out=tuple(look.left_out), limits=OF_SCHEMAS)
+    scan = _Scan(widen)
+    columns = scan.struct(schema.as_struct(), list(given), "")
+    origin = "the SQL of the landing"
+    return InferredTypes(columns=columns, origin=origin, left_out=tuple(scan.left_out), limits=OF_SCHEMAS)
 
 
-class _Look:
+class _Scan:
     """Compares the SQL's columns, one after the other."""
 
     def __init__(self, widen: bool) -> None:

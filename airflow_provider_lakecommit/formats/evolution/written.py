@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wanted columns by the Avro schemas of a window's records.
+"""InferredTypes columns by the Avro schemas of a window's records.
 
 Fields match as in the decoder: by name, else by an alias. Misfits are what the decoder's own resolution refuses once
 everything is as wide as possible. For unwrapped envelopes the schemas of their rows count.
@@ -48,7 +48,7 @@ class WrittenSource(NamedSchemasSource[WriterType]):
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
         super().__init__(landing, kafka)
-        self._asked = reader_schema(self._options.reader_schema)
+        self._requested = reader_schema(self._options.reader_schema)
 
     def _stated(self) -> tuple[str, list[WriterType]]:
         return "the landing's schema", list(self._rows(writer_type(self._options.schema)))
@@ -59,14 +59,14 @@ class WrittenSource(NamedSchemasSource[WriterType]):
     def _rows(self, written: WriterType) -> Iterator[WriterType]:
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"it is {written}, not a record")
-        named = renamed(written, self._asked)
+        named = renamed(written, self._requested)
         yield from (named,) if self._landing.transform.unwrap is None else _rows_in(named)
 
     def _wants(
         self, schema: Schema, written: WriterType, new: Collection[str] = ()
     ) -> tuple[StructType, list[LeftOut]]:
-        look = _Look()
-        return StructType(*look.fields(schema.as_struct(), written, (), new)), look.left_out
+        scan = _Scan()
+        return StructType(*scan.fields(schema.as_struct(), written, (), new)), scan.left_out
 
     def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Misfit]:
         # One that envelopes are read by is none of their rows.
@@ -85,7 +85,7 @@ class WrittenSource(NamedSchemasSource[WriterType]):
 
 
 @dataclass(slots=True)
-class _Look:
+class _Scan:
     """What one schema wants of a table: types that differ only in width as written, others as the table has them."""
 
     left_out: list[LeftOut] = field(default_factory=list)

@@ -72,5 +72,5 @@ def entries_there_twice(array: pa.Array) -> bool:
     if pa.types.is_struct(content.type) and content.null_count:
         return True
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    places = pc.list_parent_indices(array).to_numpy() * (len(codes) + 1) + codes
-    return len(np.unique(places)) != len(places)
+    positions = pc.list_parent_indices(array).to_numpy() * (len(codes) + 1) + codes
+    return len(np.unique(positions)) != len(positions)

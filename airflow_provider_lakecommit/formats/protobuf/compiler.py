@@ -82,7 +82,7 @@ def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescripto
     :raises DescriptorError: it does not compile
     :raises CompilerError: the compiler cannot be run now
     """
-    known = _known_places()
+    known = _known_paths()
     try:
         with tempfile.TemporaryDirectory(prefix="lakecommit-proto-") as folder:
             serialized = {name: file_in(inner, name) for name, inner in imported}
@@ -145,11 +145,11 @@ def _run(folder: str, options: Sequence[str]) -> list[descriptor_pb2.FileDescrip
     return files
 
 
-def _error(code: int, said: str) -> DescriptorError | CompilerError:
+def _error(code: int, output: str) -> DescriptorError | CompilerError:
     """Return the error of a failed compilation: the text's own only if the compiler reports one."""
-    verdict = [line for line in said.splitlines() if _VERDICT.search(line)]
+    verdict = [line for line in output.splitlines() if _VERDICT.search(line)]
     if code != 1 or not verdict:
-        last = " ".join(said.split())[-MOST_TEXT:]
+        last = " ".join(output.split())[-MOST_TEXT:]
         return CompilerError(
             "LC4016", f"the compiler of Protobuf schemas ended with code {code} without a verdict: {last}"
         )
@@ -157,7 +157,7 @@ def _error(code: int, said: str) -> DescriptorError | CompilerError:
     return DescriptorError(f"the schema does not compile: {text[:MOST_TEXT]}")
 
 
-def _known_places() -> list[str]:
+def _known_paths() -> list[str]:
     """Return the folders of `google/protobuf` and `google/type`."""
     found = find_spec("grpc_tools")
     if found is None or not found.submodule_search_locations:
@@ -167,8 +167,8 @@ def _known_places() -> list[str]:
             "on executors too",
         )
     types = find_spec("google.type")
-    places = [str(Path(place).parents[1]) for place in (types.submodule_search_locations or ())] if types else []
-    return [str(Path(found.submodule_search_locations[0], "_proto")), *places]
+    paths = [str(Path(place).parents[1]) for place in (types.submodule_search_locations or ())] if types else []
+    return [str(Path(found.submodule_search_locations[0], "_proto")), *paths]
 
 
 _WRITTEN_OUT = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")

@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, put_back
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.protobuf.descriptors import (
     DescriptorError,
@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.formats.protobuf.descriptors import (
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
 from airflow_provider_lakecommit.formats.protobuf.open_enums import read_alike
-from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, told
+from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, key_text
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
 
@@ -81,17 +81,17 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
         parts, rejects = self._reader.parts(values)
         pieces: list[tuple[Sequence[int], Decoded]] = []
         for part in parts:
-            of_part = values if len(part.places) == len(values) else [values[i] for i in part.places]
+            of_part = values if len(part.positions) == len(values) else [values[i] for i in part.positions]
             found, wrong = paths_of(of_part, part.start)
-            rejects += [Reject.of(part.places[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
-            for (path, start), places in found.items():
-                one = len(places) == len(of_part)
-                at = part.places if one else [part.places[i] for i in places]
+            rejects += [Reject.of(part.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
+            for (path, start), positions in found.items():
+                one = len(positions) == len(of_part)
+                at = part.positions if one else [part.positions[i] for i in positions]
                 parser = self._parser(part.key, part.made, path)
                 if isinstance(parser, Refusal):
                     rejects += [Reject.of(i, parser) for i in at]
                 else:
-                    own = of_part if one else [of_part[i] for i in places]
+                    own = of_part if one else [of_part[i] for i in positions]
                     pieces.append((at, parser.decode([value[start:] for value in own])))
         return _joined(pieces, rejects, self._target, len(values))
 
@@ -106,11 +106,11 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
                     raise Refusal(
                         "wrong_schema",
                         None,
-                        f"{told(key)}: the record is a {message.full_name}; the landing reads {self._message}",
+                        f"{key_text(key)}: the record is a {message.full_name}; the landing reads {self._message}",
                     )
-                self._parsers[key, path] = self._parser_of(message, f"{told(key)}, ")
+                self._parsers[key, path] = self._parser_of(message, f"{key_text(key)}, ")
             except DescriptorError as e:
-                self._parsers[key, path] = Refusal("wrong_schema", None, f"{told(key)}: {e}")
+                self._parsers[key, path] = Refusal("wrong_schema", None, f"{key_text(key)}: {e}")
             except Refusal as refusal:
                 self._parsers[key, path] = refusal
         return self._parsers[key, path]
@@ -142,7 +142,7 @@ class _Parser:
         if rows is not None and not self._columns.ambiguous(rows):
             return self._decoded(rows)
         written, bad = self._rewritten(values)
-        places = [i for i in range(len(values)) if i not in bad]
+        positions = [i for i in range(len(values)) if i not in bad]
         rows = self._parsed(written)
         if rows is None:
             raise Refusal("not_protobuf", None, f"{self._whose}: the value cannot be read by columns")
@@ -150,7 +150,7 @@ class _Parser:
             # Protobuf's own parser keeps such an entry aside, as it stands, and writes it again.
             raise Refusal("not_protobuf", None, f"{self._whose}: a map has an entry with more than a key and a value")
         rejects = [Reject.of(i, why) for i, why in bad.items()]
-        return put_back(self._decoded(rows), places, rejects) if bad else self._decoded(rows)
+        return with_positions(self._decoded(rows), positions, rejects) if bad else self._decoded(rows)
 
     def _parsed(self, values: Sequence[bytes]) -> pa.StructArray | None:
         """Return the rows of the columnar parser; ``None`` if it refuses some."""
@@ -224,7 +224,7 @@ def _joined(
     """Return the rows of all messages, in the order of their values."""
     if len(pieces) == 1 and len(pieces[0][0]) == values and not rejects:
         return pieces[0][1]
-    moved = [put_back(decoded, places, ()) for places, decoded in pieces]
+    moved = [with_positions(decoded, positions, ()) for positions, decoded in pieces]
     records = [i for d in moved for i in (d.records or ())]
     table = pa.concat_tables([d.table for d in moved]) if moved else pa.Table.from_batches([], schema=target)
     if len(moved) > 1:

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.formats.protobuf.compiler import (
     file_in,
     in_base64,
 )
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, told
+from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, key_text
 
 __all__ = ["MOST_KEPT", "DescriptorError", "file_of", "message_at", "message_named", "registered_file"]
 
@@ -57,7 +57,7 @@ def registered_file(schema: RegisteredSchema) -> FileDescriptor:
     try:
         return file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
     except DescriptorError as e:
-        raise Refusal("wrong_schema", None, f"{told(schema.key)}: {e}") from None
+        raise Refusal("wrong_schema", None, f"{key_text(schema.key)}: {e}") from None
 
 
 def message_named(file: FileDescriptor, name: str) -> Descriptor:
@@ -121,8 +121,8 @@ def _serialized(text: str, imported: Imported) -> list[descriptor_pb2.FileDescri
 
 def _known(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> list[descriptor_pb2.FileDescriptorProto]:
     """Return the imported files of `google/protobuf` that are not among the files."""
-    wanted = {name for f in files for name in f.dependency} - {f.name for f in files}
-    return _known_files(tuple(sorted(wanted))) if wanted else []
+    missing = {name for f in files for name in f.dependency} - {f.name for f in files}
+    return _known_files(tuple(sorted(missing))) if missing else []
 
 
 @lru_cache(MOST_KEPT)

@@ -189,13 +189,13 @@ def _declared(
         missing message is an empty one.
     """
     kind, target = column.field_type, arrow_field(column).type
-    told = optional if optional is not None else found.has_presence
+    has_presence = optional if optional is not None else found.has_presence
     if found.message_type is None:
         convert = scalar_convert(found, kind, d.rules.times.get(column.field_id))
         if isinstance(convert, str):
             d.wrong.append(f"column {path} {convert}")
             convert = _unread
-        d.file.add(message, found.number, found.type, repeated=repeated, optional=told)
+        d.file.add(message, found.number, found.type, repeated=repeated, optional=has_presence)
         return _reader(convert, target, path), None
     if (known := known_message(found.message_type, kind)) is not None:
         convert, fields = known

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FileDescriptor
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
 from airflow_provider_lakecommit.formats.framed_values import FramedPart
 from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorError, message_at, registered_file
-from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, told
+from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, key_text
 from airflow_provider_lakecommit.formats.schema_names import SchemaNames
 
 FIRST = (0,)
@@ -24,7 +24,7 @@ Message = tuple[tuple[int, ...], int]
 """The path of a message, and where its payload begins."""
 _LONGEST = 5
 """Most bytes of a varint: an index has 32 bits."""
-_LOOKED_FOR = 4
+_SAMPLED = 4
 """Messages of a block whose records are found together."""
 
 
@@ -37,7 +37,7 @@ def paths_of(values: Sequence[bytes], start: int) -> tuple[Mapping[Message, Sequ
     wrong: dict[int, str] = {}
     left: Sequence[int] = range(len(values))
     # Nearly all topics have records of few messages: one is read, and those that begin alike are the same.
-    while left and len(found) + len(wrong) < _LOOKED_FOR:
+    while left and len(found) + len(wrong) < _SAMPLED:
         first = values[left[0]]
         try:
             key = message_path(first, start)
@@ -94,11 +94,11 @@ class MessageNames(SchemaNames[FileDescriptor]):
     def _named(
         self, values: Sequence[bytes], part: FramedPart[FileDescriptor], rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        found, wrong = paths_of([values[i] for i in part.places], part.start)
-        rejects += [Reject.of(part.places[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
-        for (path, _), places in found.items():
-            at = [part.places[i] for i in places]
+        found, wrong = paths_of([values[i] for i in part.positions], part.start)
+        rejects += [Reject.of(part.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
+        for (path, _), positions in found.items():
+            at = [part.positions[i] for i in positions]
             try:
                 yield message_at(part.made, path).full_name, at
             except DescriptorError as e:
-                rejects += [Reject.of(i, Refusal("wrong_schema", None, f"{told(part.key)}: {e}")) for i in at]
+                rejects += [Reject.of(i, Refusal("wrong_schema", None, f"{key_text(part.key)}: {e}")) for i in at]

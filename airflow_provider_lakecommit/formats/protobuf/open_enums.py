@@ -47,12 +47,12 @@ def _within(message: Descriptor) -> Iterator[Descriptor]:
     yield from found.values()
 
 
-def _files(file: FileDescriptor, seen: set[str]) -> Iterator[FileDescriptor]:
+def _files(file: FileDescriptor, visited: set[str]) -> Iterator[FileDescriptor]:
     """Yield a file after its imports."""
-    if file.name not in seen:
-        seen.add(file.name)
+    if file.name not in visited:
+        visited.add(file.name)
         for each in file.dependencies:
-            yield from _files(each, seen)
+            yield from _files(each, visited)
         yield file
 
 

@@ -152,9 +152,9 @@ def _names_of(field: FieldDescriptor) -> Callable[[pa.Array, pa.DataType], pa.Ar
     numbers, texts = pa.array(names, pa.int32()), pa.array(names.values(), pa.string())
 
     def convert(array: pa.Array, _target: pa.DataType) -> pa.Array:
-        places = pc.index_in(array, numbers)
-        known = pc.or_(places.is_valid(), array.is_null())
+        positions = pc.index_in(array, numbers)
+        known = pc.or_(positions.is_valid(), array.is_null())
         require(known, array, f"not a value of {field.enum_type.full_name} in this schema")
-        return texts.take(places)
+        return texts.take(positions)
 
     return convert

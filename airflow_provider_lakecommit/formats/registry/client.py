@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A schema registry, for decoders and plans; one per settings and process.
 
-Schemas are cached for at most :data:`MOST_KEPT` keys, and requested again after :data:`ASKED_AGAIN` seconds, because a
-registry restored from a backup may reuse an id. A missing schema is never cached, and accepted only after some time
+Schemas are cached for at most :data:`MOST_KEPT` keys, and requested again after :data:`RETRY_SECONDS` seconds, because
+a registry restored from a backup may reuse an id. A missing schema is never cached, and accepted only after some time
 (:class:`~airflow_provider_lakecommit.formats.registry.unknown_wait.UnknownWait`). Newest versions are not cached.
 
 Only an explicit answer that a schema does not exist (404 with 40403, or 40401 and 40402 of a reference) is an
@@ -26,7 +26,12 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
 from airflow_provider_lakecommit.formats.registry.connection import UNKNOWN, UNSERVED, Connection
-from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, SchemaKey, UnknownSchemaError, told
+from airflow_provider_lakecommit.formats.registry.schemas import (
+    RegisteredSchema,
+    SchemaKey,
+    UnknownSchemaError,
+    key_text,
+)
 from airflow_provider_lakecommit.formats.registry.unknown_wait import UnknownWait
 from airflow_provider_lakecommit.landing import UNKNOWN_WAIT, registry_settings, unknown_wait
 
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 MOST_KEPT = 1000
-ASKED_AGAIN = 600.0
+RETRY_SECONDS = 600.0
 """Seconds for which a schema is cached."""
 DEEPEST = 32
 """Deepest references; registries refuse cycles."""
@@ -57,7 +62,7 @@ class SchemaRegistry:
         self._lock = threading.Lock()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return self._connection.shown
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
@@ -72,7 +77,7 @@ class SchemaRegistry:
         if kept is None:
             return self._keep(key, self._unknown_wait.asked(key, partial(self._whole, key)))
         known, at = kept
-        return known if time.monotonic() - at < ASKED_AGAIN else self._again(key, known)
+        return known if time.monotonic() - at < RETRY_SECONDS else self._again(key, known)
 
     def newest(self, subject: str) -> RegisteredSchema:
         """Return the newest version of a subject.
@@ -123,27 +128,27 @@ class SchemaRegistry:
         try:
             found = self._whole(key)
         except (UnknownSchemaError, RegistryError) as e:
-            _LOG.info("using the cached schema for %s: %s", told(key), e)
+            _LOG.info("using the cached schema for %s: %s", key_text(key), e)
             return self._keep(key, before)
         self._keep(key, found)
         if _meaning(found) == _meaning(before):
             return found
         raise RegistryError(
             "LC4021",
-            f"the registry {self.place} now returns another schema for {told(key)} than before, and the other "
+            f"the registry {self.location} now returns another schema for {key_text(key)} than before, and the other "
             "would misread records: check if it was restored, or if its addresses are different registries. The "
             "next attempt uses the schema that it returns now",
         )
 
     def _whole(self, key: SchemaKey) -> RegisteredSchema:
         ask = partial(self._by_uuid, key) if isinstance(key, UUID) else lambda client: client.get_schema(key)
-        return self._complete(key, self._connection.asked(told(key), ask), ())
+        return self._complete(key, self._connection.asked(key_text(key), ask), ())
 
     def _by_uuid(self, key: UUID, client: SchemaRegistryClient) -> Schema:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         unserved = SchemaRegistryError(404, UNSERVED, "it does not serve schemas by UUID")
-        if time.monotonic() - self._without_uuids < ASKED_AGAIN:
+        if time.monotonic() - self._without_uuids < RETRY_SECONDS:
             raise unserved
         try:
             # By the client's cache, an answer for a subject stands for all.
@@ -160,7 +165,7 @@ class SchemaRegistry:
         """Return the schema with its imports."""
         kind = schema.schema_type or "AVRO"
         if not isinstance(schema.schema_str, str) or not isinstance(kind, str):
-            raise self._odd(told(key), "it has no text, or its type is unknown")
+            raise self._odd(key_text(key), "it has no text, or its type is unknown")
         references = tuple(
             (str(reference.name), self._referred(key, reference, above)) for reference in schema.references or ()
         )
@@ -169,10 +174,10 @@ class SchemaRegistry:
     def _referred(self, key: SchemaKey, reference: Any, above: tuple[str, ...]) -> RegisteredSchema:
         name, subject, version = reference.name, reference.subject, reference.version
         if name is None or subject is None or version is None or len(above) > DEEPEST:
-            raise self._odd(told(key), "an import has no name, or imports itself")
+            raise self._odd(key_text(key), "an import has no name, or imports itself")
         if (known := self._imported.get((subject, version))) is not None:
             return known
-        what = f"subject {subject}, version {version}, which {told(key)} imports as {name}"
+        what = f"subject {subject}, version {version}, which {key_text(key)} imports as {name}"
         # What was deleted softly is still what records were written by.
         found = self._connection.asked(what, partial(_version, subject=subject, version=version, deleted=True))
         whole = self._complete(_number(found.schema_id), found.schema, (*above, name))
@@ -182,7 +187,7 @@ class SchemaRegistry:
     def _odd(self, what: str, why: str) -> RegistryError:
         # The client keeps even that.
         self._connection.forget()
-        return RegistryError("LC4022", f"the registry {self.place} returned an unusable schema for {what}: {why}")
+        return RegistryError("LC4022", f"the registry {self.location} returned an unusable schema for {what}: {why}")
 
 
 _registries: dict[tuple[int, str], SchemaRegistry] = {}

@@ -50,7 +50,7 @@ class Connection:
         """The addresses, for a message."""
         self._client = _client({**DEFAULTS, **self._settings})
 
-    def asked(self, what: str, ask: Callable[[SchemaRegistryClient], T]) -> T:
+    def asked(self, what: str, request: Callable[[SchemaRegistryClient], T]) -> T:
         """Return the registry's answer.
 
         :param what: the subject of the request, for messages
@@ -60,7 +60,7 @@ class Connection:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         try:
-            return ask(self._client)
+            return request(self._client)
         except SchemaRegistryError as e:
             raise self._refused(what, e) from None
         except Exception as e:
@@ -90,13 +90,13 @@ class Connection:
 
     def _refused(self, what: str, error: SchemaRegistryError) -> Exception:
         text = redacted(str(getattr(error, "error_message", error)), self._settings)
-        said = " ".join(text.split())[:_MOST_TEXT]
+        problem = " ".join(text.split())[:_MOST_TEXT]
         if error.http_status_code == 404 and error.error_code in (*UNKNOWN, UNSERVED):
             kind = AbsentKindError if error.error_code == UNSERVED else UnknownSchemaError
-            return kind(f"the registry {self.shown} has no {what} (its answer: {said})")
+            return kind(f"the registry {self.shown} has no {what} (its answer: {problem})")
         return RegistryError(
             "LC4026",
-            f"the registry {self.shown} refuses {what}: HTTP {error.http_status_code}, {said}; "
+            f"the registry {self.shown} refuses {what}: HTTP {error.http_status_code}, {problem}; "
             f"{remedy_of_status(error.http_status_code)}",
         )
 
@@ -107,7 +107,7 @@ def _client(settings: dict[str, Any]) -> SchemaRegistryClient:
     try:
         return limit_answers(SchemaRegistryClient(settings))
     except (ValueError, TypeError, OSError) as e:
-        if unread := [said for key in _FILES if (said := _unread(key, settings.get(key)))]:
+        if unread := [problem for key in _FILES if (problem := _unread(key, settings.get(key)))]:
             raise RegistryError(
                 "LC4027",
                 f"cannot use the schema registry from {socket.gethostname()}: {', '.join(unread)}; the file must "

@@ -30,7 +30,7 @@ class Framed:
 
     key: SchemaKey
     start: int
-    places: Sequence[int]
+    positions: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class FramedValues:
 
 def framed(values: Sequence[bytes]) -> FramedValues:
     """Return the schemas that the values of a block name."""
-    places: dict[bytes, list[int]] = {}
+    positions: dict[bytes, list[int]] = {}
     groups: dict[tuple[SchemaKey, int], list[int]] = {}
     unframed: dict[int, str] = {}
     heads = [value[:_ID_LENGTH] for value in values]
@@ -52,15 +52,15 @@ def framed(values: Sequence[bytes]) -> FramedValues:
     for i, head in enumerate(heads):
         if head[:1] == _GUID:
             head = values[i][:_GUID_LENGTH]
-        places.setdefault(head, []).append(i)
-    for head, at in places.items():
+        positions.setdefault(head, []).append(i)
+    for head, at in positions.items():
         if (wrong := _wrong(head)) is not None:
             unframed |= dict.fromkeys(at, wrong)
         else:
             found = _group(head, at)
             groups[found.key, found.start] = at
     return FramedValues(
-        groups=tuple(Framed(key=key, start=start, places=at) for (key, start), at in groups.items()),
+        groups=tuple(Framed(key=key, start=start, positions=at) for (key, start), at in groups.items()),
         unframed=dict(sorted(unframed.items())),
     )
 
@@ -73,9 +73,9 @@ def with_header(value: bytes, headers: Iterable[tuple[str, bytes | None]] | None
     return value
 
 
-def _group(head: bytes, places: Sequence[int]) -> Framed:
+def _group(head: bytes, positions: Sequence[int]) -> Framed:
     key: SchemaKey = int.from_bytes(head[1:]) if head[:1] == _ID else UUID(bytes=head[1:])
-    return Framed(key=key, start=len(head), places=places)
+    return Framed(key=key, start=len(head), positions=positions)
 
 
 def _wrong(head: bytes) -> str | None:

@@ -17,7 +17,7 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 SchemaKey = int | UUID
 
 
-def told(key: SchemaKey) -> str:
+def key_text(key: SchemaKey) -> str:
     return f"schema id {key}" if isinstance(key, int) else f"schema {key}"
 
 
@@ -43,12 +43,12 @@ class RegisteredSchema:
         yield from _imported(self, set())
 
 
-def _imported(schema: RegisteredSchema, seen: set[str]) -> Iterator[tuple[str, RegisteredSchema]]:
+def _imported(schema: RegisteredSchema, visited: set[str]) -> Iterator[tuple[str, RegisteredSchema]]:
     for name, inner in schema.references:
-        if name not in seen:
+        if name not in visited:
             # Known before what is in it: files that many import are walked through once.
-            seen.add(name)
-            yield from _imported(inner, seen)
+            visited.add(name)
+            yield from _imported(inner, visited)
             yield name, inner
 
 
@@ -72,9 +72,9 @@ def learned(source: SchemaSource, keys: Iterable[SchemaKey]) -> dict[SchemaKey, 
 
     :raises RegistryError: one cannot be learned now; no further key is requested
     """
-    wanted = list(dict.fromkeys(keys))
-    if len(wanted) < 2:
-        return {key: _one(source, key) for key in wanted}
+    requested = list(dict.fromkeys(keys))
+    if len(requested) < 2:
+        return {key: _one(source, key) for key in requested}
     found: dict[SchemaKey, Learned] = {}
     failed: list[Exception] = []
 
@@ -86,8 +86,8 @@ def learned(source: SchemaSource, keys: Iterable[SchemaKey]) -> dict[SchemaKey, 
         except Exception as e:
             failed.append(e)
 
-    with ThreadPoolExecutor(min(MOST_AT_ONCE, len(wanted)), thread_name_prefix="lakecommit-schemas") as pool:
-        for key in wanted:
+    with ThreadPoolExecutor(min(MOST_AT_ONCE, len(requested)), thread_name_prefix="lakecommit-schemas") as pool:
+        for key in requested:
             pool.submit(ask, key)
     if failed:
         raise failed[0]

@@ -12,7 +12,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from airflow_provider_lakecommit.formats.registry.schemas import AbsentKindError, SchemaKey, UnknownSchemaError, told
+from airflow_provider_lakecommit.formats.registry.schemas import (
+    AbsentKindError,
+    SchemaKey,
+    UnknownSchemaError,
+    key_text,
+)
 
 MOST_WAITS, WITHIN = 6, 600.0
 """At most so many consecutive waits in so many seconds; waits for several keys overlap."""
@@ -35,10 +40,10 @@ class UnknownWait:
         self._since, self._left, self._end = float("-inf"), 0.0, 0.0
         self._lock = threading.Lock()
 
-    def asked(self, key: SchemaKey, ask: Callable[[], T]) -> T:
+    def asked(self, key: SchemaKey, request: Callable[[], T]) -> T:
         """Return the answer, retrying while the schema is unknown."""
         try:
-            return ask()
+            return request()
         except AbsentKindError:
             raise
         except UnknownSchemaError as e:
@@ -51,11 +56,11 @@ class UnknownWait:
             time.sleep(min(pause, left))
             pause = min(pause * 2, _LONGEST)
             try:
-                found = ask()
+                found = request()
             except UnknownSchemaError as e:
                 unknown = e
                 continue
-            _LOG.warning("the registry has %s after %.2g s", told(key), time.monotonic() - began)
+            _LOG.warning("the registry has %s after %.2g s", key_text(key), time.monotonic() - began)
             return found
         raise unknown
 

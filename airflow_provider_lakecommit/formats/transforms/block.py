@@ -40,12 +40,12 @@ class Block:
 
         :param values: how many there are
         """
-        places: set[int] = set()
+        positions: set[int] = set()
         for decoded in self.tables.values():
             if decoded.records is None:
                 return range(values)
-            places.update(decoded.records)
-        return sorted(places)
+            positions.update(decoded.records)
+        return sorted(positions)
 
 
 class BlockDecoder(Protocol):

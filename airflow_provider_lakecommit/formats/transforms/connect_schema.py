@@ -47,13 +47,13 @@ class EnvelopeSchemas:
     def __init__(self, columns: Iterable[NestedField], options: FormatOptions) -> None:
         self._columns = {column.name: column.field_type for column in columns}
         self._options = options
-        self._looks = any(_can_differ(kind) for kind in self._columns.values())
+        self._checks = any(_can_differ(kind) for kind in self._columns.values())
         self._known: dict[bytes, Refusal | None] = {}
 
     def wrong(self, values: Sequence[bytes]) -> Iterator[Reject]:
-        if not self._looks:
+        if not self._checks:
             return
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             if value.startswith(_BEGIN) and (end := value.find(_END)) > 0:
                 schema = value[len(_BEGIN) : end]
                 if schema not in self._known:
@@ -61,13 +61,13 @@ class EnvelopeSchemas:
                         self._known.clear()
                     self._known[schema] = next(self._contradictions(schema), None)
                 if (refusal := self._known[schema]) is not None:
-                    yield Reject.of(place, refusal)
+                    yield Reject.of(position, refusal)
 
     def _contradictions(self, schema: bytes) -> Iterator[Refusal]:
         for image in _images(schema):
             for path, kind, stated in _beside(image, self._columns):
-                if (said := self._contradiction(path, kind, stated)) is not None:
-                    yield Refusal(WRONG_SCHEMA, path, f"column {path} {said}")
+                if (problem := self._contradiction(path, kind, stated)) is not None:
+                    yield Refusal(WRONG_SCHEMA, path, f"column {path} {problem}")
 
     def _contradiction(self, path: str, kind: IcebergType, stated: Mapping[str, Any]) -> str | None:
         """Return the contradiction between a value's schema and the landing's options for its column."""
@@ -77,13 +77,13 @@ class EnvelopeSchemas:
             if scale is not None and scale != kind.scale:
                 return f"has {kind.scale} decimals, but {scale} in the schema of the record"
         elif isinstance(kind, _OCTETS) and stated.get("type") == "bytes" and encoding != _IN_BYTES:
-            says = f"`format.encodings: {{{path}: {_IN_BYTES}}}` reads, not {encoding}"
-            return f"is bytes by the schema of the record, which {says}"
+            hint = f"`format.encodings: {{{path}: {_IN_BYTES}}}` reads, not {encoding}"
+            return f"is bytes by the schema of the record, which {hint}"
         elif isinstance(kind, _TIMES) and (rule := RULE_OF.get(meaning)) is not None:
             stated_rule = self._options.timestamps.get(path, "iso8601")
             if stated_rule != rule:
-                says = f"`timestamps: {{{path}: {rule}}}` reads, not {stated_rule}"
-                return f"is {meaning} by the schema of the record, which {says}"
+                hint = f"`timestamps: {{{path}: {rule}}}` reads, not {stated_rule}"
+                return f"is {meaning} by the schema of the record, which {hint}"
         return None
 
 

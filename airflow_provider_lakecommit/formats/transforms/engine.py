@@ -17,7 +17,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.transforms.functions import add_function
-from airflow_provider_lakecommit.formats.transforms.guarded import PLACE, guard_divisors
+from airflow_provider_lakecommit.formats.transforms.guarded import POSITION, guard_divisors
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.formats.transforms.suspects import add_suspecting
 
@@ -31,7 +31,7 @@ _ALONE: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",
     "memory_limit": "512MiB",
 }
-_UNTOLD = '"NULL"'
+_NULL_TYPE = '"NULL"'
 """The name of an unknown type."""
 _NESTED = ("list", "map", "struct")
 
@@ -46,7 +46,7 @@ def given_by(sql: str, record: pa.Schema, functions: Mapping[str, str]) -> pa.Sc
         ready, _ = row_wise(connection, sql, record.names, functions)
         given = columns_of(connection, ready, record)
         texts = _types(connection, ready, record, len(given))
-        return pa.schema([_told(connection, f, text) for f, text in zip(given, texts, strict=True)])
+        return pa.schema([_typed(connection, f, text) for f, text in zip(given, texts, strict=True)])
 
 
 def engine(functions: Mapping[str, str], stopped: list[BaseException]) -> duckdb.DuckDBPyConnection:
@@ -65,8 +65,8 @@ def engine(functions: Mapping[str, str], stopped: list[BaseException]) -> duckdb
         connection.execute("set disabled_optimizers = 'filter_pushdown,common_subexpressions'")
         guard_divisors(connection)
         add_suspecting(connection)
-        for name, place in functions.items():
-            add_function(connection, name, place, stopped)
+        for name, path in functions.items():
+            add_function(connection, name, path, stopped)
         connection.execute("set lock_configuration = true")
     except BaseException:
         connection.close()
@@ -76,7 +76,7 @@ def engine(functions: Mapping[str, str], stopped: list[BaseException]) -> duckdb
 
 def run(connection: duckdb.DuckDBPyConnection, sql: str, rows: pa.Table) -> pa.Table:
     """Run checked SQL on some records; the first column has their places."""
-    record = rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    record = rows.append_column(POSITION, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     connection.register("record", record)
     try:
         return connection.execute(sql).to_arrow_table()
@@ -89,7 +89,7 @@ def columns_of(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schem
     try:
         made = run(connection, sql, pa.Table.from_batches([], record)).schema
     except duckdb.Error as e:
-        raise TableError("LC4030", f"transform: {said(e)}") from e
+        raise TableError("LC4030", f"transform: {error_text(e)}") from e
     return pa.schema(list(made)[1:])
 
 
@@ -101,9 +101,9 @@ def _types(connection: duckdb.DuckDBPyConnection, sql: str, record: pa.Schema, c
     return [column[0].as_py() for column in run(connection, outer, pa.Table.from_batches([], record)).columns]
 
 
-def _told(connection: duckdb.DuckDBPyConnection, field: pa.Field, text: str) -> pa.Field:
+def _typed(connection: duckdb.DuckDBPyConnection, field: pa.Field, text: str) -> pa.Field:
     """Return a column with unknown parts of its type as null."""
-    if _UNTOLD in text:
+    if _NULL_TYPE in text:
         # Fields without names are of no type that can be parsed, nor of one that a column has.
         with suppress(duckdb.InvalidInputException):
             return field.with_type(_untyped(field.type, connection.sqltype(text)))
@@ -125,7 +125,7 @@ def _untyped(given: pa.DataType, kind: DuckDBPyType) -> pa.DataType:
     return given
 
 
-def said(error: duckdb.Error | UnicodeDecodeError) -> str:
+def error_text(error: duckdb.Error | UnicodeDecodeError) -> str:
     """Return the message without the drawing below it, never empty."""
     if isinstance(error, UnicodeDecodeError):
         return bytes(error.object).decode(errors="backslashreplace")

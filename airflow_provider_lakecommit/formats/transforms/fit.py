@@ -27,26 +27,26 @@ _WIDE_AS = pa.decimal128(38, 0)
 _WIDEST = 10**38 - 1
 
 
-def misfit(made: pa.DataType, wanted: pa.DataType) -> bool:
+def misfit(made: pa.DataType, target: pa.DataType) -> bool:
     """Return True if values of one type can never be converted to the other without a guess."""
-    if made == wanted or kinds.is_null(made) or (made == _BYTE and kinds.is_boolean(wanted)):
+    if made == target or kinds.is_null(made) or (made == _BYTE and kinds.is_boolean(target)):
         return False
-    if kinds.is_struct(wanted):
-        names = {f.name for f in wanted}
+    if kinds.is_struct(target):
+        names = {f.name for f in target}
         return (
             not kinds.is_struct(made)
             or {f.name for f in made} != names
-            or any(misfit(made.field(name).type, wanted.field(name).type) for name in names)
+            or any(misfit(made.field(name).type, target.field(name).type) for name in names)
         )
-    if kinds.is_map(wanted):
+    if kinds.is_map(target):
         return (
-            not kinds.is_map(made) or misfit(made.key_type, wanted.key_type) or misfit(made.item_type, wanted.item_type)
+            not kinds.is_map(made) or misfit(made.key_type, target.key_type) or misfit(made.item_type, target.item_type)
         )
-    if kinds.is_list(wanted):
-        return not _is_list(made) or misfit(made.value_type, wanted.value_type)
-    if kinds.is_floating(made) and kinds.is_floating(wanted):
-        return bool(made.bit_width > wanted.bit_width)
-    return not any(is_one(made) and is_one(wanted) for is_one in _ALIKE)
+    if kinds.is_list(target):
+        return not _is_list(made) or misfit(made.value_type, target.value_type)
+    if kinds.is_floating(made) and kinds.is_floating(target):
+        return bool(made.bit_width > target.bit_width)
+    return not any(is_one(made) and is_one(target) for is_one in _ALIKE)
 
 
 def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None = None) -> pa.Array:
@@ -57,36 +57,36 @@ def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None 
     """
     if not field.nullable and parent is not None and pc.any(pc.and_(array.is_null(), parent), min_count=0).as_py():
         raise Refusal("missing_required", path, f"required column {path} is missing or null")
-    wanted = field.type
-    if array.type == wanted and not _has_times(wanted):
+    target = field.type
+    if array.type == target and not _has_times(target):
         return array
     if array.type == _BYTE:
-        return array.storage.cast(wanted)
+        return array.storage.cast(target)
     if kinds.is_null(array.type):
-        return pa.nulls(len(array), wanted)
+        return pa.nulls(len(array), target)
     mask = array.is_null() if array.null_count else None
-    if kinds.is_struct(wanted):
-        parts = [fitted(array.field(f.name), f, f"{path}.{f.name}", array.is_valid()) for f in wanted]
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
-    if kinds.is_map(wanted):
-        keys = fitted(array.keys, wanted.key_field, f"{path}.key", _all(array.keys))
-        items = fitted(array.items, wanted.item_field, f"{path}.value", _all(array.items))
-        return pa.MapArray.from_arrays(array.offsets, keys, items, type=wanted, mask=mask)
-    if kinds.is_list(wanted):
-        values = fitted(array.values, wanted.value_field, f"{path}.element", _all(array.values))
-        return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=mask)
+    if kinds.is_struct(target):
+        parts = [fitted(array.field(f.name), f, f"{path}.{f.name}", array.is_valid()) for f in target]
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
+    if kinds.is_map(target):
+        keys = fitted(array.keys, target.key_field, f"{path}.key", _all(array.keys))
+        items = fitted(array.items, target.item_field, f"{path}.value", _all(array.items))
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=target, mask=mask)
+    if kinds.is_list(target):
+        values = fitted(array.values, target.value_field, f"{path}.element", _all(array.values))
+        return pa.ListArray.from_arrays(array.offsets, values, type=target, mask=mask)
     try:
-        return _scalars(array, wanted)
+        return _scalars(array, target)
     except ValueError as e:
         raise Refusal("wrong_value", path, f"column {path}: {e}") from e
 
 
-def refused_values(array: pa.Array, field: pa.Field, places: np.ndarray) -> dict[int, Refusal]:
+def refused_values(array: pa.Array, field: pa.Field, positions: np.ndarray) -> dict[int, Refusal]:
     """Return the records with a value that :func:`fitted` refuses, each with the reason for its rows alone.
 
-    :param places: the record of each row, in order
+    :param positions: the record of each row, in order
     """
-    starts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
+    starts = [0, *(np.flatnonzero(np.diff(positions)) + 1).tolist(), len(positions)]
     found: dict[int, Refusal] = {}
     pending = [(0, len(starts) - 1)]
     while pending:
@@ -96,26 +96,26 @@ def refused_values(array: pa.Array, field: pa.Field, places: np.ndarray) -> dict
             fitted(pa.concat_arrays([rows]), field, field.name)
         except Refusal as e:
             if end - first == 1:
-                found[int(places[starts[first]])] = e
+                found[int(positions[starts[first]])] = e
             else:
                 middle = (first + end) // 2
                 pending += [(first, middle), (middle, end)]
     return found
 
 
-def _scalars(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if kinds.is_temporal(wanted):
-        return plausible(array, wanted)
+def _scalars(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if kinds.is_temporal(target):
+        return plausible(array, target)
     if _is_wide(array.type):
         array = _narrowed(array)
-    if kinds.is_decimal(wanted) and kinds.is_integer(array.type):
+    if kinds.is_decimal(target) and kinds.is_integer(array.type):
         # Arrow requires room for the whole integer type; this needs room for the values only.
-        array = array.cast(pa.decimal256(_MOST_DIGITS, wanted.scale))
-    if kinds.is_fixed_size_binary(wanted):
-        right = pc.equal(pc.binary_length(array), wanted.byte_width)
+        array = array.cast(pa.decimal256(_MOST_DIGITS, target.scale))
+    if kinds.is_fixed_size_binary(target):
+        right = pc.equal(pc.binary_length(array), target.byte_width)
         if not pc.all(right, min_count=0).as_py():
-            raise ValueError(f"not {wanted.byte_width} bytes long")
-    return array.cast(wanted)
+            raise ValueError(f"not {target.byte_width} bytes long")
+    return array.cast(target)
 
 
 def _narrowed(array: pa.Array) -> pa.Array:

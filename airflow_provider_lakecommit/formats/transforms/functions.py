@@ -28,20 +28,20 @@ _ANSWERS: Mapping[Any, type] = {int: Integral, float: Real, str: str, bool: bool
 _TYPES = "bool, int, float, str, bytes, and lists and dicts of them,"
 
 
-def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str, stopped: list[BaseException]) -> None:
+def add_function(connection: duckdb.DuckDBPyConnection, name: str, path: str, stopped: list[BaseException]) -> None:
     """Register a function for SQL.
 
-    :param place: its ``module.function``
+    :param path: its ``module.function``
     :param stopped: takes outside exceptions during the function
     :raises TableError: it cannot be imported, lacks annotations, or SQL has one of that name
     """
-    module, _, function = place.rpartition(".")
+    module, _, function = path.rpartition(".")
     try:
         found = getattr(import_module(module), function)
     except Exception as e:  # any error of the user's module
-        raise TableError("LC4031", f"functions: {name} cannot be imported from {place}: {e}") from e
+        raise TableError("LC4031", f"functions: {name} cannot be imported from {path}: {e}") from e
     if not inspect.isroutine(found):
-        raise TableError("LC4032", f"functions: {name} ({place}) is not a function but a {type(found).__name__}")
+        raise TableError("LC4032", f"functions: {name} ({path}) is not a function but a {type(found).__name__}")
     known = connection.execute("select count(*) from duckdb_functions() where function_name = ?", [name]).fetchall()
     if known[0][0]:
         raise TableError("LC4033", f"functions: SQL already has a function {name}, use another name")
@@ -50,7 +50,7 @@ def add_function(connection: duckdb.DuckDBPyConnection, name: str, place: str, s
     except (duckdb.Error, TypeError, NameError) as e:
         raise TableError(
             "LC4034",
-            f"functions: {name} ({place}) cannot be used: {str(e).splitlines()[0]} (annotate arguments and result: "
+            f"functions: {name} ({path}) cannot be used: {str(e).splitlines()[0]} (annotate arguments and result: "
             f"{_TYPES} can be a result)",
         ) from e
 

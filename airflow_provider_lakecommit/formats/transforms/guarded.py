@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-PLACE = "lakecommit_place"
+POSITION = "lakecommit_place"
 """Column of ``record`` with the place of a record in its block."""
 GUARD = "lakecommit_divisor"
 RAISES = "error"
@@ -42,7 +42,7 @@ def guard(tree: Any, records: Collection[str]) -> None:
             pending += ((each, tried) for each in node.values())
             kind = node.get("class")
             if kind == "STAR" and node["relation_name"].lower() in records:
-                node["exclude_list"] = [*node["exclude_list"], PLACE]
+                node["exclude_list"] = [*node["exclude_list"], POSITION]
             elif kind == "FUNCTION" and node["function_name"].lower() in _DIVIDING and len(node["children"]) == 2:
                 node["children"] = [node["children"][0], _divisor(node, tried)]
             elif kind == "CONSTANT":

@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-_SAYS_ONE = r"(?i)^\s*[+-]?(nan|inf|infinity)\s*$"
+_IS_ONE = r"(?i)^\s*[+-]?(nan|inf|infinity)\s*$"
 Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def overflown(column: pa.ChunkedArray, places: np.ndarray, records: pa.Table) -> list[int]:
+def overflown(column: pa.ChunkedArray, positions: np.ndarray, records: pa.Table) -> list[int]:
     """Return the records with such a number only from the SQL, in order.
 
     :param column: a column of the SQL
-    :param places: the record of each row
+    :param positions: the record of each row
     """
     if not _has_floats(column.type):
         return []
-    suspects = np.unique(places[_odd_rows(column)])
+    suspects = np.unique(positions[_odd_rows(column)])
     if not len(suspects):
         return []
     have = np.zeros(records.num_rows, bool)
@@ -50,7 +50,7 @@ def _odd(array: pa.Array, texts: bool) -> Rows:
     if kinds.is_floating(kind):
         return _true(pc.invert(pc.is_finite(array)))
     if texts and (kinds.is_string(kind) or kinds.is_large_string(kind)):
-        return _true(pc.match_substring_regex(array, _SAYS_ONE))
+        return _true(pc.match_substring_regex(array, _IS_ONE))
     if kinds.is_struct(kind):
         return _either(array, [_odd(part, texts) for part in array.flatten()])
     if kinds.is_map(kind):

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
 from airflow_provider_lakecommit.core import NOT_ROUTED, Route
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, with_positions
 from airflow_provider_lakecommit.formats.transforms.block import Block
 
 MISSING_TABLE = "missing_table"
@@ -46,10 +46,10 @@ class Router:
         self._column = route.field or None
 
     def decode(self, values: Sequence[bytes]) -> Block:
-        wanted, rejects = self._dealt(values)
+        by_route, rejects = self._dealt(values)
         tables: dict[str, Decoded] = {}
         filtered, ignored = list[int](), Counter[str]()
-        for table, mine in wanted.items():
+        for table, mine in by_route.items():
             if (decoder := self._decoders.get(table)) is None:
                 why = f"the record's table {table} does not exist"
                 rejects += [_refused(int(i), MISSING_TABLE, self._column, why) for i in mine]
@@ -77,21 +77,21 @@ class Router:
     def _dealt(self, values: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[Reject]]:
         found = self._field.decode(values)
         # The values that have rows in `found`, and by table the places of those among them.
-        places = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
+        positions = np.asarray(range(len(values)) if found.records is None else found.records, np.int64)
         rejects = [r for r in found.rejects if r.kind != WRONG_KIND]
         other = {r.index: r.reason for r in found.rejects if r.kind == WRONG_KIND}
-        wanted, unnamed = self._wanted(found, places)
+        by_route, unnamed = self._by_route(found, positions)
         no_text = f"{self._route.selector} is not a text"
         reasons = {i: f"{no_text}: {why}" for i, why in other.items()} | unnamed
         if reasons:
             if (table := self._route.other_table) is not None:
                 mine = np.fromiter(reasons, np.int64, len(reasons))
-                wanted[table] = np.sort(np.concatenate([wanted.get(table, mine[:0]), mine]))
+                by_route[table] = np.sort(np.concatenate([by_route.get(table, mine[:0]), mine]))
             else:
                 rejects += [_refused(i, NOT_ROUTED, self._column, why) for i, why in reasons.items()]
-        return wanted, rejects
+        return by_route, rejects
 
-    def _wanted(self, found: Decoded, places: np.ndarray) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+    def _by_route(self, found: Decoded, positions: np.ndarray) -> tuple[dict[str, np.ndarray], dict[int, str]]:
         """Return each table's value positions, and by position why others have no table."""
         route, columns = self._route, [_at(found.table, path) for path in self._paths]
         texts = (pc.coalesce(*columns) if len(columns) > 1 else columns[0]).combine_chunks().dictionary_encode()
@@ -105,9 +105,10 @@ class Router:
         of_value = np.asarray(numbers)[codes]
         without = of_value == -1
         unnamed = {
-            place: whys[code] for place, code in zip(places[without].tolist(), codes[without].tolist(), strict=True)
+            position: whys[code]
+            for position, code in zip(positions[without].tolist(), codes[without].tolist(), strict=True)
         }
-        return {table: places[of_value == number] for table, number in names.items()}, unnamed
+        return {table: positions[of_value == number] for table, number in names.items()}, unnamed
 
     def _unnamed(self, text: str | None) -> str:
         route = self._route
@@ -118,8 +119,8 @@ class Router:
         return f"{route.selector} is {shown!r}, for which `route` names no table"
 
 
-def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> Decoded:
-    if len(places) == len(values):
+def _decoded(decoder: Decoder, values: Sequence[bytes], positions: np.ndarray) -> Decoded:
+    if len(positions) == len(values):
         decoded = decoder.decode(values)
         every = range(len(values)) if decoded.records is None else decoded.records
         return Decoded(
@@ -129,12 +130,12 @@ def _decoded(decoder: Decoder, values: Sequence[bytes], places: np.ndarray) -> D
             filtered=decoded.filtered,
             ignored=decoded.ignored,
         )
-    mine = places.tolist()
-    return put_back(decoder.decode([values[i] for i in mine]), mine, ())
+    mine = positions.tolist()
+    return with_positions(decoder.decode([values[i] for i in mine]), mine, ())
 
 
-def _refused(place: int, kind: str, column: str | None, reason: str) -> Reject:
-    return Reject(index=place, kind=kind, column=column, reason=reason.encode(errors="backslashreplace").decode())
+def _refused(position: int, kind: str, column: str | None, reason: str) -> Reject:
+    return Reject(index=position, kind=kind, column=column, reason=reason.encode(errors="backslashreplace").decode())
 
 
 def field_schema(paths: Sequence[str]) -> Schema:

@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.transforms.guarded import PLACE, RAISES, guard
+from airflow_provider_lakecommit.formats.transforms.guarded import POSITION, RAISES, guard
 from airflow_provider_lakecommit.formats.transforms.suspects import suspects
 
 RECORD = "record"
@@ -75,8 +75,8 @@ def row_wise(
     :param functions: further ones that the connection has
     :raises TableError: naming the part that may not be there
     """
-    if PLACE in {name.lower() for name in columns}:
-        raise TableError("LC4035", f"transform.record_schema: the name {PLACE} is reserved")
+    if POSITION in {name.lower() for name in columns}:
+        raise TableError("LC4035", f"transform.record_schema: the name {POSITION} is reserved")
     told = _tree(connection, sql)
     node = told["statements"][0]["node"]
     for part in _wrong_parts(node):
@@ -86,8 +86,8 @@ def row_wise(
         found.check(expression, explodes=True)
     found.check(node["where_clause"])
     guard([node["select_list"], node["where_clause"]], {"", RECORD, node["from_table"]["alias"].lower()})
-    place = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [PLACE]}
-    rows = _text(connection, told, {**node, "select_list": [place, *node["select_list"]]})
+    column = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [POSITION]}
+    rows = _text(connection, told, {**node, "select_list": [column, *node["select_list"]]})
     suspects(node)
     return rows, _text(connection, told, node)
 
@@ -207,8 +207,8 @@ class _Walk:
         return None if kind in _PLAIN else f"a {kind.lower().replace('_', ' ')}"
 
     def _wrong_name(self, names: list[str]) -> str | None:
-        if PLACE in names:
-            return f"{PLACE}, the record's internal position"
+        if POSITION in names:
+            return f"{POSITION}, the record's internal position"
         (first, *more) = names
         if more or first in self._columns:
             return None
@@ -271,8 +271,8 @@ def _wrong_star(chosen: Mapping[str, Any] | None) -> str | None:
     names = chosen.get("children", [chosen])
     if names and names[0]["class"] == "STAR":
         return None  # filtered by a lambda
-    if any(name["class"] != "CONSTANT" or str(name["value"].get("value")).lower() == PLACE for name in names):
-        return f"columns by computed names, or {PLACE}"
+    if any(name["class"] != "CONSTANT" or str(name["value"].get("value")).lower() == POSITION for name in names):
+        return f"columns by computed names, or {POSITION}"
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from airflow_provider_lakecommit.formats.transforms.guarded import GUARD, PLACE, RAISES, constant
+from airflow_provider_lakecommit.formats.transforms.guarded import GUARD, POSITION, RAISES, constant
 
 Node = dict[str, Any]
 _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lakecommit_failed"
@@ -31,10 +31,10 @@ def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
 def suspects(node: Node) -> None:
     """Turn a transform's guarded node without the position into one that returns the positions of suspects."""
     _try([node["select_list"], node["where_clause"]])
-    row = _call("row", _name(PLACE), *(part for each in node["select_list"] for part in _fallible(each)))
-    wanted = node["where_clause"] or constant("BOOLEAN", True)
-    node["select_list"] = [_name(PLACE)]
-    node["where_clause"] = _call(_FAILED, wanted, row)
+    row = _call("row", _name(POSITION), *(part for each in node["select_list"] for part in _fallible(each)))
+    condition = node["where_clause"] or constant("BOOLEAN", True)
+    node["select_list"] = [_name(POSITION)]
+    node["where_clause"] = _call(_FAILED, condition, row)
 
 
 def _try(tree: Any) -> None:
@@ -48,9 +48,9 @@ def _try(tree: Any) -> None:
             pending += node.values()
             name = str(node.get("function_name")).lower()
             if name == RAISES:
-                node.update(_call(_FAILS, _name(PLACE)))
+                node.update(_call(_FAILS, _name(POSITION)))
             elif name == GUARD:
-                node.update(_call(_DIVISOR, *node["children"], _name(PLACE)))
+                node.update(_call(_DIVISOR, *node["children"], _name(POSITION)))
 
 
 def _fallible(expression: Node) -> Iterator[Node]:

@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusal, Reject, halved, put_back
-from airflow_provider_lakecommit.formats.transforms.engine import columns_of, engine, run, said
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusal, Reject, halved, with_positions
+from airflow_provider_lakecommit.formats.transforms.engine import columns_of, engine, error_text, run
 from airflow_provider_lakecommit.formats.transforms.fit import fitted, misfit, refused_values
 from airflow_provider_lakecommit.formats.transforms.overflow import overflown
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
@@ -77,11 +77,11 @@ class TransformDecoder:
         found = self._records.decode(values)
         rows = found.table
 
-        def block(places: Sequence[int]) -> Decoded:
-            return self._block(_of(rows, places))
+        def block(positions: Sequence[int]) -> Decoded:
+            return self._block(_of(rows, positions))
 
-        def failing(places: Sequence[int], _refusal: Refusal) -> Mapping[int, Refusal]:
-            return self._failing(_of(rows, places))
+        def failing(positions: Sequence[int], _refusal: Refusal) -> Mapping[int, Refusal]:
+            return self._failing(_of(rows, positions))
 
         made = halved(range(rows.num_rows), block, alike=failing, most_alike=rows.num_rows)
         if found.records is None:
@@ -92,7 +92,7 @@ class TransformDecoder:
                 filtered=made.filtered,
                 ignored=found.ignored,
             )
-        moved = put_back(made, found.records, found.rejects)
+        moved = with_positions(made, found.records, found.rejects)
         return Decoded(
             table=moved.table,
             records=moved.records,
@@ -111,16 +111,20 @@ class TransformDecoder:
         given: dict[str, int] = {}
         wrong: list[str] = []
         # Behind the place of the record.
+<<<<<<< HEAD
         for place, field in enumerate(columns_of(self._connection, self._sql, self._seen), 1):
+=======
+        for position, field in enumerate(columns_of(self._connection, self._sql, self._records.schema), 1):
+>>>>>>> words
             if field.name in given:
                 wrong.append(f"it returns column {field.name} twice")
             elif field.name not in known:
                 near = meant(field.name, known) or "; rename it with `as`, or leave it out"
                 wrong.append(f"it returns column {field.name!r}, which the table lacks{near}")
             elif misfit(field.type, self._target.field(field.name).type):
-                wanted = self._target.field(field.name).type
-                wrong.append(f"column {field.name} is {field.type}, but {wanted} in the table: cast it")
-            given[field.name] = place
+                target = self._target.field(field.name).type
+                wrong.append(f"column {field.name} is {field.type}, but {target} in the table: cast it")
+            given[field.name] = position
         wrong += [
             f"it does not return {f.name}, which the table requires"
             for f in self._target
@@ -132,18 +136,18 @@ class TransformDecoder:
 
     def _failing(self, rows: pa.Table) -> dict[int, Refusal]:
         try:
-            suspects = self._asked(self._suspects, rows).column(0).to_pylist()
+            suspects = self._query(self._suspects, rows).column(0).to_pylist()
         except Refusal:
             return {}
         found: dict[int, Refusal] = {}
         for i in suspects:
             try:
-                self._asked(self._sql, rows.slice(i, 1))
+                self._query(self._sql, rows.slice(i, 1))
             except Refusal as refusal:
                 found[i] = refusal
         return found
 
-    def _asked(self, sql: str, rows: pa.Table) -> pa.Table:
+    def _query(self, sql: str, rows: pa.Table) -> pa.Table:
         try:
             return self._answered(sql, rows)
         finally:
@@ -158,36 +162,42 @@ class TransformDecoder:
         except _BROKEN as e:
             self._connection.close()
             self._connection = engine(self._functions, self._stopped)
-            raise Refusal(FAILED, None, said(e)) from e
+            raise Refusal(FAILED, None, error_text(e)) from e
         except _OF_MEANS as e:
             if rows.num_rows > 1 or isinstance(e, duckdb.OutOfMemoryException):
-                raise Refusal(FAILED, None, said(e)) from e
+                raise Refusal(FAILED, None, error_text(e)) from e
             raise
         # A message may be cut off within a character.
         except (duckdb.Error, UnicodeDecodeError) as e:
-            raise Refusal(FAILED, None, said(e)) from e
+            raise Refusal(FAILED, None, error_text(e)) from e
 
     def _block(self, rows: pa.Table) -> Decoded:
-        made = self._asked(self._sql, rows)
-        places = made.column(0).to_numpy()
-        if len(places) > 1 and (np.diff(places) < 0).any():
-            order = np.argsort(places, kind="stable")
-            made, places = made.take(order), places[order]
-        refused = self._overflown(made, places, rows) | self._lacking(made, places)
-        made, places = _without(refused, made, places)
+        made = self._query(self._sql, rows)
+        positions = made.column(0).to_numpy()
+        if len(positions) > 1 and (np.diff(positions) < 0).any():
+            order = np.argsort(positions, kind="stable")
+            made, positions = made.take(order), positions[order]
+        refused = self._overflown(made, positions, rows) | self._lacking(made, positions)
+        made, positions = _without(refused, made, positions)
         try:
             arrays = self._fitted(made, places, rows)
         except Refusal:
+<<<<<<< HEAD
             unfit = self._unfit(made, places)
             made, places = _without(unfit, made, places)
             arrays = self._fitted(made, places, rows)
+=======
+            unfit = self._unfit(made, positions)
+            made, positions = _without(unfit, made, positions)
+            arrays = self._fitted(made)
+>>>>>>> words
             refused |= unfit
         there = np.zeros(rows.num_rows, bool)
-        there[places] = True
+        there[positions] = True
         there[list(refused)] = True
         return Decoded(
             table=pa.Table.from_arrays(arrays, schema=self._target),
-            records=places.tolist(),
+            records=positions.tolist(),
             rejects=tuple(refused[i] for i in sorted(refused)),
             filtered=np.flatnonzero(~there).tolist(),
         )
@@ -202,45 +212,47 @@ class TransformDecoder:
 
         return [column(field) for field in self._target]
 
-    def _unfit(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
+    def _unfit(self, made: pa.Table, positions: np.ndarray) -> dict[int, Reject]:
         found: dict[int, Reject] = {}
         for field in (f for f in self._target if f.name in self._columns):
             column = _whole(made.column(self._columns[field.name]))
-            for place, refusal in refused_values(column, field, places).items():
-                found.setdefault(place, Reject.of(place, refusal))
+            for position, refusal in refused_values(column, field, positions).items():
+                found.setdefault(position, Reject.of(position, refusal))
         return found
 
-    def _overflown(self, made: pa.Table, places: np.ndarray, rows: pa.Table) -> dict[int, Reject]:
+    def _overflown(self, made: pa.Table, positions: np.ndarray, rows: pa.Table) -> dict[int, Reject]:
         """Return the records with an infinite number only from the SQL, each with the first such column."""
         found: dict[int, Reject] = {}
         for name, at in self._columns.items():
-            for i in overflown(made.column(at), places, rows):
+            for i in overflown(made.column(at), positions, rows):
                 why = f"column {name} is infinite or not a number, unlike the record: a number is too large"
                 found.setdefault(i, Reject(index=i, kind=FAILED, column=name, reason=why))
         return found
 
-    def _lacking(self, made: pa.Table, places: np.ndarray) -> dict[int, Reject]:
+    def _lacking(self, made: pa.Table, positions: np.ndarray) -> dict[int, Reject]:
         found: dict[int, Reject] = {}
         for field in self._target:
             if not field.nullable:
                 column = made.column(self._columns[field.name])
-                for place in places[np.asarray(column.is_null())].tolist() if column.null_count else ():
+                for position in positions[np.asarray(column.is_null())].tolist() if column.null_count else ():
                     why = f"required column {field.name} is null"
-                    found.setdefault(place, Reject(index=place, kind="missing_required", column=field.name, reason=why))
+                    found.setdefault(
+                        position, Reject(index=position, kind="missing_required", column=field.name, reason=why)
+                    )
         return found
 
 
-def _of(rows: pa.Table, places: Sequence[int]) -> pa.Table:
-    if places and places[-1] - places[0] == len(places) - 1:
-        return rows.slice(places[0], len(places))
-    return rows.take(pa.array(places, pa.int64()))
+def _of(rows: pa.Table, positions: Sequence[int]) -> pa.Table:
+    if positions and positions[-1] - positions[0] == len(positions) - 1:
+        return rows.slice(positions[0], len(positions))
+    return rows.take(pa.array(positions, pa.int64()))
 
 
-def _without(refused: Mapping[int, Reject], made: pa.Table, places: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+def _without(refused: Mapping[int, Reject], made: pa.Table, positions: np.ndarray) -> tuple[pa.Table, np.ndarray]:
     if not refused:
-        return made, places
-    kept = ~np.isin(places, list(refused))
-    return made.filter(pa.array(kept)), places[kept]
+        return made, positions
+    kept = ~np.isin(positions, list(refused))
+    return made.filter(pa.array(kept)), positions[kept]
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -25,7 +25,7 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType, Ti
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, put_back
+from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, with_positions
 from airflow_provider_lakecommit.formats.transforms.connect_schema import EnvelopeSchemas
 from airflow_provider_lakecommit.iceberg import arrow_schema
 from airflow_provider_lakecommit.landing import DELETED, IMAGES, PAYLOAD, meant
@@ -34,7 +34,7 @@ NO_CHANGE = "no_change"
 TRUNCATED = "truncated"
 Make = Callable[[Schema, FormatOptions], Decoder]
 _BEFORE, _AFTER = "before", "after"
-_TELLING = ("op", "ddl", "status")
+_FIELDS = ("op", "ddl", "status")
 """Fields that identify the kind of a value."""
 
 
@@ -75,7 +75,7 @@ class UnwrapDecoder:
         if not wrong:
             return self._decoded(values)
         left = sorted(set(range(len(values))) - {reject.index for reject in wrong})
-        return put_back(self._decoded([values[i] for i in left]), left, wrong)
+        return with_positions(self._decoded([values[i] for i in left]), left, wrong)
 
     def _decoded(self, values: Sequence[bytes]) -> Decoded:
         found = self._decoder.decode(values)
@@ -85,9 +85,9 @@ class UnwrapDecoder:
 
     def _row_of_each(self, found: Decoded, values: int) -> Decoded:
         made = self._unwrapped(found.table)
-        places = range(values) if found.records is None else found.records
+        positions = range(values) if found.records is None else found.records
         rejects = [replace(reject, column=self._column_of(reject.column)) for reject in found.rejects]
-        return replace(put_back(made, places, rejects), ignored=self._ignored(found.ignored))
+        return replace(with_positions(made, positions, rejects), ignored=self._ignored(found.ignored))
 
     def _by_after(self, decoded: Decoded, values: Sequence[bytes], again: Sequence[int]) -> Decoded:
         """Add the rows of changes refused for ``before`` where the row is ``after``.
@@ -98,15 +98,15 @@ class UnwrapDecoder:
         if self._of_after is None:
             self._of_after = self._reading((_AFTER,))
         found = self._row_of_each(self._of_after.decode([values[i] for i in again]), len(again))
-        found = put_back(found, again, ())
+        found = with_positions(found, again, ())
         worse = {r.index: r for r in found.rejects if r.kind != NO_CHANGE}
-        places = [*(decoded.records if decoded.records is not None else ()), *(found.records or ())]
-        order = np.argsort(places)
+        positions = [*(decoded.records if decoded.records is not None else ()), *(found.records or ())]
+        order = np.argsort(positions)
         rows = set(found.records or ())
         return replace(
             decoded,
             table=pa.concat_tables([decoded.table, found.table]).take(pa.array(order)),
-            records=[places[i] for i in order],
+            records=[positions[i] for i in order],
             rejects=tuple(worse.get(r.index, r) for r in decoded.rejects if r.index not in rows),
             ignored=decoded.ignored + found.ignored,
         )
@@ -123,18 +123,18 @@ class UnwrapDecoder:
         if self._wraps:
             fields.append(_optional(PAYLOAD, StructType(*fields)))
         rules = {**self._units(self._there), **self._options.timestamps}
-        told = replace(
+        described = replace(
             self._options,
             timestamps=dict(self._moved(rules, images)),
             encodings=dict(self._moved(self._options.encodings, images)),
         )
-        return self._make(assign_fresh_schema_ids(Schema(*fields)), told)
+        return self._make(assign_fresh_schema_ids(Schema(*fields)), described)
 
     def _envelope(self, there: Mapping[str, NestedField], images: Collection[str]) -> Iterator[NestedField]:
         row = StructType(*(_optional(f.name, f.field_type) for f in self._row))
         for image in images:
             yield _optional(image, row)
-        tree: dict[str, IcebergType | dict[str, IcebergType]] = {name: StringType() for name in _TELLING}
+        tree: dict[str, IcebergType | dict[str, IcebergType]] = {name: StringType() for name in _FIELDS}
         for name, path in self._taken.items():
             kind = there[name].field_type
             root, _, inner = path.partition(".")
@@ -165,10 +165,10 @@ class UnwrapDecoder:
         for path, rule in rules.items():
             name, dot, rest = path.partition(".")
             at = [self._taken[name]] if name in self._taken else [f"{image}.{name}" for image in images]
-            for place in at:
-                yield f"{place}{dot}{rest}", rule
+            for position in at:
+                yield f"{position}{dot}{rest}", rule
                 if self._wraps:
-                    yield f"{PAYLOAD}.{place}{dot}{rest}", rule
+                    yield f"{PAYLOAD}.{position}{dot}{rest}", rule
 
     def _units(self, there: Mapping[str, NestedField]) -> dict[str, str]:
         """Return the rules for times of envelopes, by column."""
@@ -188,8 +188,8 @@ class UnwrapDecoder:
         ops = parts["op"].to_pylist()
         after = parts[_AFTER]
         before = parts[_BEFORE] if _BEFORE in parts else pa.nulls(len(after), after.type)
-        gone = pc.fill_null(pc.equal(parts["op"], "d"), False)
-        image = _chosen(gone, before, after)
+        deleted = pc.fill_null(pc.equal(parts["op"], "d"), False)
+        image = _chosen(deleted, before, after)
         lacks_image = np.asarray(image.is_null())
         rejects = {
             i: _no_row(op, {name: parts[name][i].as_py() for name in ("ddl", "status")})
@@ -198,7 +198,7 @@ class UnwrapDecoder:
         }
         columns = {f.name: _within(image, f.name) for f in self._row}
         for name, path in self._taken.items():
-            columns[name] = gone if path == DELETED else _at(parts, path)
+            columns[name] = deleted if path == DELETED else _at(parts, path)
         for field in self._target:
             if not field.nullable:
                 for i in pc.indices_nonzero(columns[field.name].is_null()).to_pylist():
@@ -212,8 +212,8 @@ class UnwrapDecoder:
         )
         if not rejects:
             return Decoded(table=made)
-        told = tuple(replace(reject, index=i) for i, reject in sorted(rejects.items()))
-        return Decoded(table=made.take(pa.array(kept, pa.int64())), records=kept, rejects=told)
+        described = tuple(replace(reject, index=i) for i, reject in sorted(rejects.items()))
+        return Decoded(table=made.take(pa.array(kept, pa.int64())), records=kept, rejects=described)
 
     def _ignored(self, found: Counter[str]) -> Counter[str]:
         """Return the fields of rows, by their names in these: each record has them once."""
@@ -236,7 +236,7 @@ class UnwrapDecoder:
 _UNITS = {"ts_ms": "epoch_millis", "ts_us": "epoch_micros", "ts_ns": "epoch_nanos"}
 
 
-def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
+def _no_row(op: str | None, described: Mapping[str, str | None]) -> Reject:
     if op == "t":
         return Reject(index=0, kind=TRUNCATED, column=None, reason="op t: the source's table was truncated")
     if op in IMAGES:
@@ -247,9 +247,9 @@ def _no_row(op: str | None, told: Mapping[str, str | None]) -> Reject:
         what = "a message in the source's log"
     elif op is not None:
         what = f"of the unknown op {op[:20]!r}"
-    elif told["ddl"] is not None:
+    elif described["ddl"] is not None:
         what = "a schema change"
-    elif told["status"] is not None:
+    elif described["status"] is not None:
         what = "the begin or end of a transaction"
     else:
         what = "not an envelope: it has no `op`, like heartbeats and rows that are already unwrapped"
@@ -278,8 +278,10 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _chosen(mask: pa.Array, these: pa.Array, others: pa.Array) -> pa.Array:
     """Choose from two arrays of any type, by position."""
-    places = np.arange(len(mask))
-    return pa.concat_arrays([these, others]).take(pa.array(np.where(np.asarray(mask), places, len(mask) + places)))
+    positions = np.arange(len(mask))
+    return pa.concat_arrays([these, others]).take(
+        pa.array(np.where(np.asarray(mask), positions, len(mask) + positions))
+    )
 
 
 def _within(array: pa.Array, name: str) -> pa.Array:

@@ -246,7 +246,7 @@ class _Work:
             landing=landing,
             plan=plan,
             group=0,
-            places=tuple(range(len(slices))),
+            numbers=tuple(range(len(slices))),
             commit_id=self._session.new_id(),
             slot=0,
             catalog=self._session.tables.name,

@@ -55,7 +55,7 @@ POOL_KEY = "spark.scheduler.pool"
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Operation:
     """A session's entry on a group of a cycle: the newest round, its waiting attempt, and its spec version."""
 
     number: int
@@ -64,7 +64,7 @@ class _Place:
     ended: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> _Place:
+    def parse(cls, text: str) -> _Operation:
         number, attempt, spec, *ended = text.split()
         return cls(int(number), attempt, spec, ended=bool(ended))
 
@@ -126,7 +126,7 @@ class ConnectEngine:
         if self._client is None:
             self.start()
         with self._explained(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early"):
-            newest = self._place(_key(job))
+            newest = self._operation(_key(job))
             if newest is None:
                 return self._begin(job, secrets, 0)
             if newest.spec != job.landing.spec_version:
@@ -143,9 +143,9 @@ class ConnectEngine:
         """
         self._stopped = True
         # In another thread: the signal may have interrupted a call of this one.
-        telling = threading.Thread(target=self._interrupt_all, name="lakecommit-stop", daemon=True)
-        telling.start()
-        telling.join(STOP_SECONDS)
+        interrupting = threading.Thread(target=self._interrupt_all, name="lakecommit-stop", daemon=True)
+        interrupting.start()
+        interrupting.join(STOP_SECONDS)
 
     def close(self) -> None:
         """Close the connection, and end unneeded replicas that still run. The session stays on the server, with its
@@ -181,9 +181,9 @@ class ConnectEngine:
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
-    def _adopt(self, job: WindowJob, place: _Place) -> list[SliceResult] | None:
+    def _adopt(self, job: WindowJob, operation: _Operation) -> list[SliceResult] | None:
         """Wait for an earlier attempt's operation; return ``None`` if there is none."""
-        run = _run(job, place.number)
+        run = _run(job, operation.number)
         try:
             self._wait(run, lambda: self._calls.listen(run.operation))
         except SparkConnectError as e:
@@ -229,7 +229,7 @@ class ConnectEngine:
         try:
             if self._stopped:
                 raise SparkJobError("LC5012", "it was stopped before it began")
-            self._calls.set({run.key: str(_Place(run.number, self._attempt, run.spec))})
+            self._calls.set({run.key: str(_Operation(run.number, self._attempt, run.spec))})
             self._follow(run, begin())
         except SparkConnectError:
             raise
@@ -267,7 +267,7 @@ class ConnectEngine:
             if complete:
                 self._calls.unset(run.key)
             else:
-                self._calls.set({run.key: str(_Place(run.number, self._attempt, run.spec, ended=True))})
+                self._calls.set({run.key: str(_Operation(run.number, self._attempt, run.spec, ended=True))})
             self._calls.release(run.operation)
 
     def _interrupt_all(self) -> None:
@@ -277,13 +277,13 @@ class ConnectEngine:
     def _interrupt(self, run: _Run) -> None:
         """End an operation that this attempt still owns."""
         with suppress(SparkConnectError, SparkJobError):
-            place = self._place(run.key)
-            if place is not None and place.attempt == self._attempt:
+            operation = self._operation(run.key)
+            if operation is not None and operation.attempt == self._attempt:
                 self._calls.interrupt(run.operation)
 
-    def _place(self, key: str) -> _Place | None:
+    def _operation(self, key: str) -> _Operation | None:
         found = self._calls.settings(key).get(key)
-        return None if found is None else _Place.parse(found)
+        return None if found is None else _Operation.parse(found)
 
     @property
     def _calls(self) -> ConnectClient:

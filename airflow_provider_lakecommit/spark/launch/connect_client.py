@@ -159,8 +159,10 @@ class ConnectClient:
 
         :raises SparkConnectError: ``UNKNOWN``, ``OVER``: there is nothing to listen to
         """
-        place = {"last_response_id": after} if after else {}
-        return self._results("ReattachExecute", self._request("ReattachExecute", operation_id=str(operation), **place))
+        position = {"last_response_id": after} if after else {}
+        return self._results(
+            "ReattachExecute", self._request("ReattachExecute", operation_id=str(operation), **position)
+        )
 
     def release(self, operation: UUID) -> None:
         """Let the server forget an operation."""
@@ -168,8 +170,8 @@ class ConnectClient:
 
     def interrupt(self, operation: UUID) -> None:
         """Cancel an operation; an ended or unknown one is no error."""
-        wanted = {"interrupt_type": BY_OPERATION_ID, "operation_id": str(operation)}
-        self._call("Interrupt", self._request("Interrupt", **wanted))
+        request = {"interrupt_type": BY_OPERATION_ID, "operation_id": str(operation)}
+        self._call("Interrupt", self._request("Interrupt", **request))
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -177,9 +179,9 @@ class ConnectClient:
         return self._call("Config", self._request("Config", operation=operation))
 
     def _request(self, method: str, **fields: Any) -> Any:
-        return message(METHODS[method][0])(**self._who(), **fields)
+        return message(METHODS[method][0])(**self._user_fields(), **fields)
 
-    def _who(self) -> dict[str, Any]:
+    def _user_fields(self) -> dict[str, Any]:
         return {
             "session_id": str(self.session_id),
             "user_context": {"user_id": self.url.user},

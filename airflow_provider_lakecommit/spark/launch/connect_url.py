@@ -38,7 +38,7 @@ class ConnectUrl:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port or DEFAULT_PORT
             path, *rest = parts.path.split(";")
-            values = {key: unquote(value) for key, value in (word.split("=", 1) for word in rest if word)}
+            values = {key: unquote(value) for key, value in (pair.split("=", 1) for pair in rest if pair)}
         except ValueError:
             raise SpecError("LC5017", f"the Spark Connect URL {_hidden(url)!r} is invalid: {_FORM}") from None
         if parts.scheme != "sc" or not host or path.strip("/"):

@@ -174,7 +174,7 @@ class LocalSpark:
                 workers_died=workers_died(str(e)),
             ) from e
 
-    def run_together(self, asked: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
+    def run_together(self, requests: Sequence[tuple[WindowJob, Secrets]]) -> list[list[SliceResult]]:
         """Run several jobs to their end as one Spark job.
 
         :raises SparkJobError: it ended early; what their tasks reported before is safe
@@ -183,23 +183,23 @@ class LocalSpark:
         if session is None:
             raise SparkJobError("LC5023", "the Spark session is not started")
         try:
-            return run_windows(session, asked)
+            return run_windows(session, requests)
         except Exception as e:
-            whose = ", ".join(job.landing.name for job, _ in asked[:3])
+            whose = ", ".join(job.landing.name for job, _ in requests[:3])
             raise SparkJobError(
                 "LC5025",
-                f"the Spark job of {len(asked)} landings ({whose}, …) ended early: {_first_line(e)}",
+                f"the Spark job of {len(requests)} landings ({whose}, …) ended early: {_first_line(e)}",
                 workers_died=workers_died(str(e)),
             ) from e
 
-    def probe(self, places: Mapping[str, str], secrets: Secrets) -> dict[str, Any]:
+    def probe(self, paths: Mapping[str, str], secrets: Secrets) -> dict[str, Any]:
         """Return a task's view of this session; see :mod:`~airflow_provider_lakecommit.spark.probe`.
 
         :raises SparkJobError: the task did not answer
         """
         if self._session is None:
             raise SparkJobError("LC5023", "the Spark session is not started")
-        return run_probe(self._session, places, partial(Secrets.from_json, secrets.to_json()))
+        return run_probe(self._session, paths, partial(Secrets.from_json, secrets.to_json()))
 
     def stop(self) -> None:
         """Stop all tasks; returns at once."""

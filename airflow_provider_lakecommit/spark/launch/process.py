@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 CLI = "cli"
-_GONE = frozenset({psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
+_ENDED = frozenset({psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def started(pid: int) -> str | None:
             # Repeat while the clock is being set: the value is the difference of two times.
             process = psutil.Process(pid)
             since_epoch = process.create_time()
-        if process.status() in _GONE:
+        if process.status() in _ENDED:
             return None
     except psutil.NoSuchProcess:
         return None

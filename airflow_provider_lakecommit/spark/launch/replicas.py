@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
 
 GOODBYE_SECONDS = 5.0
 """How long to wait for unneeded replicas."""
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two reads of reported and slow slices."""
 _BEST_FIRST = (
     SliceStatus.DONE,
@@ -64,7 +64,7 @@ def run_replicas(
         race.begin(job)
     while race.running:
         done = race.is_whole or (slow is not None and slow.all_reported())
-        if race.wait(GOODBYE_SECONDS if done else None if slow is None else LOOK_SECONDS):
+        if race.wait(GOODBYE_SECONDS if done else None if slow is None else POLL_SECONDS):
             continue
         if done:
             log(f"group {job.group}: all slices are reported; abandoned replica {race.running}, which does not end")

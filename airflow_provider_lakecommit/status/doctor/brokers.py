@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.kafka import ClusterAdmin, LastError, TopicFact
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
-from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, HeldRights, Role, role_findings
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, GrantedRights, Role, role_findings
 
 TIMEOUT = 15.0
 TRANSACTION_MS = 10_000
@@ -69,7 +69,7 @@ def brokers(
     may = {name: None if facts is None else facts.operations for name, facts in rights.items()}
     sources = {name: may[name] for name in landing.topic_names}
     yield from role_findings(
-        HeldRights(sources=sources, control=control, on_control=may[control], prefix=prefix, ids=tried), roles
+        GrantedRights(sources=sources, control=control, on_control=may[control], prefix=prefix, ids=tried), roles
     )
 
 
@@ -85,12 +85,12 @@ def _source(
     yield from _retention(f"retention of {name}", settings, landing, every)
 
 
-def _granted(check: str, rights: TopicFacts, wanted: Sequence[AclOperation]) -> CheckResult:
-    lacking = [operation.name for operation in wanted if operation not in rights.operations]
+def _granted(check: str, rights: TopicFacts, operations: Sequence[AclOperation]) -> CheckResult:
+    lacking = [operation.name for operation in operations if operation not in rights.operations]
     check = f"rights on {check.removeprefix('topic ')}"
     if lacking:
         return fail(check, f"lacks {', '.join(lacking)}", f"grant this principal {', '.join(lacking)} on the topic")
-    return ok(check, ", ".join(operation.name for operation in wanted))
+    return ok(check, ", ".join(operation.name for operation in operations))
 
 
 def _retention(
@@ -110,15 +110,17 @@ def _retention(
         yield ok(check, "records are not removed for their age")
         return
     need = landing.window.completion_timeout + 2 * (every or timedelta(0))
-    seen = f"records are kept {duration_text(kept.time)}"
+    observed = f"records are kept {duration_text(kept.time)}"
     what = f"window.completion_timeout{f' and two runs, one every {duration_text(every)}' if every else ''}"
     if every is not None and kept.time <= 2 * every:
-        yield fail(check, f"{seen}, runs are {duration_text(every)} apart", "raise retention.ms, or land more often")
+        yield fail(
+            check, f"{observed}, runs are {duration_text(every)} apart", "raise retention.ms, or land more often"
+        )
     elif kept.time <= need:
-        yield warn(check, f"{seen}; {what} take {duration_text(need)}", "raise retention.ms, or land more often")
+        yield warn(check, f"{observed}; {what} take {duration_text(need)}", "raise retention.ms, or land more often")
     else:
         rest = "" if every is None else f"; the landing may pause for {duration_text(kept.time - every)}"
-        yield ok(check, f"{seen}{rest}")
+        yield ok(check, f"{observed}{rest}")
 
 
 def _control(
@@ -137,8 +139,8 @@ def _control(
         yield fail(check, "cannot be described, if it exists", "grant this principal DESCRIBE on it")
         return
     yield ok(check, f"{len(rights.partitions)} partitions")
-    wanted = dict.fromkeys(operation for role in roles for operation in NEEDS[role].control)
-    yield _granted(check.replace("control topic ", ""), rights, tuple(wanted))
+    operations = dict.fromkeys(operation for role in roles for operation in NEEDS[role].control)
+    yield _granted(check.replace("control topic ", ""), rights, tuple(operations))
     settings = admin.settings(name)
     if settings is None:
         yield warn(check, "the settings cannot be read", "grant DESCRIBE_CONFIGS")
@@ -215,8 +217,8 @@ def _transaction(prefix: str, kafka: Mapping[str, Any]) -> tuple[CheckResult, bo
         producer.begin_transaction()
         producer.commit_transaction(TIMEOUT)
     except KafkaException as e:
-        seen = redacted(f"{name}: {e.args[0].str()}{f' ({trouble.cause})' if trouble.cause else ''}", kafka)
+        observed = redacted(f"{name}: {e.args[0].str()}{f' ({trouble.cause})' if trouble.cause else ''}", kafka)
         denied = e.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         remedy = f"grant this principal WRITE and DESCRIBE on transactional ids with the prefix {prefix}"
-        return fail(check, seen, remedy), False if denied else None
+        return fail(check, observed, remedy), False if denied else None
     return ok(check, f"{name}: an empty transaction was committed"), True

@@ -19,10 +19,10 @@ from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.spark import LocalSpark, Secrets, SparkSection, engine_of, run_probe
 from airflow_provider_lakecommit.status.doctor.brokers import brokers
 from airflow_provider_lakecommit.status.doctor.deployments import deployments
-from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level, looked, warn
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level, checked, warn
 from airflow_provider_lakecommit.status.doctor.groups import sharing, signatures
 from airflow_provider_lakecommit.status.doctor.host import executor, installed_versions, java, memory, versions
-from airflow_provider_lakecommit.status.doctor.lake import headroom, probe_place, tables, vended
+from airflow_provider_lakecommit.status.doctor.lake import headroom, probe_path, tables, vended
 from airflow_provider_lakecommit.status.doctor.registry import registry
 from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role
 from airflow_provider_lakecommit.status.doctor.upserts import upserts
@@ -50,10 +50,10 @@ def examine(
     """
     section = SparkSection(spec.spark)
     master = None if section.remote else section.master
-    out = looked("versions", lambda: versions(installed_versions()))
-    out += looked("java", lambda: java(master))
-    out += looked("memory", lambda: memory(master, section.conf))
-    kafka = looked("brokers", lambda: brokers(spec.landing, spec.kafka, every, roles, deployment))
+    out = checked("versions", lambda: versions(installed_versions()))
+    out += checked("java", lambda: java(master))
+    out += checked("memory", lambda: memory(master, section.conf))
+    kafka = checked("brokers", lambda: brokers(spec.landing, spec.kafka, every, roles, deployment))
     out += kafka
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=log) as session:
         lake, there = tables(session)
@@ -63,16 +63,16 @@ def examine(
                 out += vended(storage, _name(table), time.time())
         reads = any(NEEDS[role].source for role in roles)
         if reads and there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
-            out += looked("headroom", lambda: headroom(session, every))
+            out += checked("headroom", lambda: headroom(session, every))
             data = next((t for t in there if _name(t) == spec.landing.table), None)
-            out += looked("upsert", lambda: upserts(session, data))
-        out += looked("schema registry", lambda: registry(spec.landing, spec.kafka))
+            out += checked("upsert", lambda: upserts(session, data))
+        out += checked("schema registry", lambda: registry(spec.landing, spec.kafka))
         if not any(f.level is Level.FAIL for f in kafka):
-            out += looked("control signatures", lambda: signatures(session))
-            out += looked("control topic in common", lambda: sharing(session))
-            out += looked("deployment id", lambda: deployments(session))
+            out += checked("control signatures", lambda: signatures(session))
+            out += checked("control topic in common", lambda: sharing(session))
+            out += checked("deployment id", lambda: deployments(session))
         if spark:
-            out += looked("executor", lambda: _executor(spec, section, session, there, log))
+            out += checked("executor", lambda: _executor(spec, section, session, there, log))
     return out
 
 
@@ -83,17 +83,17 @@ def _executor(
     there: Sequence[Table],
     log: Callable[[str], None],
 ) -> Iterable[CheckResult]:
-    places = {_name(table): probe_place(table) for table in there}
-    storage = {name: session.tables.storage(name) for name in vended_of(session.tables, places)}
+    paths = {_name(table): probe_path(table) for table in there}
+    storage = {name: session.tables.storage(name) for name in vended_of(session.tables, paths)}
     secrets = Secrets(kafka={}, io=session.tables.io_properties(), tables=storage)
     if section.remote is not None:
         if any(map(is_secret, _settings(secrets))):
-            places = {}
+            paths = {}
         try:
             # As a landing does: Spark's own client retries for ten minutes if nothing listens.
             with closing(engine_of(section, spec.landing.name, log=log, on_start=lambda: None)) as warm:
                 warm.start()
-            seen, began = _through_connect(section.remote, places, secrets)
+            observed, began = _through_connect(section.remote, paths, secrets)
         except ImportError as e:
             yield warn("executor", f"not checked: {e}", "install pyspark-client here, or use --no-spark")
             return
@@ -102,10 +102,10 @@ def _executor(
         try:
             engine.start()
             began = time.time()
-            seen = engine.probe(places, secrets)
+            observed = engine.probe(paths, secrets)
         finally:
             engine.close()
-    yield from executor(seen, began, tried=bool(places))
+    yield from executor(observed, began, tried=bool(paths))
 
 
 def _name(table: Table) -> str:
@@ -116,12 +116,12 @@ def _settings(secrets: Secrets) -> set[str]:
     return {*secrets.io, *(name for storage in secrets.tables.values() for name in storage.properties)}
 
 
-def _through_connect(remote: str, places: Mapping[str, str], secrets: Secrets) -> tuple[dict[str, Any], float]:
+def _through_connect(remote: str, paths: Mapping[str, str], secrets: Secrets) -> tuple[dict[str, Any], float]:
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.remote(remote).create()
     try:
         began = time.time()
-        return run_probe(session, places, lambda: secrets), began
+        return run_probe(session, paths, lambda: secrets), began
     finally:
         session.stop()

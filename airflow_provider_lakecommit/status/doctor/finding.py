@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A finding of the doctor, and how a failing check becomes one.
 
-Contract: a check yields findings and raises nothing that :func:`looked` does not turn into a finding, so one run shows
+Contract: a check yields findings and raises nothing that :func:`checked` does not turn into a finding, so one run shows
 all problems. ``FAIL`` keeps a run from landing, ``warn`` may cause problems later.
 """
 
@@ -28,27 +28,27 @@ class CheckResult:
 
     check: str
     level: Level
-    seen: str
+    observed: str
     remedy: str = ""
 
 
-def ok(check: str, seen: str) -> CheckResult:
-    return CheckResult(check=check, level=Level.OK, seen=seen)
+def ok(check: str, observed: str) -> CheckResult:
+    return CheckResult(check=check, level=Level.OK, observed=observed)
 
 
-def warn(check: str, seen: str, remedy: str) -> CheckResult:
-    return CheckResult(check=check, level=Level.WARN, seen=seen, remedy=remedy)
+def warn(check: str, observed: str, remedy: str) -> CheckResult:
+    return CheckResult(check=check, level=Level.WARN, observed=observed, remedy=remedy)
 
 
-def fail(check: str, seen: str, remedy: str) -> CheckResult:
-    return CheckResult(check=check, level=Level.FAIL, seen=seen, remedy=remedy)
+def fail(check: str, observed: str, remedy: str) -> CheckResult:
+    return CheckResult(check=check, level=Level.FAIL, observed=observed, remedy=remedy)
 
 
-def looked(check: str, look: Callable[[], Iterable[CheckResult]]) -> list[CheckResult]:
+def checked(check: str, check_all: Callable[[], Iterable[CheckResult]]) -> list[CheckResult]:
     """Return the findings of a check; an error of the check becomes a finding."""
     out: list[CheckResult] = []
     try:
-        out.extend(look())
+        out.extend(check_all())
     except LakecommitError as e:
         out.append(fail(check, str(e), "follow the message"))
     except Exception as e:  # a failing check must not end the doctor

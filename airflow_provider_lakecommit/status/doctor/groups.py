@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the control records of this landing are signed, which other groups write there, and whether they sign.
 
-Kafka does not record the sender of a record; the check reports the groups that the newest :data:`LOOK` records of each
-partition name. A writer for one of them can write in the name of all that do not sign.
+Kafka does not record the sender of a record; the check reports the groups that the newest :data:`SCANNED_RECORDS`
+records of each partition name. A writer for one of them can write in the name of all that do not sign.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, w
 
 CHECK = "control topic in common"
 SIGNATURES = "control signatures"
-LOOK = 2_000
+SCANNED_RECORDS = 2_000
 PREFIX = group_id("")
 SHOWN = 5
 MOST_LETTERS = 80
@@ -66,22 +66,22 @@ def shared(topic: str, others: tuple[OtherGroup, ...], *, signed: bool) -> Check
     """Return the finding for a landing that signs or not, and for the others."""
     if not others:
         return ok(CHECK, f"{topic} holds no records of others")
-    seen = f"{topic} is shared with {_told(others)}"
+    observed = f"{topic} is shared with {_text(others)}"
     own_topic = "a control topic for each team (docs: Several teams on one cluster)"
     if not signed:
         return warn(
             CHECK,
-            f"{seen}, and this landing does not sign: a writer for one of them can write in its name",
+            f"{observed}, and this landing does not sign: a writer for one of them can write in its name",
             f"{own_topic}, or `{KEY}` next to the Kafka settings (docs: Security)",
         )
     if unsigned := tuple(n for n in others if n.landing and not n.signs):
         return warn(
             CHECK,
-            f"{seen}; {_told(unsigned)} {'does' if len(unsigned) == 1 else 'do'} not sign, so records in such a name "
-            "are accepted unverified",
+            f"{observed}; {_text(unsigned)} {'does' if len(unsigned) == 1 else 'do'} not sign, so records in such a "
+            "name are accepted unverified",
             f"set `{KEY}` there too, or use {own_topic}",
         )
-    return ok(CHECK, f"{seen}; all landings sign")
+    return ok(CHECK, f"{observed}; all landings sign")
 
 
 def sharing(session: LandingSession) -> Iterable[CheckResult]:
@@ -97,10 +97,10 @@ def sharing(session: LandingSession) -> Iterable[CheckResult]:
 def _newest(session: LandingSession) -> Iterator[Record]:
     for partition in range(session.control.describe().partitions):
         end = session.control.read(partition, BEYOND).end
-        yield from session.control.read(partition, max(0, end - LOOK)).records
+        yield from session.control.read(partition, max(0, end - SCANNED_RECORDS)).records
 
 
-def _told(groups: tuple[OtherGroup, ...]) -> str:
+def _text(groups: tuple[OtherGroup, ...]) -> str:
     more = f" and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
     return ", ".join(map(str, groups[:SHOWN])) + more
 

@@ -38,18 +38,20 @@ def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version
         yield ok("python", text)
     else:
         yield fail("python", text, "install 3.11 or later")
-    for name, wanted in _needs():
+    for name, required in _needs():
         found = installed.get(name)
         if found is None:
-            yield fail(name, "not installed", f"pip install '{name}{wanted}'")
-        elif not _fits(found, wanted):
-            yield fail(name, f"{found}, but {wanted} is required", f"pip install '{name}{wanted}'")
+            yield fail(name, "not installed", f"pip install '{name}{required}'")
+        elif not _fits(found, required):
+            yield fail(name, f"{found}, but {required} is required", f"pip install '{name}{required}'")
         else:
             yield ok(name, found)
     spark = [installed.get(name) for name in _PAIR]
     if len(set(spark)) > 1:
-        seen = ", ".join(f"{name} {found}" for name, found in zip(_PAIR, spark, strict=True))
-        yield fail("pyspark", f"{seen}: both use the same folder", "install the same release of both, in one command")
+        observed = ", ".join(f"{name} {found}" for name, found in zip(_PAIR, spark, strict=True))
+        yield fail(
+            "pyspark", f"{observed}: both use the same folder", "install the same release of both, in one command"
+        )
     yield from _librdkafka()
 
 
@@ -60,8 +62,8 @@ def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Ite
     """
     if master is None:
         return
-    fits, seen = java_here(environment)
-    yield ok("java", seen) if fits else fail("java", seen, JAVA_REMEDY)
+    fits, observed = java_here(environment)
+    yield ok("java", observed) if fits else fail("java", observed, JAVA_REMEDY)
 
 
 def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = None) -> Iterable[CheckResult]:
@@ -73,11 +75,11 @@ def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = No
     heap = _gigabytes(conf.get("spark.driver.memory", "1g"))
     free = (psutil.virtual_memory().available / 2**10 if free_kb is None else free_kb) / 2**20
     need = heap + 0.5 * slots
-    seen = f"{free:.1f} GB are free; {slots} slots and a Java heap of {heap:.1f} GB take about {need:.1f} GB"
+    observed = f"{free:.1f} GB are free; {slots} slots and a Java heap of {heap:.1f} GB take about {need:.1f} GB"
     if free < need:
-        yield warn("memory", seen, f'use fewer slots, for example spark: {{master: "local[{max(1, slots // 2)}]"}}')
+        yield warn("memory", observed, f'use fewer slots, for example spark: {{master: "local[{max(1, slots // 2)}]"}}')
     else:
-        yield ok("memory", seen)
+        yield ok("memory", observed)
 
 
 def _needs() -> list[tuple[str, str]]:
@@ -96,10 +98,10 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _fits(found: str, wanted: str) -> bool:
+def _fits(found: str, required: str) -> bool:
     from packaging.specifiers import SpecifierSet
 
-    return SpecifierSet(wanted).contains(found, prereleases=True)
+    return SpecifierSet(required).contains(found, prereleases=True)
 
 
 def _librdkafka() -> Iterable[CheckResult]:
@@ -114,14 +116,14 @@ def _gigabytes(text: str) -> float:
     return int(found[1]) * sizes[found[2]] if found else 1.0
 
 
-def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[CheckResult]:
+def executor(view: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[CheckResult]:
     """Compare the report of a task with this host; ``began`` is this host's clock at the job's start, ``tried`` whether
     the storage was tried.
     """
-    yield ok("executor", f"a task ran on {look['host']}")
-    yield from compared(look["versions"], local_view()["versions"])
+    yield ok("executor", f"a task ran on {view['host']}")
+    yield from compared(view["versions"], local_view()["versions"])
     # The task read its clock at some time between start and now.
-    ahead, behind = look["time"] - time.time(), began - look["time"]
+    ahead, behind = view["time"] - time.time(), began - view["time"]
     apart = max(ahead, behind, 0.0)
     if apart > CLOCK_SECONDS:
         yield warn(
@@ -129,8 +131,8 @@ def executor(look: Mapping[str, Any], began: float, *, tried: bool) -> Iterable[
         )
     else:
         yield ok("executor clock", "agrees with the one here")
-    if look["storage"]:
-        yield fail("executor storage", look["storage"], "let executors write, read and delete in the table location")
+    if view["storage"]:
+        yield fail("executor storage", view["storage"], "let executors write, read and delete in the table location")
     elif tried:
         yield ok("executor storage", "a file was written, read and deleted from a task")
     else:
@@ -142,10 +144,12 @@ def compared(there: Mapping[str, str], here: Mapping[str, str]) -> Iterable[Chec
     brought = {DISTRIBUTION: "not installed"}.items()
     differ = {name: found for name, found in there.items() if found != here.get(name) and (name, found) not in brought}
     for name, found in sorted(differ.items()):
-        seen = f"{name} {found} there, {here.get(name)} here"
+        observed = f"{name} {found} there, {here.get(name)} here"
         if found == "not installed" or name in _MUST_MATCH:
-            yield fail("executor libraries", seen, f"install {name} {here.get(name)} where Spark's Python workers run")
+            yield fail(
+                "executor libraries", observed, f"install {name} {here.get(name)} where Spark's Python workers run"
+            )
         else:
-            yield warn("executor libraries", seen, "use the same environment on both sides")
+            yield warn("executor libraries", observed, "use the same environment on both sides")
     if not differ:
         yield ok("executor libraries", ", ".join(f"{name} {found}" for name, found in there.items()))

@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError, TableError
 from airflow_provider_lakecommit.iceberg import GuardedFileIO, TableStorage, clock, data_folder
 from airflow_provider_lakecommit.status.doctor.commits import commits
-from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, looked, ok, warn
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, checked, fail, ok, warn
 from airflow_provider_lakecommit.status.status import read_status
 
 SHORT_SECONDS = 900.0
@@ -56,21 +56,21 @@ def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
     except (CatalogError, SpecError) as e:
         return [fail("catalog", str(e), "correct the connection; no table was checked")], found
     except ForbiddenError:
-        seen = f"{session.tables.name}; these credentials cannot list its namespaces, which no landing needs"
+        observed = f"{session.tables.name}; these credentials cannot list its namespaces, which no landing needs"
     except Exception as e:
-        seen = session.tables.describe(e)
-        return [fail("catalog", seen, "check that it runs, is reachable, and accepts the credentials")], found
+        observed = session.tables.describe(e)
+        return [fail("catalog", observed, "check that it runs, is reachable, and accepts the credentials")], found
     else:
-        seen = session.tables.name
-    out = [ok("catalog", seen), *_lock(session.tables.catalog)]
+        observed = session.tables.name
+    out = [ok("catalog", observed), *_lock(session.tables.catalog)]
     for name in session.landing.tables:
-        out += looked(f"table {name}", lambda name=name: _table(session, name, found))  # type: ignore[misc]
+        out += checked(f"table {name}", lambda name=name: _table(session, name, found))  # type: ignore[misc]
     for table in found:
-        out += looked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(session, t))  # type: ignore[misc]
-        place = probe_place(table)
-        out += looked(f"storage of {'.'.join(table.name())}", lambda t=table, p=place: _storage(t, p))  # type: ignore[misc]
+        out += checked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(session, t))  # type: ignore[misc]
+        path = probe_path(table)
+        out += checked(f"storage of {'.'.join(table.name())}", lambda t=table, p=path: _storage(t, p))  # type: ignore[misc]
     if len(found) < len(session.landing.tables):
-        out += looked("warehouse", lambda: _warehouse(session))
+        out += checked("warehouse", lambda: _warehouse(session))
     return out, found
 
 
@@ -88,14 +88,14 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
     check = f"table {name}"
     there = session.tables.find(name)
     # Also reports what `create` lacks, and which columns this landing cannot fill.
-    table = table_of(session, name, dry=True, before_making=lambda name: _check_not_gone(session, name))
+    table = table_of(session, name, dry=True, before_making=lambda name: _check_not_missing(session, name))
     if session.landing.checks:
         yield from _row_checks(session, name, table)
         table = ensure_branch(session.tables, name, table, session.landing.branch, dry=True)
     if there is None:
         where = session.tables.elsewhere(name)
-        seen = "does not exist; the first run creates it as declared"
-        yield warn(check, seen, where) if where else ok(check, seen)
+        observed = "does not exist; the first run creates it as declared"
+        yield warn(check, observed, where) if where else ok(check, observed)
         return
     found.append(there)
     yield ok(check, f"format version {table.format_version}, {len(table.schema().fields)} columns, {table.location()}")
@@ -121,7 +121,7 @@ def _row_checks(session: LandingSession, name: str, table: Table) -> Iterable[Ch
                 yield ok(f"check {each.name}", "can be run on the rows of the table")
 
 
-def _check_not_gone(session: LandingSession, name: str, table: Table | None = None) -> None:
+def _check_not_missing(session: LandingSession, name: str, table: Table | None = None) -> None:
     """Raise if the control topic has records of a table that is missing, or has no ledger."""
     with suppress(ControlTopicError):
         check_first_run(session, name, table)
@@ -147,7 +147,7 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
             f"or `{RESET_ASSERT}` before that",
         )
     elif own is None:
-        _check_not_gone(session, name, table)
+        _check_not_missing(session, name, table)
         yield ok(check, "this landing has no rows in the table yet")
     else:
         yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")
@@ -179,7 +179,7 @@ def _renewed_last(session: LandingSession, table: Table) -> bool:
     return newest is not None and newest.kind in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN)
 
 
-def probe_place(table: Table) -> str:
+def probe_path(table: Table) -> str:
     """Return the path of a file of its own among the data files."""
     return f"{data_folder(table)}/{probe_name()}"
 
@@ -188,23 +188,23 @@ def probe_name() -> str:
     return f".lakecommit-probe-{uuid4()}"
 
 
-def _storage(table: Table, place: str) -> Iterable[CheckResult]:
-    return _tried(f"storage of {'.'.join(table.name())}", table.io, place, "the table's location")
+def _storage(table: Table, path: str) -> Iterable[CheckResult]:
+    return _tried(f"storage of {'.'.join(table.name())}", table.io, path, "the table's location")
 
 
 def _warehouse(session: LandingSession) -> Iterable[CheckResult]:
     """Try the folder of tables that do not exist yet."""
     if not (folder := session.tables.check_warehouse()):
         return [ok("warehouse", "not tried: the catalog chooses the places of new tables")]
-    place = f"{folder.rstrip('/')}/{probe_name()}"
-    return _tried("warehouse", GuardedFileIO(session.tables.io_properties()), place, folder)
+    path = f"{folder.rstrip('/')}/{probe_name()}"
+    return _tried("warehouse", GuardedFileIO(session.tables.io_properties()), path, folder)
 
 
-def _tried(check: str, io: FileIO, place: str, below: str) -> Iterable[CheckResult]:
+def _tried(check: str, io: FileIO, path: str, below: str) -> Iterable[CheckResult]:
     """Run the steps of :func:`~airflow_provider_lakecommit.spark.probe.try_storage` from here."""
     from airflow_provider_lakecommit.spark import try_storage
 
-    if trouble := try_storage(io, place):
+    if trouble := try_storage(io, path):
         yield fail(check, trouble, f"let this host write, read and delete below {below}")
     else:
         yield ok(check, "a file was written, read and deleted from here")
@@ -215,8 +215,8 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
     check, status = "headroom", read_status(session, every)
     yield from (warn(check, text, "land now; then land more often, or raise retention.ms") for text in status.warnings)
     if not status.warnings:
-        seen = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"
-        yield ok(check, seen)
+        observed = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"
+        yield ok(check, observed)
     yield from (warn("blocked", text, f"`{RESET_BLOCKED} SPEC --raise N` or `--skip`") for text in status.blocked)
     if status.quarantined_count:
         yield warn(
@@ -224,14 +224,14 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
             f"{status.quarantined_count} are ignored, the newest is {status.quarantined[-1]}",
             f"`{HISTORY} --control-topic` shows its content; check the writers of the control topic",
         )
-    gone = [p for p in status.partitions if p.removed]
+    with_losses = [p for p in status.partitions if p.removed]
     yield from (
         fail(
             check,
             f"{p.partition}: {p.removed} unread offsets were removed",
             f"`{RESET_OFFSETS} SPEC --from earliest`",
         )
-        for p in gone
+        for p in with_losses
     )
 
 
@@ -249,15 +249,15 @@ def vended(storage: TableStorage, name: str, now: float) -> Iterable[CheckResult
         )
     if not storage.handed_out:
         return
-    seen = f"vended by the catalog: {', '.join(storage.handed_out)}"
+    observed = f"vended by the catalog: {', '.join(storage.handed_out)}"
     left = storage.left(now)
     if left is None or storage.expires_at is None:
-        yield ok(check, f"{seen}; the catalog does not report when they expire")
+        yield ok(check, f"{observed}; the catalog does not report when they expire")
         return
-    seen = f"{seen}; they expire in {left:.0f} s, at {clock(storage.expires_at)}"
+    observed = f"{observed}; they expire in {left:.0f} s, at {clock(storage.expires_at)}"
     if left < LEAST_SECONDS:
-        yield fail(check, seen, f"{_LONGER}, and check that its clock and the one here agree")
+        yield fail(check, observed, f"{_LONGER}, and check that its clock and the one here agree")
     elif left < SHORT_SECONDS:
-        yield warn(check, seen, _LONGER)
+        yield warn(check, observed, _LONGER)
     else:
-        yield ok(check, seen)
+        yield ok(check, observed)

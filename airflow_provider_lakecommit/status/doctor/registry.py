@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.core import WITH_REGISTRY
 from airflow_provider_lakecommit.exceptions import RegistryError, SpecError
-from airflow_provider_lakecommit.formats import UnknownSchemaError, asked_subjects, needed, registry_of, told
+from airflow_provider_lakecommit.formats import UnknownSchemaError, key_text, needed, registry_of, requested_subjects
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
 
@@ -19,11 +19,11 @@ CHECK = "schema registry"
 
 
 def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult]:
-    subjects = asked_subjects(landing)
+    subjects = requested_subjects(landing)
     if not subjects:
         return
     try:
-        asked = needed(registry_of(kafka), landing.name, next(iter(subjects.values())))
+        registry = needed(registry_of(kafka), landing.name, next(iter(subjects.values())))
     except (SpecError, RegistryError) as e:
         yield fail(
             CHECK, str(e), "correct the section `registry` of the spec, or the connection of `connections.registry`"
@@ -31,7 +31,7 @@ def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult
         return
     for subject, format in subjects.items():
         try:
-            found = asked.newest(subject)
+            found = registry.newest(subject)
         except UnknownSchemaError as e:
             yield warn(
                 CHECK, str(e), "records may name schemas of other subjects; check the names that they are registered by"
@@ -39,8 +39,10 @@ def registry(landing: Landing, kafka: Mapping[str, Any]) -> Iterable[CheckResult
         except RegistryError as e:
             yield fail(CHECK, str(e), "correct its address or credentials, or restore it: records cannot be read")
         else:
-            seen = f"{asked.place}: the newest version of {subject} is {told(found.key)}, of type {found.kind}"
+            observed = (
+                f"{registry.location}: the newest version of {subject} is {key_text(found.key)}, of type {found.kind}"
+            )
             if found.kind == WITH_REGISTRY[format]:
-                yield ok(CHECK, seen)
+                yield ok(CHECK, observed)
             else:
-                yield fail(CHECK, seen, f"set another `format` than {format}, which would reject its records")
+                yield fail(CHECK, observed, f"set another `format` than {format}, which would reject its records")

@@ -57,7 +57,7 @@ NEEDS: Mapping[Role, RoleRights] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRights:
+class GrantedRights:
     """The rights of this connection as reported by the brokers; ``None`` for a topic that does not exist, and for ids
     if none was tried.
     """
@@ -69,17 +69,17 @@ class HeldRights:
     ids: bool | None
 
 
-def role_findings(granted: HeldRights, asked: Collection[Role]) -> Iterable[CheckResult]:
+def role_findings(granted: GrantedRights, roles: Collection[Role]) -> Iterable[CheckResult]:
     """Yield one finding for each role, the requested ones first."""
-    for role in sorted(Role, key=lambda r: (r not in asked, list(Role).index(r))):
+    for role in sorted(Role, key=lambda r: (r not in roles, list(Role).index(r))):
         lacking, blind = tuple(_lacking(NEEDS[role], granted)), tuple(_blind(NEEDS[role], granted))
         check = f"role {role}"
-        if lacking and role in asked:
-            yield fail(check, f"lacks {_told(lacking)}", _grant(lacking))
+        if lacking and role in roles:
+            yield fail(check, f"lacks {_text(lacking)}", _grant(lacking))
         elif lacking:
-            yield ok(check, f"not for this connection: lacks {_told(lacking)}")
-        elif blind and role in asked:
-            yield warn(check, f"lacks {_told(blind)}, which is optional", _grant(blind))
+            yield ok(check, f"not for this connection: lacks {_text(lacking)}")
+        elif blind and role in roles:
+            yield warn(check, f"lacks {_text(blind)}, which is optional", _grant(blind))
         else:
             tried = granted.ids is not None or not NEEDS[role].ids
             yield ok(check, "has its rights" if tried else "has its rights on topics")
@@ -89,15 +89,15 @@ Lack = tuple[str, str, str]
 """An operation, and the kind and name of its resource."""
 
 
-def _lacking(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
-    wanted = [(topic, may, needs.source) for topic, may in granted.sources.items()]
-    for topic, may, operations in (*wanted, (granted.control, granted.on_control, needs.control)):
+def _lacking(needs: RoleRights, granted: GrantedRights) -> Iterator[Lack]:
+    required = [(topic, may, needs.source) for topic, may in granted.sources.items()]
+    for topic, may, operations in (*required, (granted.control, granted.on_control, needs.control)):
         yield from ((o.name, "topic", topic) for o in operations if may is not None and o not in may)
     if needs.ids and granted.ids is False:
         yield from ((o.name, "transactional-id", granted.prefix) for o in (WRITE, DESCRIBE))
 
 
-def _blind(needs: RoleRights, granted: HeldRights) -> Iterator[Lack]:
+def _blind(needs: RoleRights, granted: GrantedRights) -> Iterator[Lack]:
     topics = dict(granted.sources) if "source" in needs.settings else {}
     if "control" in needs.settings:
         topics[granted.control] = granted.on_control
@@ -111,7 +111,7 @@ def _by_resource(lacking: Iterable[Lack]) -> dict[tuple[str, str], list[str]]:
     return out
 
 
-def _told(lacking: Iterable[Lack]) -> str:
+def _text(lacking: Iterable[Lack]) -> str:
     shown = {"topic": "topic ", "transactional-id": "transactional ids "}
     found = _by_resource(lacking).items()
     return "; ".join(f"{', '.join(o)} on {shown[kind]}{name}" for (kind, name), o in found)

@@ -50,20 +50,22 @@ def _order(session: LandingSession) -> Iterator[CheckResult]:
     found = sample(
         session.kafka, session.landing.topic_names, RECORDS, seconds=SECONDS, value_of=lambda m: _key_of(m) or b""
     )
-    for place, key in found:
+    for position, key in found:
         none += not key
         if key:
-            partitions[key].add(place.partition("@")[0])
-    moved = sum(len(places) > 1 for places in partitions.values())
+            partitions[key].add(position.partition("@")[0])
+    moved = sum(len(numbers) > 1 for numbers in partitions.values())
     remedy = (
         "set `upsert.order_by` to [column, offset] with a column that orders the changes, for example a log position "
         "of the source"
     )
     if moved:
         yield warn(check, f"{moved} of {len(partitions)} sampled keys are in several partitions", remedy)
-    elif none and len({place.partition("@")[0] for place, _ in found}) > 1:
-        seen = f"{none} of {len(found)} sampled records have no key, so changes of a row may be in several partitions"
-        yield warn(check, seen, remedy)
+    elif none and len({position.partition("@")[0] for position, _ in found}) > 1:
+        observed = (
+            f"{none} of {len(found)} sampled records have no key, so changes of a row may be in several partitions"
+        )
+        yield warn(check, observed, remedy)
     else:
         yield ok(check, f"the offset; each of {len(partitions)} sampled keys is in one partition")
 
@@ -103,11 +105,11 @@ def _cost(session: LandingSession, table: Table) -> Iterator[CheckResult]:
     rows = sum(f.record_count for f in files)
     seconds = rows * SECONDS_PER_ROW
     check, many = f"look-up in {landing.table}", f"{rows} rows in {len(files)} files"
-    seen = (
+    observed = (
         f"{many}; by the bounds and buckets of {field.name}, a key may be in {share:.0%} of the files. A publication "
         f"with many keys reads the keys of all of them, in about {seconds:.1f} s of processor time"
     )
     if share > 1 / 2 and seconds >= DEAR:
-        yield warn(check, seen, "land longer windows, or partition or sort the table by the key")
+        yield warn(check, observed, "land longer windows, or partition or sort the table by the key")
     else:
-        yield ok(check, seen)
+        yield ok(check, observed)

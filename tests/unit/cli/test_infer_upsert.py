@@ -42,7 +42,7 @@ def uncommented(tmp_path: Path, values: list[Any], lines: tuple[list[str], list[
     sample = [(f"t[0]@{n}", of(value)) for n, value in enumerate(values)]
     found = sample_values(sample)
     asked = Question(kafka={}, topics=["t"], landing=landing, catalog=None, records=10, examples=False)
-    inferred = Inferred(asked=asked, found=found, columns=infer(found), wrong=[])
+    inferred = Inferred(question=asked, found=found, columns=infer(found), wrong=[])
     text = "\n".join(to_yaml(inferred, None, lines))
     path = tmp_path / "spec.yaml"
     for line in (*lines[0][1:], *lines[1]):

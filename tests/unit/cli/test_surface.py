@@ -65,9 +65,9 @@ def test_the_everyday_commands_come_first(capsys: pytest.CaptureFixture[str]) ->
 
 @each_command
 def test_help_is_short_and_an_imperative(name: str) -> None:
-    helps = [COMMANDS[name].says, *(str(a.help) for a in LEAVES[name]._actions)]
+    helps = [COMMANDS[name].description, *(str(a.help) for a in LEAVES[name]._actions)]
     assert [text for text in helps if len(text.split()) > MOST_WORDS] == []
-    for text in (COMMANDS[name].says, *GROUPS.values()):
+    for text in (COMMANDS[name].description, *GROUPS.values()):
         assert text[0].islower()
         assert not text.endswith(".")
         assert not text.split()[0].endswith(("ed", "ing"))

@@ -40,7 +40,7 @@ def printed(taken: Sample, tmp_path: Path) -> tuple[Landing, str]:
     inferred = infer(found)
     wrong = rejected(taken, inferred, FormatOptions(), examples=False)
     asked = Question(kafka={}, topics=["my topic/1"], landing=None, catalog=None, records=len(taken), examples=False)
-    shown = Inferred(asked=asked, found=found, columns=inferred, wrong=wrong)
+    shown = Inferred(question=asked, found=found, columns=inferred, wrong=wrong)
     text = "\n".join(to_yaml(shown))
     path = tmp_path / "printed.yaml"
     path.write_text(text.replace('topics: "my topic/1"', "topics: t"))

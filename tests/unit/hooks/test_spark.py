@@ -57,7 +57,7 @@ def job() -> WindowJob:
         landing=Landing(name="orders", topics="orders", table="shop.orders"),
         plan=plan,
         group=0,
-        places=(0,),
+        numbers=(0,),
         commit_id=NOBODY,
         slot=0,
         catalog="lake",

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_lakecommit.control.records import Sender
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.spark import end_watch
-from airflow_provider_lakecommit.spark.end_watch import AWAY, FIRST_LOOK, LOOK_AGAIN, EndWatch
+from airflow_provider_lakecommit.spark.end_watch import AWAY, CHECK_INTERVAL, FIRST_CHECK, EndWatch
 from airflow_provider_lakecommit.spark.job import WindowJob
 
 
@@ -80,12 +80,12 @@ def test_short_work_pays_for_no_look(job: WindowJob) -> None:
     watch = EndWatch(job, log, clock)
     for _ in range(10):
         assert not watch()
-    clock.now += FIRST_LOOK - 0.01
+    clock.now += FIRST_CHECK - 0.01
     assert not watch()
     assert log.looks == 0
     clock.now += 0.02
     assert watch()
-    assert watch.asked == "told to stop"
+    assert watch.reason == "told to stop"
     assert log.looks == 1
 
 
@@ -103,7 +103,7 @@ def test_a_word_for_others_is_not_ours(job: WindowJob, said: dict[str, Any]) -> 
     commit_id = said.get("commit_id", job.commit_id)
     log.say(commit_id, **{k: v for k, v in said.items() if k != "commit_id"})
     watch = EndWatch(job, log, clock)
-    clock.now += FIRST_LOOK
+    clock.now += FIRST_CHECK
     assert not watch()
     assert log.looks == 1
 
@@ -112,7 +112,7 @@ def test_a_word_for_the_job_is_ours(job: WindowJob) -> None:
     log, clock = Log(), Clock()
     log.say(job.commit_id, job=job.job_id)
     watch = EndWatch(job, log, clock)
-    clock.now += FIRST_LOOK
+    clock.now += FIRST_CHECK
     assert watch()
 
 
@@ -120,10 +120,10 @@ def test_a_word_from_before_the_job_was_made_was_for_tasks_before_it(job: Window
     log, clock = Log(), Clock()
     log.say(job.commit_id)
     watch = EndWatch(replace(job, made_at=1), log, clock)
-    clock.now += FIRST_LOOK
+    clock.now += FIRST_CHECK
     assert not watch()
     log.say(job.commit_id)
-    clock.now += LOOK_AGAIN
+    clock.now += CHECK_INTERVAL
     assert watch()
 
 
@@ -131,7 +131,7 @@ def test_later_tasks_of_the_process_know_it_without_a_look(job: WindowJob) -> No
     log, clock = Log(), Clock()
     log.say(job.commit_id)
     first = EndWatch(job, log, clock)
-    clock.now += FIRST_LOOK
+    clock.now += FIRST_CHECK
     assert first()
     first.rest()
     assert EndWatch(job, log, clock)()
@@ -146,14 +146,14 @@ def test_many_short_tasks_look_now_and_then(job: WindowJob) -> None:
         watch()
         clock.now += 0.1
         watch.rest()
-    assert 5 <= log.looks <= 100 * 0.1 / FIRST_LOOK
+    assert 5 <= log.looks <= 100 * 0.1 / FIRST_CHECK
 
 
 def test_brokers_that_are_away_end_nothing_and_are_not_asked_all_the_time(job: WindowJob) -> None:
     log, clock = Log(away=True), Clock()
     log.say(job.commit_id)
     watch = EndWatch(job, log, clock)
-    clock.now += FIRST_LOOK
+    clock.now += FIRST_CHECK
     assert not watch()
     assert not watch()
     assert log.looks == 1

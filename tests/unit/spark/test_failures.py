@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     FencedError,
     RecordsError,
-    SourceDamagedError,
+    SourceCorruptError,
     SourceError,
     SourceUnavailableError,
     TableError,
@@ -47,7 +47,7 @@ def covered(spans: Spans) -> Coverage:
         (TimeoutError("storage"), True),
         (KafkaException("broker"), True),
         (type("ClientError", (Exception,), {"__module__": "botocore.exceptions"})("slow down"), True),
-        (SourceDamagedError("LC9999", "crc"), False),
+        (SourceCorruptError("LC9999", "crc"), False),
         (SourceError("LC9999", "gone"), False),
         (TableError("LC9999", "schema"), False),
         (AccountingError("LC9999", "sum"), False),
@@ -64,7 +64,7 @@ def test_brokers_and_storage_that_are_away_pass_and_all_else_counts(error: Excep
 
 def test_a_place_that_is_known_is_taken_out_at_once() -> None:
     whole = (span(0, 100), span(5, 20, 1), span(0, 7, 2))
-    parts = cut(whole, SourceDamagedError("LC9999", "crc", (span(40, 60),)))
+    parts = cut(whole, SourceCorruptError("LC9999", "crc", (span(40, 60),)))
     assert [(p.spans, p.bad) for p in parts] == [
         ((span(0, 40), span(5, 20, 1), span(0, 7, 2)), False),
         ((span(40, 60),), True),
@@ -88,7 +88,7 @@ def test_what_is_no_records_doing_is_cut_by_partition_only() -> None:
         (span(0, 9),),
         (span(0, 9, 1),),
     ]
-    assert cut((span(40, 60),), SourceDamagedError("LC9999", "crc", (span(40, 60),))) == []
+    assert cut((span(40, 60),), SourceCorruptError("LC9999", "crc", (span(40, 60),))) == []
 
 
 @STEADY

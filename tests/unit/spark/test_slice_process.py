@@ -18,12 +18,12 @@ from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     RecordsError,
-    SourceDamagedError,
+    SourceCorruptError,
     SourceUnavailableError,
     SparkJobError,
 )
 from airflow_provider_lakecommit.spark import slice_process
-from airflow_provider_lakecommit.spark.failures import passes, place_of
+from airflow_provider_lakecommit.spark.failures import passes, spans_of
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.slice_process import run_apart
 from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
@@ -99,7 +99,7 @@ def test_its_death_is_a_failure_of_its_records(
     with pytest.raises(RecordsError, match=told) as died:
         run()
     assert "orders[0][0, 10)" in str(died.value)
-    assert (passes(died.value), place_of(died.value)) == (False, ())
+    assert (passes(died.value), spans_of(died.value)) == (False, ())
 
 
 def test_one_that_does_not_come_to_its_work_says_nothing_of_the_records(
@@ -115,7 +115,7 @@ def test_one_that_does_not_come_to_its_work_says_nothing_of_the_records(
     "error",
     [
         RecordsError("LC9999", "boom", ("span",)),
-        SourceDamagedError("LC9999", "crc", ("span",)),
+        SourceCorruptError("LC9999", "crc", ("span",)),
         SourceUnavailableError("LC9999", "away"),
         CatalogError("LC9999", "keys"),
         SparkJobError("LC9999", "no"),
@@ -123,7 +123,7 @@ def test_one_that_does_not_come_to_its_work_says_nothing_of_the_records(
     ids=lambda e: type(e).__name__,
 )
 def test_what_it_raises_is_raised_here(says: Says, run: Callable[[], SliceOutcome], error: Any) -> None:
-    says(ready(slice_process._told(error)))
+    says(ready(slice_process._error_fields(error)))
     with pytest.raises(type(error)) as told:
         run()
     assert str(told.value) == str(error)
@@ -134,7 +134,7 @@ def test_what_it_raises_is_raised_here(says: Says, run: Callable[[], SliceOutcom
 def test_what_others_raise_keeps_its_kind(
     says: Says, run: Callable[[], SliceOutcome], error: Exception, expected: bool
 ) -> None:
-    says(ready(slice_process._told(error)))
+    says(ready(slice_process._error_fields(error)))
     with pytest.raises((SparkJobError, RecordsError), match=f"{type(error).__name__}: {error}") as told:
         run()
     assert passes(told.value) is expected

@@ -66,7 +66,7 @@ class Reader:
 
     stopped = False
     chunks: Sequence[Any] = ()
-    seen: Mapping[int, ReadPosition] = MappingProxyType({1: ReadPosition(offset=4, leader_epoch=3)})
+    observed: Mapping[int, ReadPosition] = MappingProxyType({1: ReadPosition(offset=4, leader_epoch=3)})
 
     def __init__(self, *_: object, **__: object) -> None: ...
 

@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.spark.unknown_paths import MOST_PLACES, UnknownPlaces
+from airflow_provider_lakecommit.spark.unknown_paths import MOST_PATHS, UnknownPaths
 
 SCHEMA = create_from_spec(
     {"schema": [{"name": "id", "type": "long"}, {"name": "lines", "type": "list<struct<sku: string>>"}]}
@@ -40,7 +40,7 @@ class Record:
 
 def found(values: Sequence[dict[str, Any]], *, strict: bool = False, chunk: int = 1000) -> dict[str, int]:
     decoder = JsonDecoder(SCHEMA, FormatOptions(unknown_fields="dead_letter" if strict else "ignore"))
-    places = UnknownPlaces(decoder)
+    places = UnknownPaths(decoder)
     for start in range(0, len(values), chunk):
         texts = [json.dumps(v).encode() for v in values[start : start + chunk]]
         messages = [cast(Message, Record(100 + start + i)) for i in range(len(texts))]
@@ -79,11 +79,11 @@ def test_wherever_fields_lie_what_is_told_is_their_first_place() -> None:
 
 
 def test_as_many_are_told_as_a_report_has_room_for() -> None:
-    assert len(found([{"id": i, f"field-{i}": 1} for i in range(100)])) == MOST_PLACES
+    assert len(found([{"id": i, f"field-{i}": 1} for i in range(100)])) == MOST_PATHS
 
 
 def test_nothing_is_asked_where_no_landing_evolves() -> None:
-    places = UnknownPlaces(None)
+    places = UnknownPaths(None)
     texts = [b'{"a": 1}']
     places.add([cast(Message, Record(1))], texts, JsonDecoder(SCHEMA).decode(texts))
     assert places.found == {}

@@ -99,7 +99,7 @@ def test_what_an_open_transaction_holds_up_is_no_lag(landing: FakeLanding) -> No
     landing.cycle()
     landing.source.held_up = {P1: 4}
     found = status(landing)
-    assert [p.held_up for p in found.partitions] == [0, 4]
+    assert [p.open_transactions for p in found.partitions] == [0, 4]
     assert found.lag == 0
 
 

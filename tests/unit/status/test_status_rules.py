@@ -26,7 +26,9 @@ TABLE = TableStatus(
 
 def at(landed: int | None = 10, stable: int = 10, start: int = 0) -> PartitionStatus:
     lag = max(0, stable - (start if landed is None else landed))
-    return PartitionStatus(partition=P, start=start, stable=stable, high=stable, landed=landed, lag=lag, held_up=0)
+    return PartitionStatus(
+        partition=P, start=start, stable=stable, high=stable, landed=landed, lag=lag, open_transactions=0
+    )
 
 
 def found(**changes: Any) -> Status:
@@ -111,14 +113,18 @@ def found(**changes: Any) -> Status:
             id="no topic",
         ),
         pytest.param(
-            found(partitions=(replace(at(), held_up=5, stale_transaction=True),)),
+            found(partitions=(replace(at(), open_transactions=5, stale_transaction=True),)),
             StatusLimits(lag=99),
             StatusVerdict.BEHIND,
             "a transaction has blocked 5 offsets of orders[0] from 10 on",
             id="a transaction that does not end",
         ),
         pytest.param(
-            found(partitions=(replace(at(), held_up=5),)), StatusLimits(), StatusVerdict.WELL, "", id="one that may"
+            found(partitions=(replace(at(), open_transactions=5),)),
+            StatusLimits(),
+            StatusVerdict.WELL,
+            "",
+            id="one that may",
         ),
         pytest.param(
             found(blocked=("orders[0] [3, 9): bad", "x")),

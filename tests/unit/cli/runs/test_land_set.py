@@ -82,7 +82,7 @@ class _Lost(Signals):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told = signal.SIGTERM
+        self._reported = signal.SIGTERM
 
 
 class _Round:

@@ -75,7 +75,7 @@ def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(e
     other = LandingRunner(landing.session, engine, lambda n: replace(landing.run_identity("b"), number=n))
     found = other.cycles()
     assert next(found).closed.rows == 20
-    with pytest.raises(SourceError, match=r"orders\[0\] \[40, 60\)"):
+    with pytest.raises(SourceError, match=r"orders\[0\] \[40, 60\).*LC1303"):
         next(found)
     again = LandingRunner(landing.session, engine, lambda n: replace(landing.run_identity("c"), number=n))
     told = list(_until_error(again))
@@ -149,7 +149,7 @@ def test_after_earlier_work_was_waited_for_what_is_left_is_run(engine: FakeEngin
 
     engine.acts += [wait, wait]
     (only,) = cycles(engine)
-    assert [job.places for job in engine.jobs] == [(0, 1, 2), (1, 2), (2,)]
+    assert [job.numbers for job in engine.jobs] == [(0, 1, 2), (1, 2), (2,)]
     assert only.written.slices == {SliceStatus.REPORTED: 2, SliceStatus.DONE: 1}
     assert only.caught_up
 

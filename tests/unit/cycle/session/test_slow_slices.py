@@ -71,7 +71,7 @@ def test_what_is_left_is_slow_after_so_many_medians_without_a_report(
     assert [s for s in found.plan.slices if s.spans[0].partition == P1] == []
     assert set(found.plan.slices) < set(job.plan.slices)
     # By their places they have the transactional ids that they have in the whole job.
-    assert [job.places[job.plan.slices.index(s)] for s in found.plan.slices] == list(found.places)
+    assert [job.numbers[job.plan.slices.index(s)] for s in found.plan.slices] == list(found.numbers)
     assert not slow.all_reported()
 
 

@@ -46,7 +46,7 @@ def test_the_job_of_a_group_is_its_whole_share_at_first(landing: FakeLanding) ->
     job = job_of(landing, ticket_of(opened))
     assert job is not None
     assert job.plan.slices == opened.slices
-    assert job.places == (0, 1, 2)
+    assert job.numbers == (0, 1, 2)
     assert (job.commit_id, job.slot, job.control_partition) == (
         opened.ticket.commit_id,
         opened.ticket.slot,
@@ -62,7 +62,7 @@ def test_a_retry_does_what_is_left_and_each_slice_keeps_its_place(landing: FakeL
     assert job is not None
     assert job.plan.slices == opened.slices[1:]
     # Transactional ids hold the place: with another one, a zombie would not be shut out.
-    assert job.places == (1, 2)
+    assert job.numbers == (1, 2)
     landing.report(opened, lambda s: not first(s))
     assert job_of(landing, ticket_of(opened)) is None
 

@@ -12,7 +12,7 @@ from pyiceberg.types import StructType
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.formats.evolution.paths import plain
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
-from airflow_provider_lakecommit.formats.evolution.sql_types import wanted_of_sql
+from airflow_provider_lakecommit.formats.evolution.sql_types import inferred_from_sql
 from airflow_provider_lakecommit.formats.transforms.engine import given_by
 from airflow_provider_lakecommit.formats.transforms.fit import misfit
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
@@ -43,7 +43,7 @@ def given(columns: str) -> pa.Schema:
 def test_each_type_has_a_column_that_takes_it_over() -> None:
     """What is made of it is what the writer of rows takes without a guess."""
     types = given(COLUMNS)
-    found = wanted_of_sql(NOTHING, types, widen=True)
+    found = inferred_from_sql(NOTHING, types, widen=True)
     assert found.left_out == ()
     changes = evolution(NOTHING, found.columns, widen=True, limits=found.limits).changes
     assert len(changes) == len(types)
@@ -52,7 +52,7 @@ def test_each_type_has_a_column_that_takes_it_over() -> None:
 
 
 def test_what_no_column_is_of_is_left_out_by_its_name() -> None:
-    found = wanted_of_sql(NOTHING, given(OTHERS), widen=True)
+    found = inferred_from_sql(NOTHING, given(OTHERS), widen=True)
     assert found.columns == StructType()
     assert [one.column for one in found.left_out] == [*("c", "d", "e", "f", "g", "h", "i.y", "j.element", "k.key")]
     assert all("cast it" in one.why for one in found.left_out)
@@ -75,7 +75,7 @@ def test_what_no_column_is_of_is_left_out_by_its_name() -> None:
 def test_what_tells_no_type_or_no_name_is_left_out(sql: str, column: str) -> None:
     """A column of a type that somebody guessed would stand against what is meant for ever."""
     types = given_by(f"select id, {sql} as v from record", pa.schema([pa.field("id", pa.int64())]), {})
-    found = wanted_of_sql(NOTHING, types, widen=True)
+    found = inferred_from_sql(NOTHING, types, widen=True)
     assert [f.name for f in found.columns.fields] == ["id"]
     assert [one.column for one in found.left_out] == [column]
 
@@ -83,7 +83,7 @@ def test_what_tells_no_type_or_no_name_is_left_out(sql: str, column: str) -> Non
 def test_what_is_cast_is_told_though_it_is_null() -> None:
     sql = 'select null::int as a, []::varchar[] as b, {\'NULL\': id} as c, id as "NULL" from record -- "NULL"'
     types = given_by(sql, pa.schema([pa.field("id", pa.int64())]), {})
-    found = wanted_of_sql(NOTHING, types, widen=True)
+    found = inferred_from_sql(NOTHING, types, widen=True)
     assert [plain(f.field_type) for f in found.columns.fields] == [
         "int",
         "list<string>",
@@ -115,7 +115,7 @@ def test_what_is_cast_is_told_though_it_is_null() -> None:
 def test_a_column_becomes_as_wide_as_the_sql_only_where_types_may_be_widened(own: str, sql: str, wide: str) -> None:
     schema = create_from_spec({"schema": [{"name": "c", "type": own}]})[0]
     for widen in (False, True):
-        found = wanted_of_sql(schema, given(f"c {sql}"), widen=widen)
+        found = inferred_from_sql(schema, given(f"c {sql}"), widen=widen)
         held = evolution(schema, found.columns, widen=widen, limits=found.limits)
         assert held.misfits == ()
         made = evolved_schema(schema, held.changes, last_id=9, schema_id=1).find_type("c")

@@ -117,7 +117,7 @@ class TestSchemas:
         number = fake.register("orders-value", ORDER)
         registry = connected(fake)
         assert registry.schema(number)
-        monkeypatch.setattr(client, "ASKED_AGAIN", 0.0)
+        monkeypatch.setattr(client, "RETRY_SECONDS", 0.0)
         fake.ids[number].body["schema"] = json.dumps(ORDER, indent=4)
         assert registry.schema(number).text == json.dumps(ORDER, indent=4)
         fake.ids[number].body["schema"] = json.dumps({**ORDER, "name": "Click"})
@@ -132,7 +132,7 @@ class TestSchemas:
         number = fake.register("orders-value", ORDER)
         registry = connected(fake)
         before = registry.schema(number)
-        monkeypatch.setattr(client, "ASKED_AGAIN", 0.0)
+        monkeypatch.setattr(client, "RETRY_SECONDS", 0.0)
         if gone:
             fake.forget(number)
         else:
@@ -227,7 +227,7 @@ class TestFaults:
             registry = SchemaRegistry(settings)
             assert registry.schema(1).text
         assert b64decode(str(fake.logins[0]).removeprefix("Basic ")) == b"reader:hidden-canary"
-        assert "canary" not in caplog.text + registry.place
+        assert "canary" not in caplog.text + registry.location
 
     @pytest.mark.parametrize(
         ("address", "shown"),

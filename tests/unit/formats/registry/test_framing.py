@@ -25,7 +25,7 @@ def test_what_confluents_client_frames_is_read_back(values: list[tuple[int | UUI
     block = [frame(key) + payload for key, payload in values]
     found = framed(block)
     assert found.unframed == {}
-    back = {i: (group.key, block[i][group.start :]) for group in found.groups for i in group.places}
+    back = {i: (group.key, block[i][group.start :]) for group in found.groups for i in group.positions}
     assert [back[i] for i in range(len(values))] == values
     assert len({group.key for group in found.groups}) == len(found.groups)
 
@@ -46,7 +46,7 @@ def test_what_confluents_client_frames_is_read_back(values: list[tuple[int | UUI
 def test_a_value_that_is_not_framed_is_named_alone(value: bytes, said: str) -> None:
     good = bytes([0, 0, 0, 0, 7, 1])
     found = framed([good, value, good])
-    assert found.groups == (Framed(key=7, start=5, places=[0, 2]),)
+    assert found.groups == (Framed(key=7, start=5, positions=[0, 2]),)
     assert list(found.unframed) == [1]
     assert said in found.unframed[1]
     assert list(framed([value]).unframed) == [0]
@@ -55,5 +55,5 @@ def test_a_value_that_is_not_framed_is_named_alone(value: bytes, said: str) -> N
 def test_a_header_stands_before_the_value() -> None:
     head = SchemaId("AVRO", guid=str(GUID)).guid_to_bytes()
     value = with_header(b"payload", [(VALUE_HEADER, b"older"), ("other", b"x"), (VALUE_HEADER, head)])
-    assert framed([value]).groups == (Framed(key=GUID, start=17, places=[0]),)
+    assert framed([value]).groups == (Framed(key=GUID, start=17, positions=[0]),)
     assert with_header(b"payload", None) == with_header(b"payload", [("other", b"x")]) == b"payload"

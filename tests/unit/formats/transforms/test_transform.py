@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, NothingHeld
+from airflow_provider_lakecommit.formats.decoder import Decoded, NothingOpen
 from airflow_provider_lakecommit.formats.transforms import transform
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder
@@ -190,7 +190,7 @@ def test_a_message_of_the_engine_that_is_cut_off_within_a_character_is_that_of_i
     assert rows(made, "id") == [(2,)]
 
 
-class Read(NothingHeld):
+class Read(NothingOpen):
     """A decoder that has read its values before."""
 
     def __init__(self, columns: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> None:

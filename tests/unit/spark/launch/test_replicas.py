@@ -167,7 +167,7 @@ class Slow:
 
     def __init__(self, job: WindowJob, *, is_slow: bool = True) -> None:
         rest = replace(job.plan, slices=job.plan.slices[-1:])
-        self.job = replace(job, plan=rest, places=job.places[-1:]) if is_slow else None
+        self.job = replace(job, plan=rest, numbers=job.numbers[-1:]) if is_slow else None
         self.reported = False
 
     def found(self) -> WindowJob | None:
@@ -179,7 +179,7 @@ class Slow:
 
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(replicas, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(replicas, "GOODBYE_SECONDS", 0.05)
 
 

@@ -29,8 +29,8 @@ def test_runs_that_go_on_after_they_were_given_up_are_named(landing: FakeLanding
     landing.report(theirs)
     found = look(landing)
     assert found.level is Level.WARN
-    assert "1 runs of deployment test continued" in found.seen
-    assert "scheduled of one of dag (by scheduled of another)" in found.seen
+    assert "1 runs of deployment test continued" in found.observed
+    assert "scheduled of one of dag (by scheduled of another)" in found.observed
     assert "deployment_id" in found.remedy
 
 

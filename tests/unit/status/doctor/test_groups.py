@@ -65,7 +65,7 @@ def test_who_does_not_sign_on_a_topic_of_several_is_warned(
     others: tuple[OtherGroup, ...], signed: bool, level: Level, words: str
 ) -> None:
     found = shared("control", others, signed=signed)
-    assert (found.level, words in found.seen) == (level, True), found.seen
+    assert (found.level, words in found.observed) == (level, True), found.observed
     assert bool(found.remedy) is (level is Level.WARN)
 
 
@@ -79,6 +79,6 @@ def test_a_landing_alone_on_its_topic_reads_no_others(tmp_path: Path) -> None:
     landing = FakeLanding(tmp_path)
     landing.cycle()
     (found,) = sharing(landing.session)  # type: ignore[arg-type]
-    assert (found.level, "no records of others" in found.seen) == (Level.OK, True)
+    assert (found.level, "no records of others" in found.observed) == (Level.OK, True)
     landing.session.close()
     landing.catalog.close()

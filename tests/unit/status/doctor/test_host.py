@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.spark.probe import local_view
-from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level, looked
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level, checked
 from airflow_provider_lakecommit.status.doctor.host import executor, installed_versions, java, memory, versions
 
 
@@ -32,12 +32,12 @@ def test_a_version_out_of_bounds_and_one_that_is_missing_are_named_with_the_comm
     found = [f for f in versions(there) if f.level is Level.FAIL]
     assert sorted(f.check for f in found) == ["fastavro", "pyiceberg"]
     assert all(f.remedy.startswith("pip install ") for f in found)
-    assert "0.9.1" in next(f.seen for f in found if f.check == "pyiceberg")
+    assert "0.9.1" in next(f.observed for f in found if f.check == "pyiceberg")
 
 
 def test_two_releases_of_spark_in_one_folder_are_told() -> None:
     found = [f for f in versions({**installed_versions(), "pyspark-client": "4.1.1"}) if f.level is Level.FAIL]
-    assert "both use the same folder" in found[-1].seen
+    assert "both use the same folder" in found[-1].observed
 
 
 def test_an_old_python_is_told() -> None:
@@ -67,7 +67,7 @@ def test_memory_is_weighed_against_slots_and_heap() -> None:
     conf = {"spark.driver.memory": "1024m"}
     assert wrong(list(memory("local[2,3]", conf, 3 * gigabyte))) == []
     (found,) = memory("local[8,3]", conf, 3 * gigabyte)
-    assert (found.level, found.seen) == (
+    assert (found.level, found.observed) == (
         Level.WARN,
         "3.0 GB are free; 8 slots and a Java heap of 1.0 GB take about 5.0 GB",
     )
@@ -87,7 +87,7 @@ def test_a_clock_that_differs_is_told(shift: float, word: str) -> None:
     began = time.time()
     seen = {**local_view(), "storage": "", "time": began + shift}
     (found,) = [f for f in executor(seen, began, tried=True) if f.level is Level.WARN]
-    assert (found.check, word in found.seen) == ("executor clock", True)
+    assert (found.check, word in found.observed) == ("executor clock", True)
 
 
 def test_storage_that_a_task_cannot_use_fails_and_one_that_was_not_tried_is_said() -> None:
@@ -100,7 +100,7 @@ def test_a_look_that_ends_in_an_error_is_a_finding_after_those_before_it() -> No
     def look() -> list[CheckResult]:
         raise TableError("LC9999", "it is gone")
 
-    (found,) = looked("table x", look)
-    assert (found.check, found.level, found.seen) == ("table x", Level.FAIL, "it is gone [LC9999]")
-    (odd,) = looked("table x", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
-    assert "ZeroDivisionError" in odd.seen
+    (found,) = checked("table x", look)
+    assert (found.check, found.level, found.observed) == ("table x", Level.FAIL, "it is gone [LC9999]")
+    (odd,) = checked("table x", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    assert "ZeroDivisionError" in odd.observed

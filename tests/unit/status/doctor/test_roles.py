@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
 
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
-from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, HeldRights, Role, role_findings
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, GrantedRights, Role, role_findings
 
 READ, WRITE, DESCRIBE, CONFIGS = (
     AclOperation.READ,
@@ -23,7 +23,7 @@ EVERYTHING = frozenset({READ, WRITE, DESCRIBE, CONFIGS})
 PAGE = Path(__file__).parents[4] / "docs" / "operate" / "security.rst"
 
 
-def granted(**changes: Any) -> HeldRights:
+def granted(**changes: Any) -> GrantedRights:
     whole = {
         "sources": {"orders": EVERYTHING},
         "control": "control",
@@ -31,22 +31,22 @@ def granted(**changes: Any) -> HeldRights:
         "prefix": "lakecommit-orders-",
         "ids": True,
     }
-    return HeldRights(**{**whole, **changes})
+    return GrantedRights(**{**whole, **changes})
 
 
-def found(rights: HeldRights, *asked: Role) -> dict[str, CheckResult]:
+def found(rights: GrantedRights, *asked: Role) -> dict[str, CheckResult]:
     return {f.check: f for f in role_findings(rights, asked or LANDING_ROLES)}
 
 
 def test_who_has_all_rights_has_those_of_every_role() -> None:
-    assert {check: f.seen for check, f in found(granted()).items()} == {f"role {r}": "has its rights" for r in Role}
+    assert {check: f.observed for check, f in found(granted()).items()} == {f"role {r}": "has its rights" for r in Role}
 
 
 def test_what_a_role_lacks_is_told_by_resource_with_what_grants_it() -> None:
     rights = granted(sources={"orders": frozenset({DESCRIBE}), "returns": frozenset()}, ids=False)
     (plan,) = (f for f in role_findings(rights, LANDING_ROLES) if f.check == "role plan")
     assert plan.level is Level.FAIL
-    assert plan.seen == (
+    assert plan.observed == (
         "lacks READ on topic orders; READ, DESCRIBE on topic returns; WRITE, DESCRIBE on transactional ids "
         "lakecommit-orders-"
     )
@@ -74,7 +74,7 @@ def test_each_operation_of_a_role_is_missed(role: Role) -> None:
 def seen(role: Role, **changes: Any) -> str:
     found_ = found(granted(**changes), role)[f"role {role}"]
     assert found_.level is Level.FAIL
-    return found_.seen
+    return found_.observed
 
 
 def test_settings_that_may_not_be_read_are_a_warning_for_those_who_look_at_them() -> None:
@@ -82,14 +82,14 @@ def test_settings_that_may_not_be_read_are_a_warning_for_those_who_look_at_them(
     told = found(rights)
     assert told["role plan"].level is told["role commit"].level is Level.WARN
     both = "lacks DESCRIBE_CONFIGS on topic orders; DESCRIBE_CONFIGS on topic control"
-    assert told["role plan"].seen.startswith(both)
+    assert told["role plan"].observed.startswith(both)
     assert told["role write"].level is told["role sensor"].level is Level.OK
 
 
 def test_of_what_does_not_exist_nothing_is_said_to_be_lacking() -> None:
     told = found(granted(sources={"orders": None}, on_control=None, ids=None))
     assert {f.level for f in told.values()} == {Level.OK}
-    assert told["role write"].seen == "has its rights on topics"
+    assert told["role write"].observed == "has its rights on topics"
 
 
 def rows_of_the_page() -> list[tuple[str, str, str]]:

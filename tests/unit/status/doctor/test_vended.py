@@ -28,9 +28,9 @@ def test_names_are_told_and_how_long_they_hold(left: float | None, level: str, t
     storage = TableStorage(properties=KEYS, handed_out=("s3.session-token",), expires_at=until)
     (found,) = vended(storage, "shop.orders", NOW)
     assert (found.check, str(found.level)) == ("credentials of shop.orders", level)
-    assert "s3.session-token" in found.seen
-    assert told in found.seen
-    assert "canary" not in found.seen + found.remedy
+    assert "s3.session-token" in found.observed
+    assert told in found.observed
+    assert "canary" not in found.observed + found.remedy
 
 
 def test_a_catalog_that_wants_to_sign_each_request_is_warned_of() -> None:

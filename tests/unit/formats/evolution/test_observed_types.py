@@ -11,21 +11,21 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StructType
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
+from airflow_provider_lakecommit.formats.evolution.observed_types import ObservedTypes, observed_types
 from airflow_provider_lakecommit.formats.evolution.paths import plain
 from airflow_provider_lakecommit.formats.evolution.records import row_in
-from airflow_provider_lakecommit.formats.evolution.seen_types import SeenTypes, seen_types
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 
 
-def seen(columns: dict[str, str], *records: Any, options: FormatOptions = DEFAULTS) -> SeenTypes:
+def seen(columns: dict[str, str], *records: Any, options: FormatOptions = DEFAULTS) -> ObservedTypes:
     fields = [{"name": name, "type": kind} for name, kind in {"id": "long", **columns}.items()]
     schema: Schema = create_from_spec({"schema": fields})[0]
     texts = (r if isinstance(r, str) else json.dumps(r) for r in records)
-    return seen_types(schema, sample_values((f"t[0]@{n}", text.encode()) for n, text in enumerate(texts)), options)
+    return observed_types(schema, sample_values((f"t[0]@{n}", text.encode()) for n, text in enumerate(texts)), options)
 
 
-def wanted(found: SeenTypes) -> dict[str, str]:
+def wanted(found: ObservedTypes) -> dict[str, str]:
     return {f.name: plain(f.field_type).replace("optional ", "") for f in found.columns.fields}
 
 
@@ -147,7 +147,7 @@ def test_values_that_a_column_cannot_take_are_misfits(column: str, value: str, w
 def test_a_required_column_without_a_value_is_a_misfit(record: str, what: str) -> None:
     inner = StructType(NestedField(3, "x", IntegerType(), required=True))
     fields = NestedField(1, "id", LongType(), required=True), NestedField(2, "s", inner, required=False)
-    found = seen_types(Schema(*fields), sample_values([("t[0]@0", record.encode()), ("t[0]@1", None)]))
+    found = observed_types(Schema(*fields), sample_values([("t[0]@0", record.encode()), ("t[0]@1", None)]))
     assert [what in str(misfit) for misfit in found.misfits] == ([True] if what else [])
 
 
@@ -180,7 +180,7 @@ def test_of_envelopes_the_rows_are_looked_at() -> None:
     change = {"op": "d", "before": {"c": 1}, "after": {"other": 1}}
     values = (change, {"schema": {}, "payload": {"op": "u", "before": {"old": 1}, "after": {"c": 2.5}}}, {"op": "t"})
     found = sample_values([("t[0]@0", json.dumps(v).encode()) for v in values], row_in)
-    assert wanted(seen_types(Schema(), found)) == {"c": "double"}
+    assert wanted(observed_types(Schema(), found)) == {"c": "double"}
 
 
 def test_what_is_no_record_at_all_wants_nothing() -> None:

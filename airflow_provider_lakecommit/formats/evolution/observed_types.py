@@ -47,7 +47,7 @@ _FLOAT = Decimal("3.4028235677973366e38")
 _DOUBLE = Decimal("1.7976931348623158e308")
 _NUMBERS = {"int", "fraction"}
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
-_WORDS: Mapping[str, str] = {
+_TYPE_NAMES: Mapping[str, str] = {
     "bool": "a boolean",
     "int": "a whole number",
     "fraction": "a number with a fraction",
@@ -58,23 +58,23 @@ _WORDS: Mapping[str, str] = {
 
 
 @dataclass(slots=True)
-class SeenTypes:
-    """Wanted columns, and what cannot be one."""
+class ObservedTypes:
+    """InferredTypes columns, and what cannot be one."""
 
     columns: StructType
     left_out: list[LeftOut]
     misfits: list[Misfit]
 
 
-def seen_types(schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS) -> SeenTypes:
+def observed_types(schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS) -> ObservedTypes:
     """Return the columns that the sample needs in a table with this schema."""
-    look = _Look(options)
-    columns = look.fields(schema.as_struct(), found.root, ())
-    return SeenTypes(StructType(*columns), look.left_out, look.misfits)
+    scan = _Scan(options)
+    columns = scan.fields(schema.as_struct(), found.root, ())
+    return ObservedTypes(StructType(*columns), scan.left_out, scan.misfits)
 
 
 @dataclass(slots=True)
-class _Look:
+class _Scan:
     options: FormatOptions
     left_out: list[LeftOut] = field(default_factory=list)
     misfits: list[Misfit] = field(default_factory=list)
@@ -91,8 +91,8 @@ class _Look:
                 out.append(NestedField(next(self._ids), name, kind, required=False))
         for one in own.fields:
             if one.required and (lack := _lack(node, node.fields.get(one.name))):
-                told = dotted((*path, one.name)), plain(one.field_type), f"missing or null in {lack}"
-                self.misfits.append(without_value(*told))
+                misfit = dotted((*path, one.name)), plain(one.field_type), f"missing or null in {lack}"
+                self.misfits.append(without_value(*misfit))
         return out
 
     def own(self, kind: IcebergType, node: Node, path: Path) -> IcebergType | None:
@@ -118,7 +118,7 @@ class _Look:
         if not kinds:
             return None
         if len(kinds) > 1 and kinds != _NUMBERS:
-            self._leave(path, f"its values disagree: {_told(node, kinds)}")
+            self._leave(path, f"its values disagree: {_text(node, kinds)}")
             return None
         match max(kinds):
             case "bool":
@@ -161,7 +161,7 @@ class _Look:
 
     def _check(self, kind: IcebergType, node: Node, path: Path, taken: set[str]) -> None:
         if strange := set(node.kinds) - taken:
-            self._misfit(kind, path, _told(node, strange))
+            self._misfit(kind, path, _text(node, strange))
 
     def _misfit(self, kind: IcebergType, path: Path, what: str) -> None:
         self.misfits.append(Misfit(column=dotted(path), in_table=plain(kind), in_records=what))
@@ -229,7 +229,7 @@ def _taken_by(kind: IcebergType, rule: str) -> set[str]:
         case StringType():
             return {"text"}
         case UnknownType():
-            return {*_WORDS}
+            return {*_TYPE_NAMES}
         case DecimalType():
             return _NUMBERS | {"text"}
         case _:
@@ -237,7 +237,7 @@ def _taken_by(kind: IcebergType, rule: str) -> set[str]:
 
 
 def _lack(objects: Node, inner: Node | None) -> int:
-    had = 0 if inner is None else inner.seen - inner.nulls
+    had = 0 if inner is None else inner.observed - inner.nulls
     return objects.kinds.get("object", 0) - had
 
 
@@ -245,7 +245,7 @@ def _bounds(node: Node) -> tuple[Decimal, Decimal]:
     return node.numbers.low or Decimal(0), node.numbers.high or Decimal(0)
 
 
-def _told(node: Node, kinds: Iterable[str]) -> str:
+def _text(node: Node, kinds: Iterable[str]) -> str:
     """Return kinds of values with counts and places, the most frequent first."""
     most = sorted(kinds, key=lambda kind: (-node.kinds[kind], kind))
-    return ", ".join(f"{_WORDS[kind]} in {node.kinds[kind]} ({', '.join(node.places[kind])})" for kind in most)
+    return ", ".join(f"{_TYPE_NAMES[kind]} in {node.kinds[kind]} ({', '.join(node.locations[kind])})" for kind in most)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of sources of wanted columns: a sample of records, or the registry's schemas of their writers.
 
-A :class:`WantedSource` returns the columns of some records. For a column that the table has, and whose values the
+A :class:`TypeSource` returns the columns of some records. For a column that the table has, and whose values the
 decoder takes as they are (a text for a date), it returns the table's type, so that comparison finds only what the
 decoder would refuse. It writes nothing and is bounded in time. Factories are in
 :data:`~airflow_provider_lakecommit.core.formats.SCHEMA_SOURCES`. An unreachable source raises a transient error; it
@@ -37,15 +37,17 @@ class RecordSample:
     own: Sequence[tuple[str, bytes | None]] = ()
     before: Sequence[tuple[str, bytes | None]] = ()
     ranges: Coverage = field(default_factory=Coverage)
-    seen: Coverage = field(default_factory=Coverage)
+    observed: Coverage = field(default_factory=Coverage)
 
     @property
     def values(self) -> int:
         return len(self.own) + len(self.before)
 
     @property
-    def told(self) -> str:
-        return f"{self.values} records of {_some(self.ranges)}" + (f" and of {_some(self.seen)}" if self.seen else "")
+    def description(self) -> str:
+        return f"{self.values} records of {_some(self.ranges)}" + (
+            f" and of {_some(self.observed)}" if self.observed else ""
+        )
 
 
 def _some(coverage: Coverage) -> str:
@@ -57,26 +59,26 @@ def _some(coverage: Coverage) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The wanted columns, whose ids mean nothing; ``told_by`` is their source, in words that follow *by*."""
+class InferredTypes:
+    """The wanted columns, whose ids mean nothing; ``origin`` is their source, in words that follow *by*."""
 
     columns: StructType
-    told_by: str
+    origin: str
     left_out: tuple[LeftOut, ...] = ()
     misfits: tuple[Misfit | Unreadable, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
 
-class WantedSource(Protocol):
+class TypeSource(Protocol):
     """Infers the columns of records."""
 
-    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+    def sample(self, ranges: Coverage, observed: Coverage) -> RecordSample:
         """Return what shows the records' columns.
 
-        :param seen: single records of earlier windows with unknown fields
+        :param observed: single records of earlier windows with unknown fields
         """
 
-    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
+    def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
         """Infer the columns of the records.
 
         :param schema: the table's present one
@@ -84,8 +86,8 @@ class WantedSource(Protocol):
         """
 
 
-def source_for(landing: Landing, kafka: Mapping[str, Any]) -> WantedSource:
+def source_for(landing: Landing, kafka: Mapping[str, Any]) -> TypeSource:
     """Return the source of a landing's format."""
     module, _, name = SCHEMA_SOURCES[landing.decoding.name].partition(":")
     factory = getattr(import_module(module), name)
-    return cast(WantedSource, factory(landing, kafka))
+    return cast(TypeSource, factory(landing, kafka))

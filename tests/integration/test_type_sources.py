@@ -19,8 +19,8 @@ from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.formats.evolution.changes import Added, Widened, evolution
+from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes, RecordSample, TypeSource, source_for
 from airflow_provider_lakecommit.formats.evolution.records import FramedRecordsSource, RecordsSource
-from airflow_provider_lakecommit.formats.evolution.wanted import RecordSample, Wanted, WantedSource, source_for
 from airflow_provider_lakecommit.kafka.sample import records_at
 from airflow_provider_lakecommit.landing import Landing
 
@@ -49,25 +49,25 @@ class NewestWriter:
     def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
         return RecordSample(ranges=ranges)
 
-    def wanted(self, schema: Schema, sample: RecordSample) -> Wanted:
+    def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
         own = {f.name: f.field_type for f in schema.fields}
         taken = {n: own[n] if n == "ts" and n in own else kind for n, kind in self.newest.items()}
         fields = (NestedField(i, n, kind, required=False) for i, (n, kind) in enumerate(taken.items()))
-        return Wanted(columns=StructType(*fields), told_by="schema 12 of subject orders-value")
+        return InferredTypes(columns=StructType(*fields), origin="schema 12 of subject orders-value")
 
 
-def asked(source: WantedSource, schema: Schema, ranges: Coverage) -> Wanted:
-    return source.wanted(schema, source.sample(ranges, Coverage()))
+def asked(source: TypeSource, schema: Schema, ranges: Coverage) -> InferredTypes:
+    return source.inferred(schema, source.sample(ranges, Coverage()))
 
 
 @pytest.fixture(params=[RecordsSource, FramedRecordsSource, NewestWriter])
-def make(request: pytest.FixtureRequest) -> type[WantedSource]:
-    made: type[WantedSource] = request.param
+def make(request: pytest.FixtureRequest) -> type[TypeSource]:
+    made: type[TypeSource] = request.param
     return made
 
 
 @pytest.fixture
-def ranges(make: type[WantedSource], make_topic: Callable[..., str], produce: Callable[..., object]) -> Coverage:
+def ranges(make: type[TypeSource], make_topic: Callable[..., str], produce: Callable[..., object]) -> Coverage:
     """Ten records, of which one has a field more and a larger number."""
     topic, frame = make_topic(1), FRAME if make is FramedRecordsSource else b""
     some: list[dict[str, Any]] = [{"id": i, "n": i, "ts": "2026-01-01T00:00:00Z"} for i in range(10)]
@@ -77,7 +77,7 @@ def ranges(make: type[WantedSource], make_topic: Callable[..., str], produce: Ca
 
 
 def test_what_records_have_and_the_table_lacks_is_wanted(
-    make: type[WantedSource], ranges: Coverage, bootstrap: str
+    make: type[TypeSource], ranges: Coverage, bootstrap: str
 ) -> None:
     found = asked(make(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
     assert found.misfits == ()
@@ -85,12 +85,12 @@ def test_what_records_have_and_the_table_lacks_is_wanted(
         Widened(path=("n",), before=IntegerType(), after=LongType()),
         Added(path=("extra",), kind=StringType()),
     )
-    assert found.told_by
+    assert found.origin
 
 
 @pytest.mark.heavy
 def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
-    make: type[WantedSource], ranges: Coverage, bootstrap: str
+    make: type[TypeSource], ranges: Coverage, bootstrap: str
 ) -> None:
     table = Schema(
         NestedField(1, "id", LongType(), required=True),
@@ -106,7 +106,7 @@ def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
 
 @pytest.mark.parametrize("made", [RecordsSource, FramedRecordsSource])
 def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
-    made: type[WantedSource], monkeypatch: pytest.MonkeyPatch
+    made: type[TypeSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_lakecommit.formats.evolution.records.SECONDS", 1.0)
     gone = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
@@ -123,7 +123,7 @@ def test_nothing_between_and_behind_the_ranges_is_looked_at(
     kafka = {"bootstrap.servers": bootstrap}
     ranges = Coverage.of((SourcePartition(topic, 0, "t"), OffsetRange(*r)) for r in ((0, 3), (5, 8)))
     found = asked(RecordsSource(LANDING, kafka), TABLE, ranges)
-    assert (found.misfits, found.told_by.split()[0]) == ((), "6")
+    assert (found.misfits, found.origin.split()[0]) == ((), "6")
 
 
 def test_ranges_of_markers_alone_are_a_sample_of_nothing(
@@ -138,7 +138,7 @@ def test_ranges_of_markers_alone_are_a_sample_of_nothing(
 
 def test_each_format_that_has_a_source_names_one_that_can_be_made() -> None:
     for name in SCHEMA_SOURCES:
-        assert callable(source_for(replace(LANDING, format=name), {}).wanted)
+        assert callable(source_for(replace(LANDING, format=name), {}).inferred)
 
 
 def test_single_records_are_read_wherever_they_lie(
