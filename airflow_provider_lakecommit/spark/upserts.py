@@ -124,12 +124,8 @@ class UpsertDecoder:
         none = [i for i, v in enumerate(values) if v is None]
         block = decode(there)
         (name, rows), *_ = block.tables.items()
-<<<<<<< HEAD
-        found = put_back(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ())
+        found = with_positions(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ())
         rows = added(_single(found))
-=======
-        rows = added(with_positions(replace(rows, rejects=block.rejects, filtered=block.filtered), there, ()))
->>>>>>> words
         if self._by_tombstone:
             rows = self._marked(rows, False)
         if none and self._by_tombstone and self._deletes != IGNORE:

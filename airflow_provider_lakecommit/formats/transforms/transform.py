@@ -56,14 +56,14 @@ class TransformDecoder:
         beside: Collection[str] = (),
     ) -> None:
         self._records, self._beside = records, beside
-        self._seen = pa.schema([f for f in records.schema if f.name not in beside])
+        self._observed = pa.schema([f for f in records.schema if f.name not in beside])
         self._target = pa.schema([f for f in arrow_schema(schema) if f.name not in skip])
         self._functions = functions
         # What came from outside while one of them was at work.
         self._stopped: list[BaseException] = []
         self._connection = engine(functions, self._stopped)
         try:
-            self._sql, self._suspects = row_wise(self._connection, sql, self._seen.names, functions)
+            self._sql, self._suspects = row_wise(self._connection, sql, self._observed.names, functions)
             self._columns = self._resolved()
         except BaseException:
             self._connection.close()
@@ -111,11 +111,7 @@ class TransformDecoder:
         given: dict[str, int] = {}
         wrong: list[str] = []
         # Behind the place of the record.
-<<<<<<< HEAD
-        for place, field in enumerate(columns_of(self._connection, self._sql, self._seen), 1):
-=======
-        for position, field in enumerate(columns_of(self._connection, self._sql, self._records.schema), 1):
->>>>>>> words
+        for position, field in enumerate(columns_of(self._connection, self._sql, self._observed), 1):
             if field.name in given:
                 wrong.append(f"it returns column {field.name} twice")
             elif field.name not in known:
@@ -156,7 +152,7 @@ class TransformDecoder:
 
     def _answered(self, sql: str, rows: pa.Table) -> pa.Table:
         try:
-            return run(self._connection, sql, rows.select(self._seen.names))
+            return run(self._connection, sql, rows.select(self._observed.names))
         except duckdb.InterruptException:
             raise
         except _BROKEN as e:
@@ -180,17 +176,11 @@ class TransformDecoder:
         refused = self._overflown(made, positions, rows) | self._lacking(made, positions)
         made, positions = _without(refused, made, positions)
         try:
-            arrays = self._fitted(made, places, rows)
+            arrays = self._fitted(made, positions, rows)
         except Refusal:
-<<<<<<< HEAD
-            unfit = self._unfit(made, places)
-            made, places = _without(unfit, made, places)
-            arrays = self._fitted(made, places, rows)
-=======
             unfit = self._unfit(made, positions)
             made, positions = _without(unfit, made, positions)
-            arrays = self._fitted(made)
->>>>>>> words
+            arrays = self._fitted(made, positions, rows)
             refused |= unfit
         there = np.zeros(rows.num_rows, bool)
         there[positions] = True
@@ -202,12 +192,12 @@ class TransformDecoder:
             filtered=np.flatnonzero(~there).tolist(),
         )
 
-    def _fitted(self, made: pa.Table, places: np.ndarray, rows: pa.Table) -> list[pa.Array]:
+    def _fitted(self, made: pa.Table, positions: np.ndarray, rows: pa.Table) -> list[pa.Array]:
         def column(field: pa.Field) -> pa.Array:
             if field.name in self._columns:
                 return fitted(_whole(made.column(self._columns[field.name])), field, field.name)
             if field.name in self._beside:
-                return _whole(rows.column(field.name).take(pa.array(places, pa.int64())))
+                return _whole(rows.column(field.name).take(pa.array(positions, pa.int64())))
             return pa.nulls(made.num_rows, field.type)
 
         return [column(field) for field in self._target]

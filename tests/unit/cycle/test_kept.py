@@ -150,9 +150,7 @@ def test_a_missing_file_of_a_slice_that_cannot_be_read_again_is_named_and_nothin
 ) -> None:
     reported_and_cut(landing)
     landing.clock.passes(timedelta(days=2))
-    with pytest.raises(
-        SourceError, match=r"lose orders\[0\] \[20, 30\) \(10 records\).*LC6203"
-    ):
+    with pytest.raises(SourceError, match=r"lose orders\[0\] \[20, 30\) \(10 records\).*LC6203"):
         drain(landing.session, landing.run_identity("b"), "offsets are gone")
     assert ends(landing) == (20, 10)
     assert landing.session.read_state([prepare_table(landing.session, DATA).ledger]).state.accepted[DATA]  # type: ignore[union-attr]
