@@ -88,7 +88,7 @@ class World:
         self.topics: list[Topic] = topics_of(landings)
         self.broker = Broker(folder / "kafka")
         self.catalog = RestCatalogServer(folder / "catalog")
-        self.connect = ConnectServer(folder / "connect", cores=2)
+        self.connect = ConnectServer(folder / "connect", cores=4)
         self.children = Children(folder / "processes")
         self.registry = FakeRegistry()
         self.restarts: Counter[str] = Counter()

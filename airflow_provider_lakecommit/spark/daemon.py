@@ -25,7 +25,7 @@ from pathlib import Path
 THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Settings of numpy's and Arrow's libraries, whose threads are not needed."""
 
-IDLE_SECONDS, CHECKS = 300.0, 10
+IDLE_SECONDS, CHECKS = 600.0, 10
 """How long a daemon stays without workers, and how often it checks in that time."""
 
 PACKAGE = "airflow_provider_lakecommit"
