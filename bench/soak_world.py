@@ -267,7 +267,9 @@ class World:
                 sensor = SENSOR if topic.number % 10 == 8 and shape is LAND else ""
                 self._write_dag(topic.stem, topic, sensor + shape.format(spark=spark), start)
                 if topic.number % 5 == 3:
-                    self._write_dag(f"{topic.stem}_maintain", topic, MAINTAIN, start, times=3)
+                    # Not before the table is there.
+                    later = start + timedelta(days=1, seconds=2 * self.period)
+                    self._write_dag(f"{topic.stem}_maintain", topic, MAINTAIN, later, times=3)
         if self._in_set:
             self._write_dag("shop", self._in_set[0], GROUP.format(spark="spark_connect_default"), start)
 
