@@ -8,12 +8,14 @@ memory, descriptors, threads, files, snapshots and lag are sampled. At the end t
 up; then DuckDB compares all rows of all tables with the produced records, and `lakecommit verify` checks each landing.
 
 The exit code is 1 if a row is lost, doubled or altered, if a landing does not catch up, if `verify` fails, or if a
-process grew without bound. SIGTERM and SIGINT end the run early, without a comparison, and leave no process behind.
+process grew without bound. SIGUSR1 ends the minutes early; what follows is done as usual. SIGTERM and SIGINT end the
+run early, without a comparison, and leave no process behind.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,8 +57,11 @@ def main(arguments: list[str]) -> int:
         world = World(folder, options.landings, options.period)
         soak = Soak(world, options)
 
+        signal.signal(signal.SIGUSR1, lambda *_: soak.enough.set())
+
         def stop() -> None:
             soak.stop.set()
+            soak.enough.set()
             world.stop()
 
         return run(soak.run, stop)
@@ -91,7 +96,7 @@ class Soak:
 
     def __init__(self, world: World, options: argparse.Namespace) -> None:
         self.world, self.options = world, options
-        self.stop = Event()
+        self.stop, self.enough = Event(), Event()
         self.samples = Samples(world, world.folder)
         self._undelivered: Counter[str] = Counter()
 
@@ -118,7 +123,7 @@ class Soak:
             for thread in threads:
                 thread.start()
             deadline = time.monotonic() + seconds
-            while (left := deadline - time.monotonic()) > 0 and not self.stop.wait(min(SAMPLE_SECONDS, left)):
+            while (left := deadline - time.monotonic()) > 0 and not self.enough.wait(min(SAMPLE_SECONDS, left)):
                 self._sample()
             ended.set()
             for thread in threads:

@@ -88,7 +88,7 @@ class World:
         self.topics: list[Topic] = topics_of(landings)
         self.broker = Broker(folder / "kafka")
         self.catalog = RestCatalogServer(folder / "catalog")
-        self.connect = ConnectServer(folder / "connect", cores=2)
+        self.connect = ConnectServer(folder / "connect", cores=4)
         self.children = Children(folder / "processes")
         self.registry = FakeRegistry()
         self.restarts: Counter[str] = Counter()
@@ -267,7 +267,9 @@ class World:
                 sensor = SENSOR if topic.number % 10 == 8 and shape is LAND else ""
                 self._write_dag(topic.stem, topic, sensor + shape.format(spark=spark), start)
                 if topic.number % 5 == 3:
-                    self._write_dag(f"{topic.stem}_maintain", topic, MAINTAIN, start, times=3)
+                    # Not before the table is there.
+                    later = start + timedelta(days=1, seconds=2 * self.period)
+                    self._write_dag(f"{topic.stem}_maintain", topic, MAINTAIN, later, times=3)
         if self._in_set:
             self._write_dag("shop", self._in_set[0], GROUP.format(spark="spark_connect_default"), start)
 
@@ -290,7 +292,7 @@ class World:
     def _follow(self, stem: str) -> None:
         number = self._follows.get(stem, -1) + 1
         command = [sys.executable, "-m", "airflow_provider_lakecommit.cli.main", "land"]
-        command += [str(self.folder / "specs" / f"{stem}.yaml"), "--follow", "--window-age", "15s"]
+        command += [str(self.folder / "specs" / f"{stem}.yaml"), "--follow", "--window-age", "30s"]
         environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "SPARK_LOCAL_IP": "127.0.0.1"}
         self.children.start(_follow_name(stem, number), command, env=environment, cwd=self.folder)
         self._follows[stem] = number
@@ -338,9 +340,9 @@ def _airflow_settings(dags: Path) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
-        "AIRFLOW__CORE__PARALLELISM": "6",
+        "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "3",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "90",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "240",
         "AIRFLOW__LAKECOMMIT__CONTROL_TOPIC": CONTROL,

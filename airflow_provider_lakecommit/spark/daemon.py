@@ -3,9 +3,8 @@
 
 Contract: set as `spark.python.daemon.module`, it is pyspark's own daemon with :data:`LIBRARIES` loaded. Spark ends
 workers that were idle for a minute; new ones are forks of the daemon, which saves seconds of processor time before
-their first record. This package itself is not kept: workers import it from their session's path. A server keeps the
-daemon of each session as long as it runs, some 150 MB. So a daemon ends when it had no workers for a while; Spark
-starts another one for the session's next task.
+their first record. This package itself is not kept: workers import it from their session's path. Spark keeps the daemon
+of each session, some 150 MB. So a daemon without workers ends after a while, and the next task gets another one.
 
 Failure story: a missing library is left to the job that needs it. Forks of a process with threads may hang, so
 libraries are configured to start no threads when loaded, and the daemon fails if one did.
@@ -25,8 +24,8 @@ from pathlib import Path
 THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Settings of numpy's and Arrow's libraries, whose threads are not needed."""
 
-IDLE_SECONDS, CHECKS = 300.0, 10
-"""How long a daemon stays without workers, and how often it checks in that time."""
+IDLE_SECONDS, CHECKS = 600.0, 10
+"""How long a daemon stays without workers, and how often it checks that."""
 
 PACKAGE = "airflow_provider_lakecommit"
 LIBRARIES = (
@@ -63,20 +62,15 @@ def end_when_idle(seconds: float = IDLE_SECONDS) -> None:
 
     def check(*_: object) -> None:
         nonlocal idle
-        idle = 0 if _has_children() else idle + 1
+        idle += 1
+        with suppress(ChildProcessError):
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            idle = 0
         if idle > CHECKS:
             os.kill(os.getpid(), signal.SIGTERM)
 
     signal.signal(signal.SIGALRM, check)
     signal.setitimer(signal.ITIMER_REAL, seconds / CHECKS, seconds / CHECKS)
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _threads() -> int:

@@ -35,6 +35,7 @@ from airflow_provider_lakecommit.spark.launch.connect_url import ConnectUrl
 from airflow_provider_lakecommit.spark.launch.package import package_digest
 from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import unique
+from tests.support.brief_daemon import BRIEF
 from tests.support.declared import changed_landing, landing_of
 from tests.support.gate import Gate
 from tests.support.waiting import PATIENCE, until
@@ -97,13 +98,13 @@ def make_window(
 ) -> Callable[..., Window]:
     """A window of a landing. Landings of one name share a warm session, whatever their topics."""
 
-    def make(name: str = "rows") -> Window:
+    def make(name: str = "rows", url: str = connect_server.url) -> Window:
         topic = make_topic(1)
         produce(topic, records(0, RECORDS), 0)
         stated = {"table": f"shop.{name}", "create": SCHEMA, "slice_records": RECORDS // SLICES}
         landing = landing_of(name=name, topics=topic, control_topic=make_topic(1), **stated)
         world = World(landing=landing, kafka={"bootstrap.servers": bootstrap}, catalog=catalog_in(tmp_path / name))
-        return Window(world, connect_server.url, unique("run"))
+        return Window(world, url, unique("run"))
 
     return make
 
@@ -457,3 +458,27 @@ def test_the_death_of_the_server_ends_the_job_and_a_retry_does_the_rest_on_the_n
     assert Counter(r.status for r in finish(window).results) == {"done": 3}
     assert gate.begun[0] == 1
     window.check()
+
+
+@pytest.mark.heavy
+def test_a_session_whose_idle_daemon_has_ended_gets_another_one(
+    make_window: Callable[..., Window], tmp_path: Path
+) -> None:
+    with ConnectServer(tmp_path / "brief", conf=BRIEF) as server:
+        daemons = []
+        for rounds in (1, 2):
+            window = make_window("brief", server.url)
+            attempt = Attempt(window)
+            until(lambda: daemons_of(server))
+            daemons += daemons_of(server)
+            attempt.ended()
+            assert attempt.error is None
+            window.close()
+            window.world.check(Counter(dict.fromkeys(range(RECORDS), rounds)))
+            until(lambda: not daemons_of(server))
+        assert len(set(daemons)) == 2
+
+
+def daemons_of(server: ConnectServer) -> list[int]:
+    """Return the Python daemons that the server has started, without their workers."""
+    return [p.pid for p in server.family if p.parent == server.pid and BRIEF["spark.python.daemon.module"] in p.command]
