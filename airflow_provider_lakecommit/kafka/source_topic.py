@@ -37,7 +37,7 @@ First = tuple[int, datetime] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """The source topics at `asked_at`, a time before any of the offsets was requested."""
+    """The source topics at `requested_at`, a time before any of the offsets was requested."""
 
     cluster_id: str
     requested_at: datetime

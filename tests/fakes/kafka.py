@@ -67,7 +67,7 @@ class FakeControl:
     closed: bool = False
     others: dict[str, FakeControl] = field(default_factory=dict)
     """Further topics of the cluster, by name."""
-    wanted: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
 
     def other(self, name: str) -> FakeControl:
         return self.others.get(name, FakeControl(name=name, topic_id=""))

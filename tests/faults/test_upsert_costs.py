@@ -89,7 +89,7 @@ def test_a_table_in_buckets_of_the_key_is_no_warning(
         world.settle()
     cost = found(world)[-1]
     assert cost.level is Level.OK
-    assert (shown := re.search(r"(\d+)%", cost.seen)) is not None
+    assert (shown := re.search(r"(\d+)%", cost.observed)) is not None
     assert int(shown[1]) <= 12
 
 

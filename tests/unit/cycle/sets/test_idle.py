@@ -29,7 +29,7 @@ def opened(commit_id: UUID, at: datetime, **plan: object) -> CycleOpened:
         "slices": (),
         "targets": (),
         "ends": ENDS,
-        "asked_at": at,
+        "requested_at": at,
         "reason": "nothing new",
     }
     cycle = Cycle(commit_id=commit_id, dag="d", run="r", number=0, slot=0)

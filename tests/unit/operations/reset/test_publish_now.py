@@ -31,7 +31,7 @@ def test_where_nothing_is_under_way_nothing_is_asked(landing: FakeLanding) -> No
     assert not done.asked
     assert not done.published
     assert str(done) == "no window is open, and no reported slice waits to be published"
-    assert "EndAsked" not in landing.kinds()
+    assert "EndRequested" not in landing.kinds()
 
 
 def test_of_a_landing_that_never_ran_nobody_knows(landing: FakeLanding) -> None:
@@ -82,4 +82,4 @@ def test_asking_twice_asks_once(landing: FakeLanding) -> None:
     landing.open("dead")
     now(landing)
     now(landing)
-    assert landing.kinds().count("EndAsked") == 1
+    assert landing.kinds().count("EndRequested") == 1
