@@ -21,17 +21,22 @@ from airflow_provider_lakecommit.cycle.session.tables import differences
 from airflow_provider_lakecommit.landing import Landing
 
 
-def warnings_of(landing: Landing, prepared: Prepared, told: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the warnings of a plan, which are also logged.
+def lines_of(landing: Landing, prepared: Prepared, known: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the warnings of a plan, which are also logged, and everything that its explanation says of the tables.
 
-    :param told: tables whose problems are already known
+    :param known: tables whose problems are already logged
     """
-    apart = (f"{without_line(name)}: {e}" for name, e in prepared.failures.items() if name not in told)
+    left_out = {
+        name: f"{name} is left out of this plan, and lacks the records that land now" for name in prepared.failures
+    }
+    apart = (f"{line}: {prepared.failures[name]}" for name, line in left_out.items() if name not in known)
     crowded = (f"{t.name}: {t.state.crowding}" for t in prepared.tables if t.state.crowding)
-    return (*apart, *crowded, *not_as_stated(landing, prepared))
+    warnings = (*apart, *crowded, *_not_as_stated(landing, prepared))
+    logged = (line for name, line in left_out.items() if name in known)
+    return warnings, (*logged, *warnings, *_upsert_lines(landing, prepared))
 
 
-def upsert_lines(landing: Landing, prepared: Prepared) -> Iterator[str]:
+def _upsert_lines(landing: Landing, prepared: Prepared) -> Iterator[str]:
     """Yield what an upserting landing looks up in its table, by its last publication."""
     if not landing.upsert.key:
         return
@@ -46,12 +51,7 @@ def upsert_lines(landing: Landing, prepared: Prepared) -> Iterator[str]:
             )
 
 
-def without_line(name: str) -> str:
-    """Return the line about a table that a window is planned without."""
-    return f"{name} is left out of this plan, and lacks the records that land now"
-
-
-def not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:
+def _not_as_stated(landing: Landing, prepared: Prepared) -> Iterator[str]:
     """Yield the warnings about it, if any."""
     by_name = {t.name: t for t in prepared.tables}
     for name in landing.data_tables:
