@@ -6,16 +6,15 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
+        "checked": "verify_tables",
         "doctor.examine": "examine",
         "doctor.finding": "CheckResult Level",
         "doctor.roles": "LANDING_ROLES Role",
         "history": "read_history",
         "partition_status": "PartitionStatus",
-        "record_rows": "check_rows",
         "status": "Status TableStatus read_status to_dict",
         "status_rules": "StatusLimits StatusVerdict status_verdict",
         "table_history": "Finding Severity",
-        "upserted": "check_keys",
         "verify": "check_landing verified_text verified_to_dict",
     },
 )
