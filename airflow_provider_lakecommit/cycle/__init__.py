@@ -42,7 +42,6 @@ __getattr__ = lazy_names(
         "session.ports": "ControlPort SourcePort",
         "session.progress": "Progress progress_told",
         "session.secrets": "LEAST_SECONDS secrets_for vended_of",
-        "session.slow_slices": "slow_slices_of",
         "session.tables": "table_of",
         "session.targets": "check_fit target_of",
         "session.thread": "in_thread",
@@ -57,6 +56,6 @@ __getattr__ = lazy_names(
         "sets.plans": "SetPlans has_no_record landing_ready plans_of without_records",
         "sets.schemas": "with_schema",
         "sets.steps": "CLIENTS for_all",
-        "write.write": "JobOutcome group_job group_result run_group run_groups",
+        "write.write": "GroupWrite run_groups",
     },
 )

@@ -83,7 +83,6 @@ from airflow_provider_lakecommit.cycle.session.progress import progress_told as 
 from airflow_provider_lakecommit.cycle.session.secrets import LEAST_SECONDS as LEAST_SECONDS
 from airflow_provider_lakecommit.cycle.session.secrets import secrets_for as secrets_for
 from airflow_provider_lakecommit.cycle.session.secrets import vended_of as vended_of
-from airflow_provider_lakecommit.cycle.session.slow_slices import slow_slices_of as slow_slices_of
 from airflow_provider_lakecommit.cycle.session.tables import table_of as table_of
 from airflow_provider_lakecommit.cycle.session.targets import check_fit as check_fit
 from airflow_provider_lakecommit.cycle.session.targets import target_of as target_of
@@ -112,8 +111,5 @@ from airflow_provider_lakecommit.cycle.sets.plans import without_records as with
 from airflow_provider_lakecommit.cycle.sets.schemas import with_schema as with_schema
 from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS as CLIENTS
 from airflow_provider_lakecommit.cycle.sets.steps import for_all as for_all
-from airflow_provider_lakecommit.cycle.write.write import JobOutcome as JobOutcome
-from airflow_provider_lakecommit.cycle.write.write import group_job as group_job
-from airflow_provider_lakecommit.cycle.write.write import group_result as group_result
-from airflow_provider_lakecommit.cycle.write.write import run_group as run_group
+from airflow_provider_lakecommit.cycle.write.write import GroupWrite as GroupWrite
 from airflow_provider_lakecommit.cycle.write.write import run_groups as run_groups
