@@ -7,7 +7,6 @@ from airflow_provider_lakecommit.committer.adopted import sink_commits as sink_c
 from airflow_provider_lakecommit.committer.adopted import sink_commits_text as sink_commits_text
 from airflow_provider_lakecommit.committer.adopted import sink_turn as sink_turn
 from airflow_provider_lakecommit.committer.adopted import turn_is_over as turn_is_over
-from airflow_provider_lakecommit.committer.alone import check_no_other as check_no_other
 from airflow_provider_lakecommit.committer.append import AppendRequest as AppendRequest
 from airflow_provider_lakecommit.committer.append import PublishOutcome as PublishOutcome
 from airflow_provider_lakecommit.committer.append import publish as publish
@@ -52,6 +51,7 @@ from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections 
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section as set_section
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward as carry_forward
 from airflow_provider_lakecommit.committer.ledger_updates import change_section as change_section
+from airflow_provider_lakecommit.committer.ledger_updates import check_no_other as check_no_other
 from airflow_provider_lakecommit.committer.ledger_updates import join_table as join_table
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs as renew_epochs
 from airflow_provider_lakecommit.committer.ledger_updates import restore_tag as restore_tag

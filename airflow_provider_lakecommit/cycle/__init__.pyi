@@ -64,8 +64,8 @@ from airflow_provider_lakecommit.cycle.run.follow import Follow as Follow
 from airflow_provider_lakecommit.cycle.run.follow import runner_of as runner_of
 from airflow_provider_lakecommit.cycle.run.interval import WindowLog as WindowLog
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner as LandingRunner
-from airflow_provider_lakecommit.cycle.run.options import FollowOptions as FollowOptions
 from airflow_provider_lakecommit.cycle.run.total import Total as Total
+from airflow_provider_lakecommit.cycle.run.window import FollowOptions as FollowOptions
 from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings as ConcurrentLandings
 from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd as EarlyEnd
 from airflow_provider_lakecommit.cycle.session.early_end import end_cycle as end_cycle
@@ -102,13 +102,13 @@ from airflow_provider_lakecommit.cycle.sets.former_look import Formers as Former
 from airflow_provider_lakecommit.cycle.sets.former_look import former_landings as former_landings
 from airflow_provider_lakecommit.cycle.sets.former_look import former_named as former_named
 from airflow_provider_lakecommit.cycle.sets.former_look import start_former as start_former
-from airflow_provider_lakecommit.cycle.sets.idle import IDLE as IDLE
+from airflow_provider_lakecommit.cycle.sets.plans import IDLE as IDLE
 from airflow_provider_lakecommit.cycle.sets.plans import SetPlans as SetPlans
 from airflow_provider_lakecommit.cycle.sets.plans import has_no_record as has_no_record
 from airflow_provider_lakecommit.cycle.sets.plans import landing_ready as landing_ready
 from airflow_provider_lakecommit.cycle.sets.plans import plans_of as plans_of
+from airflow_provider_lakecommit.cycle.sets.plans import with_schema as with_schema
 from airflow_provider_lakecommit.cycle.sets.plans import without_records as without_records
-from airflow_provider_lakecommit.cycle.sets.schemas import with_schema as with_schema
 from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS as CLIENTS
 from airflow_provider_lakecommit.cycle.sets.steps import for_all as for_all
 from airflow_provider_lakecommit.cycle.write.write import GroupWrite as GroupWrite

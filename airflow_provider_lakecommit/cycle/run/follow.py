@@ -17,9 +17,10 @@ continues from there. Nothing grows with the number of windows.
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +29,11 @@ from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.run.memory import bound_arenas
 from airflow_provider_lakecommit.cycle.run.numbers import CycleNumbers
-from airflow_provider_lakecommit.cycle.run.options import FollowOptions
 from airflow_provider_lakecommit.cycle.run.successor import Successor
 from airflow_provider_lakecommit.cycle.run.trouble import Troubles
 from airflow_provider_lakecommit.cycle.run.upkeep import Upkeep
-from airflow_provider_lakecommit.cycle.run.window import Ahead, Full, Pace, ahead_of
+from airflow_provider_lakecommit.cycle.run.window import Ahead, FollowOptions, Full, Pace, ahead_of
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
@@ -47,6 +46,9 @@ ASK_SECONDS = 10.0
 """Seconds between two checks for the end."""
 STEP_SECONDS = 0.25
 HELD_UP_LOOKS = 3
+_M_ARENA_MAX = -8
+ARENAS = 2
+"""Arenas of glibc in a process that runs for days."""
 
 
 class Follow:
@@ -275,3 +277,12 @@ def runner_of(
         return LandingRunner(session, engine, identify, **options)
     bound_arenas()
     return Follow(session, engine, identify, follow, log, **options)
+
+
+def bound_arenas() -> None:
+    """Limit new threads to :data:`ARENAS` arenas; other C libraries than glibc are unchanged. Each thread has its own
+    arena otherwise, which keeps freed memory: every window reads and writes a megabyte of table metadata in several
+    threads, so that arenas grew by some 10 MB a minute, mostly unused.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)

@@ -8,7 +8,7 @@ connector's control position past its files, so a connector that runs again skip
 at once, or be killed at any point: no file is in the table twice.
 
 Refused as a whole: while the connector, or a coordinator of it, is active
-(:mod:`~airflow_provider_lakecommit.operations.kafka_connect.stopped`); a table with a file that the connector would
+(:mod:`~airflow_provider_lakecommit.operations.kafka_connect.connector`); a table with a file that the connector would
 still commit and we may not.
 
 Failure story: an unreachable catalog or storage ends it with an error; earlier commits stay, and the next attempt does
