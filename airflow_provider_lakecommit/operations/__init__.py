@@ -8,7 +8,7 @@ __getattr__ = lazy_names(
     {
         "backfill.asked": "LaneAsked lane_asked moment_of",
         "backfill.closing": "close_lane lane_rest",
-        "backfill.live_first": "LiveFirst",
+        "backfill.live_first": "live_first",
         "backfill.opening": "closed_lane joined_session lane_session",
         "backfill.preview": "LanePreview lane_preview",
         "backfill.replace": "ReplacePreview check_rows",

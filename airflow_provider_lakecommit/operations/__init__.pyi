@@ -4,7 +4,7 @@ from airflow_provider_lakecommit.operations.backfill.asked import lane_asked as 
 from airflow_provider_lakecommit.operations.backfill.asked import moment_of as moment_of
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane as close_lane
 from airflow_provider_lakecommit.operations.backfill.closing import lane_rest as lane_rest
-from airflow_provider_lakecommit.operations.backfill.live_first import LiveFirst as LiveFirst
+from airflow_provider_lakecommit.operations.backfill.live_first import live_first as live_first
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane as closed_lane
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session as joined_session
 from airflow_provider_lakecommit.operations.backfill.opening import lane_session as lane_session

@@ -70,7 +70,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PlanDecision:
     """A plan, and what its START changes besides.
 
     :param explain: the plan's explanation, for display
@@ -97,7 +97,7 @@ def planned(facts: Facts) -> tuple[Plan, tuple[str, ...]]:
     return decide_plan(facts.state, facts.missing, facts.given)
 
 
-def decide(facts: Facts) -> Decision:
+def decide(facts: Facts) -> PlanDecision:
     """Decide what the cycle plans.
 
     :raises LedgerError: a record could end in two tables of the landing, or in none
@@ -117,7 +117,7 @@ def decide(facts: Facts) -> Decision:
         plan = replace(plan, reason="; ".join([str(plan.reason), *facts.of_source]))
     warnings, of_tables = lines_of(facts.landing, facts.reading.prepared, facts.given.terms.told)
     of_columns = () if facts.columns is None else facts.columns.lines
-    return Decision(
+    return PlanDecision(
         plan=plan,
         directives=Directives(released=tuple(facts.given.released), voided=tuple(facts.voided), raised=facts.retried),
         explain=(*explain, *of_columns, *of_tables),

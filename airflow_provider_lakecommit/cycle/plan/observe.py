@@ -101,9 +101,9 @@ def observe(
     voided = given_up(landing, prepared, state, source.partitions)
     check_registry(landing, session.kafka)
     check_unless_filled(landing, prepared.targets, state)
-    diverged = check_logs(session, state, source)
+    diverged, why_diverged = check_logs(session, state, source)
     state = without(state, voided)
-    missing = missing_or_told(session, state, source, state.claims(now, released), diverged.partitions)
+    missing = missing_or_told(session, state, source, state.claims(now, released), diverged)
     _report_removed(session, missing)
     limits, notes = _window_limits(landing, session.lane, prepared, missing.coverage)
     if worth_a_look(missing.coverage, limits):
@@ -129,7 +129,7 @@ def observe(
         ),
         released=released,
         debts={name: debt for name, debt in debts if debt is not None},
-        diverged=diverged.text,
+        diverged=why_diverged,
     )
     facts = Facts(
         landing=landing,

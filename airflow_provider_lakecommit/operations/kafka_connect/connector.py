@@ -22,7 +22,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import ConnectorError
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import members_of, offsets_of_group
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, read_rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, Sink, source_group
@@ -115,7 +115,7 @@ def progress_of(session: LandingSession, connector: KnownConnector, log: Rescue,
     :param decided: no process works for it
     """
     least = log.log.ends
-    offsets = look_at_group(connector.kafka, source_group(connector.name), decided=decided).offsets
+    offsets = offsets_of_group(connector.kafka, source_group(connector.name), decided=decided)
     announced = least if decided else rescue_of(session, connector).log.ends
     return SinkProgress(offsets=offsets, announced=announced, least=least)
 
@@ -203,7 +203,7 @@ def check_stopped(
         )
     own = source_group(connector)
     for name in dict.fromkeys((own, group or own, f"{group or own}-coord")):
-        if members := look_at_group(kafka, name).members:
+        if members := members_of(kafka, name):
             raise ConnectorError(
                 "LC7524",
                 f"consumer group {name} has {len(members)} members ({', '.join(members[:3])}): connector {connector} "

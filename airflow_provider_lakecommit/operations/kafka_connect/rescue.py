@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.control import ControlRecord, ControlTopic
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.iceberg import Tables, to_pyiceberg
 from airflow_provider_lakecommit.operations.kafka_connect.announced import LogReader
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group
 from airflow_provider_lakecommit.operations.kafka_connect.evidence import Evidence
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import GroupLog
 from airflow_provider_lakecommit.operations.kafka_connect.judge import (
@@ -257,7 +257,7 @@ def read_rescue(
     :param group: the group in the connector's events, if it is not the one its tasks read in
     :raises ControlTopicError: the topic is not there, or the brokers do not answer
     """
-    offsets = look_at_group(kafka, source_group(connector)).offsets
+    offsets = offsets_of_group(kafka, source_group(connector))
     with ControlTopic(control_topic, kafka) as control:
         return Rescue(
             tables,

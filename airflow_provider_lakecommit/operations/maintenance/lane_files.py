@@ -21,11 +21,11 @@ from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import Condition, read_ledger
 from airflow_provider_lakecommit.core import STATUS, TableLedger, file_mark, landing_mark
-from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, open_lanes
+from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, PreparedTable, open_lanes
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, reports_of
-from airflow_provider_lakecommit.operations.maintenance.ready import ReadyTable, check_log, ready_tables
+from airflow_provider_lakecommit.operations.maintenance.ready import check_log, ready_tables
 
 PERSON = "person"
 ROLE = "sweep"
@@ -44,7 +44,7 @@ class LaneLook:
     """One lane: its tables that may be swept, why others may not, and its log, which was read after them."""
 
     session: LandingSession
-    tables: Mapping[str, ReadyTable]
+    tables: Mapping[str, PreparedTable]
     errors: Mapping[str, str]
     folded: FoldedLog | None
 
@@ -77,7 +77,7 @@ class LaneFiles:
     :raises LedgerError: what is pending is not known
     """
 
-    def __init__(self, session: LandingSession, table: ReadyTable, folded: FoldedLog) -> None:
+    def __init__(self, session: LandingSession, table: PreparedTable, folded: FoldedLog) -> None:
         check_log(table, folded)
         self._session, self._folded = session, folded
         self._ledger: TableLedger = table.ledger

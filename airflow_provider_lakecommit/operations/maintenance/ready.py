@@ -9,28 +9,14 @@ Failure story: each table's trouble is its own, told by its name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from pyiceberg.table import Table
-
 from airflow_provider_lakecommit.committer import Condition, read_ledger, require_ledger
-from airflow_provider_lakecommit.core import TableLedger
-from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, table_ledger
+from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, PreparedTable, prepared_table
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyTable:
-    """A table as it was loaded, and its ledger."""
-
-    name: str
-    table: Table
-    ledger: TableLedger
-
-
-def ready_tables(session: LandingSession) -> tuple[list[ReadyTable], dict[str, str]]:
+def ready_tables(session: LandingSession) -> tuple[list[PreparedTable], dict[str, str]]:
     """The tables that have a section of this lane and may be swept, and why others may not."""
-    ready: list[ReadyTable] = []
+    ready: list[PreparedTable] = []
     errors: dict[str, str] = {}
     for name in session.landing.tables:
         try:
@@ -41,7 +27,7 @@ def ready_tables(session: LandingSession) -> tuple[list[ReadyTable], dict[str, s
     return ready, errors
 
 
-def _ready(session: LandingSession, name: str) -> ReadyTable | None:
+def _ready(session: LandingSession, name: str) -> PreparedTable | None:
     table = session.tables.load(name)
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
@@ -50,8 +36,8 @@ def _ready(session: LandingSession, name: str) -> ReadyTable | None:
         raise LedgerError("LC7709", f"{name}: {reason}. Nothing is swept; run the landing first")
     if state.section(session.landing.name, session.lane) is None:
         return None
-    ledger = table_ledger(session, name, state)
-    there, named = session.control.describe(), ledger.section.control
+    ready = prepared_table(session, name, table, state)
+    there, named = session.control.describe(), ready.ledger.section.control
     if (there.cluster_id, there.topic_id) != (named.cluster_id, named.topic_id):
         raise LedgerError(
             "LC7710",
@@ -59,10 +45,10 @@ def _ready(session: LandingSession, name: str) -> ReadyTable | None:
             f"is another one (id {there.topic_id}), so pending slices are unknown. Nothing is swept; run the landing "
             "first",
         )
-    return ReadyTable(name=name, table=table, ledger=ledger)
+    return ready
 
 
-def check_log(table: ReadyTable, folded: FoldedLog) -> None:
+def check_log(table: PreparedTable, folded: FoldedLog) -> None:
     """Check that the log still contains everything that is pending.
 
     :raises LedgerError: it was cut
