@@ -157,7 +157,7 @@ def refused(look: ColumnLook, plan: Plan) -> Plan:
         clears="a column of a matching type, columns.on_incompatible: dead_letter, or your decision to continue "
         f"after these records (`{RESET_OFFSETS}`)",
     )
-    nothing = empty_plan(plan.landing, plan.lane, plan.spec_version, plan.asked_at, why)
+    nothing = empty_plan(plan.landing, plan.lane, plan.spec_version, plan.requested_at, why)
     return replace(nothing, ends=plan.ends, left=plan.left + sum(len(s) for s in plan.slices))
 
 

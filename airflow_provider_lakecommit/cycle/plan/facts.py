@@ -115,7 +115,7 @@ def decide(facts: Facts) -> PlanDecision:
         explain = (*facts.of_source, *facts.notes, *explain, *uneven)
     elif not plan.refused and facts.of_source:
         plan = replace(plan, reason="; ".join([str(plan.reason), *facts.of_source]))
-    warnings, of_tables = lines_of(facts.landing, facts.reading.prepared, facts.given.terms.told)
+    warnings, of_tables = lines_of(facts.landing, facts.reading.prepared, facts.given.terms.logged)
     of_columns = () if facts.columns is None else facts.columns.lines
     return PlanDecision(
         plan=plan,

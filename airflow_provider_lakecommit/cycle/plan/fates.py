@@ -96,7 +96,9 @@ def _alike(landing: Landing, t: PreparedTable, rules: str, landing_state: Landin
 
 def given_up(landing: Landing, prepared: Prepared, landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
     """Return attempts that a plan voids to unblock others, with reasons: only ranges that can be read again."""
-    apart = {a: f"{why}; its ranges are read again separately" for a, why in disentangled(landing_state, marks).items()}
+    apart = {
+        a: f"{why}; its ranges are read again separately" for a, why in voidable_slices(landing_state, marks).items()
+    }
     return apart | outruled(landing_state, rules_now(landing, prepared), marks)
 
 
@@ -123,7 +125,7 @@ def _text(landing: Landing, lane: str, one: RefusedRange, holder: PreparedTable,
         anew = " ".join(f"--range {p.topic}:{p.partition}={r.start}-{r.end}" for p, r in one.ranges.items())
         out = f"replace these ranges in all tables with `{BACKFILL} SPEC --replace {anew}`; "
     marked = landing.columns.metadata or landing.upsert.key
-    together += out if marked and not gone(one.ranges, marks) else ""
+    together += out if marked and not removed(one.ranges, marks) else ""
     words = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
         f"{lacking} lacks {one.ranges}, which {one.holder} read with other columns of {columns} or another "
@@ -155,7 +157,7 @@ def _newest_without(landing: Landing, lane: str, one: RefusedRange, holder: Prep
             continue
         if not any(s.covered.overlaps(one.ranges) for s in sections_of(snapshot)):
             then = next((s.covered for s in sections_of(snapshot) if (s.landing, s.lane) == own), Coverage())
-            return None if gone(now - then, marks) else snapshot.snapshot_id
+            return None if removed(now - then, marks) else snapshot.snapshot_id
         if (record.landing, record.lane) != own:
             return None
     return None

@@ -33,13 +33,13 @@ from airflow_provider_lakecommit.core import (
     WindowCost,
     WindowLimits,
     lifted,
+    needs_size_check,
     newest,
     own_budget,
     sized,
     source_notes,
-    worth_a_look,
 )
-from airflow_provider_lakecommit.core.entangled import without
+from airflow_provider_lakecommit.core.blocked_slices import without
 from airflow_provider_lakecommit.core.retry import outdated
 from airflow_provider_lakecommit.cycle.plan.column_look import ColumnLook, check_sql, column_look, is_due, stops
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, planned
@@ -106,7 +106,7 @@ def observe(
     missing = missing_or_told(session, state, source, state.claims(now, released), diverged)
     _report_removed(session, missing)
     limits, notes = _window_limits(landing, session.lane, prepared, missing.coverage)
-    if worth_a_look(missing.coverage, limits):
+    if needs_size_check(missing.coverage, limits):
         # Earlier windows say little about a large backlog.
         limits = replace(limits, sizes=sizes(session.kafka, missing.coverage))
     debts = ((t.name, debt_of(t.table.metadata, landing.branch, landing.maintain)) for t in prepared.tables)
@@ -115,7 +115,7 @@ def observe(
         lane=session.lane,
         spec_version=landing.spec_version,
         source=source.partitions,
-        asked_at=source.asked_at,
+        requested_at=source.asked_at,
         now=now,
         targets=prepared.targets,
         vended=vended_of(session.tables, prepared.epochs),
@@ -125,7 +125,7 @@ def observe(
             stalled_cycles=landing.backpressure.stalled_cycles,
             slow_down=landing.backpressure.slow_down,
             suspended=prepared.suspended,
-            told=frozenset(told),
+            logged=frozenset(told),
         ),
         released=released,
         debts={name: debt for name, debt in debts if debt is not None},
@@ -155,7 +155,7 @@ def _retried(landing: Landing, reading: Reading) -> tuple[LandingState, tuple[Ra
 
 
 def _report_removed(session: LandingSession, missing: Missing) -> None:
-    for table, behind in missing.gone.items():
+    for table, behind in missing.removed.items():
         session.log(
             f"{table} lacks {behind}, which {session.landing.table} has and the source has removed: newer records wait "
             f"after it; to continue without it: `{RESET_OFFSETS} SPEC --from earliest`"

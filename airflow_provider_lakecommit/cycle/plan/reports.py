@@ -38,7 +38,6 @@ from airflow_provider_lakecommit.core import (
     TableLedger,
     Watermark,
     find_missing,
-    gone,
     irreplaceable,
     losses,
     losses_text,
@@ -236,7 +235,7 @@ def missing_or_told(
     except SourceError as e:
         for name, ledger in landing_state.ledgers.items():
             told = unbelieved(session, name, ledger.section)
-            if told := gone(told, source.partitions):
+            if told := removed(told, source.partitions):
                 raise SourceError(
                     "LC6019", f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}"
                 ) from e

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.core import (
     ReadPosition,
     SourcePartition,
     Watermark,
-    judged_in,
+    evaluated_in,
     set_of,
 )
 from airflow_provider_lakecommit.cycle.plan.logged import left_by_former

@@ -270,7 +270,7 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
 
     :raises LedgerError: there is no entry of this stream
     """
-    judged = merged({}, (item for s in state.sections for item in s.judged.items()), most=None)
+    judged = merged({}, (item for s in state.sections for item in s.evaluated.items()), most=None)
     section, others = (
         state.own(session.landing.name, session.lane),
         state.covered(exclude=(session.landing.name, session.lane)),

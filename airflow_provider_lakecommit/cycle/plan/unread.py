@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.core import (
     RowsPerOffset,
     same_readings,
     shares_of,
-    unjudged,
+    unevaluated,
 )
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.kafka import SourceState

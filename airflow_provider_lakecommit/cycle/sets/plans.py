@@ -151,7 +151,7 @@ def is_idle(entries: Sequence[Entry], stable: Mapping[SourcePartition, int], spe
     if opened is None or opened.plan.spec_version != spec_version or opened.plan.refused or opened.plan.left:
         return False
     closed = next((e for e in entries if isinstance(e, CycleClosed) and e.commit_id == opened.commit_id), None)
-    if closed is None or closed.valid_through is None or closed.valid_through < opened.plan.asked_at:
+    if closed is None or closed.valid_through is None or closed.valid_through < opened.plan.requested_at:
         return False
     return bool(stable) and dict(opened.plan.ends) == dict(stable) and now - closed.valid_through < IDLE
 

@@ -36,7 +36,15 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import REPLAY, REWRITE, attempt_id, attempt_of, data_roots, mark_of, storage_place
+from airflow_provider_lakecommit.core import (
+    REPLAY,
+    REWRITE,
+    attempt_id,
+    attempt_of,
+    data_roots,
+    mark_of,
+    storage_location,
+)
 from airflow_provider_lakecommit.cycle import LandingSession, PreparedTable
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing

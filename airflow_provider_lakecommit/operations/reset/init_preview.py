@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.core import (
     first_offsets_of,
     in_doubt,
     passed_by_all,
+    removed,
 )
 from airflow_provider_lakecommit.cycle import (
     LandingSession,

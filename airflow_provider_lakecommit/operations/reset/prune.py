@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.core import (
     LedgerSection,
     RangeSet,
     SourcePartition,
-    judged_in,
+    evaluated_in,
 )
 from airflow_provider_lakecommit.cycle import LandingSession, endangered, ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
@@ -155,13 +155,13 @@ def pruned(section: LedgerSection, parts: Set[SourcePartition], epoch: UUID, *, 
     if not starts and not covered and not own:
         return None
     # Facts about deleted ranges and logs are deleted too: a position needs its ranges.
-    judged = judged_in(section.judged, covered)
+    judged = evaluated_in(section.evaluated, covered)
     positions = {p: at for p, at in section.positions.items() if p not in parts}
     replayed = _closed(section, parts, {p.topic for p in starts})
     left = replace(section, starts=starts, covered=covered, epoch=epoch)
     readings = tuple(e for e in section.provenance if not parts >= e.coverage.parts.keys())
     sink = section.sink and replace(section.sink, landed=section.sink.landed & covered)
-    return replace(left, judged=judged, positions=positions, replayed=replayed, provenance=readings, sink=sink)
+    return replace(left, evaluated=judged, positions=positions, replayed=replayed, provenance=readings, sink=sink)
 
 
 def _closed(section: LedgerSection, parts: Collection[SourcePartition], left: Collection[str]) -> Coverage:

@@ -27,11 +27,11 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     StatedOffsets,
     Watermark,
-    gone,
     irreplaceable,
     losses,
     losses_text,
     positions_up_to,
+    removed,
     rescued,
     restart,
 )
@@ -49,7 +49,7 @@ class PublishedBefore:
 
     def lost(self, marks: Mapping[SourcePartition, Watermark]) -> Coverage:
         """What is reported, and the source has no more."""
-        return gone(self.reported, marks)
+        return removed(self.reported, marks)
 
     def not_again(self, starts: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, Watermark]) -> Coverage:
         """What else a ledger that begins there does not read."""
@@ -180,7 +180,7 @@ class SectionInit:
         )
         if section is None and self.remembered is not None:
             # Where the rows of a ledger that is lost end, is known of no partition.
-            found = replace(found, untold=tuple(sorted(self.source.partitions.keys() - self.word.offsets.keys())))
+            found = replace(found, unstated=tuple(sorted(self.source.partitions.keys() - self.word.offsets.keys())))
         _check(self.name, found, self.source.partitions)
         return found
 
@@ -273,11 +273,11 @@ def ends_of(data: Restart, partitions: Iterable[SourcePartition]) -> dict[Source
 
 
 def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]) -> None:
-    if found.untold:
+    if found.unstated:
         raise LedgerError(
             "LC7012",
-            f"{name} has no ledger entry for {', '.join(map(str, found.untold))}: name "
-            f"{'it' if len(found.untold) == 1 else 'them'} too, or use `earliest` or `latest`; nothing is changed",
+            f"{name} has no ledger entry for {', '.join(map(str, found.unstated))}: name "
+            f"{'it' if len(found.unstated) == 1 else 'them'} too, or use `earliest` or `latest`; nothing is changed",
         )
     if found.removed:
         gone = "; ".join(f"{p} begins at {marks[p].start}, not at {r.start}" for p, r in found.removed.items())
