@@ -6,11 +6,12 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "adopted": "ADOPTED_FROM SinkTurn check_adopted check_turn "
-        "sink_commits sink_commits_text sink_turn turn_is_over",
+        "adopted": (
+            "ADOPTED_FROM SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn turn_is_over"
+        ),
+        "branch": "Unpublished ensure_branch move_main release require_together restart unpublished",
         "append": "AppendRequest PublishOutcome publish",
         "blocking_pool": "BlockingPool",
-        "branch": "Unpublished ensure_branch move_main release require_together restart unpublished",
         "brought_back": "check_not_brought_back",
         "calls": "ExitError",
         "checks": "Grounds StagedSlice",
@@ -19,13 +20,14 @@ __getattr__ = lazy_names(
         "delete_files": "Superseded",
         "executor": "Committer CommitterThread",
         "head": "Head HeadReader",
-        "key_change": "rekey_table",
-        "key_rows": "KeyRows",
-        "ledger": "Condition LedgerState ancestry expiry_age_ms landing_snapshots "
-        "read_ledger require_ledger should_carry tag_name unannounced",
+        "ledger": (
+            "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "
+            "should_carry tag_name unannounced"
+        ),
         "ledger_by_hand": "OtherSections attest_section prune_sections set_section",
-        "ledger_updates": "carry_forward change_section check_no_other "
-        "join_table renew_epochs restore_tag swap_sections",
+        "ledger_updates": (
+            "carry_forward change_section check_no_other join_table renew_epochs restore_tag swap_sections"
+        ),
         "newest": "Columns Order live_rows rank",
         "outcome_lookup": "RetryPolicy",
         "overwrite": "Rewrite",
@@ -33,12 +35,16 @@ __getattr__ = lazy_names(
         "replaced": "REPLACED Replaced ends_epoch replaced_of",
         "stage": "Attempt stage_untagged",
         "summary": "LogPoint SnapshotKind SnapshotRecord has_ledger record_of sections_of",
-        "summary_extras": "DELETED EVOLVED LOOKED_UP MOVED REPLAYED SPEC "
-        "SUPERSEDED had_before merged_sections moved_lanes pruned_sections replay_of replay_to_text",
+        "summary_extras": (
+            "DELETED EVOLVED LOOKED_UP MOVED REPLAYED SPEC SUPERSEDED had_before merged_sections moved_lanes "
+            "pruned_sections replay_of replay_to_text"
+        ),
         "supersede": "bound_of",
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
+        "key_change": "rekey_table",
+        "key_rows": "KeyRows",
         "upsert_rule": "UpsertRule check_key key_text",
     },
 )

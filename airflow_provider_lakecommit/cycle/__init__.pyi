@@ -16,9 +16,9 @@ from airflow_provider_lakecommit.cycle.plan.evolving import evolve_now as evolve
 from airflow_provider_lakecommit.cycle.plan.headroom import looked_at as looked_at
 from airflow_provider_lakecommit.cycle.plan.headroom import plan_threshold as plan_threshold
 from airflow_provider_lakecommit.cycle.plan.headroom import warnings as warnings
-from airflow_provider_lakecommit.cycle.plan.known import unknown_text as unknown_text
 from airflow_provider_lakecommit.cycle.plan.logged import check_first_run as check_first_run
 from airflow_provider_lakecommit.cycle.plan.logged import remembered as remembered
+from airflow_provider_lakecommit.cycle.plan.logged import unknown_text as unknown_text
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle as open_cycle
 from airflow_provider_lakecommit.cycle.plan.open import preview as preview
 from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane as OpenLane
@@ -67,6 +67,7 @@ from airflow_provider_lakecommit.cycle.run.loop import LandingRunner as LandingR
 from airflow_provider_lakecommit.cycle.run.total import Total as Total
 from airflow_provider_lakecommit.cycle.run.window import FollowOptions as FollowOptions
 from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings as ConcurrentLandings
+from airflow_provider_lakecommit.cycle.session.concurrent import in_thread as in_thread
 from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd as EarlyEnd
 from airflow_provider_lakecommit.cycle.session.early_end import end_cycle as end_cycle
 from airflow_provider_lakecommit.cycle.session.early_end import end_job as end_job
@@ -86,7 +87,6 @@ from airflow_provider_lakecommit.cycle.session.secrets import vended_of as vende
 from airflow_provider_lakecommit.cycle.session.tables import table_of as table_of
 from airflow_provider_lakecommit.cycle.session.targets import check_fit as check_fit
 from airflow_provider_lakecommit.cycle.session.targets import target_of as target_of
-from airflow_provider_lakecommit.cycle.session.thread import in_thread as in_thread
 from airflow_provider_lakecommit.cycle.session.turns import LogPlace as LogPlace
 from airflow_provider_lakecommit.cycle.session.turns import cycles_since as cycles_since
 from airflow_provider_lakecommit.cycle.session.turns import successor_of as successor_of

@@ -12,15 +12,19 @@ one: it would land its topics a second time. A dropped table, or one that never 
 Failure story: a table in no plan of the log is needed to plan at all: its error is the landing's. The commit of each
 run tries the table again, and the run fails as long as that fails. A former table is unknown once retention has removed
 its control records.
+
+A landing with a ledger entry, or with a record among the newest of the control topic, is known; for another one,
+:func:`unknown_text` names landings of a similar name, and those that landed the same topics into the same table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.committer import LedgerState
 from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import (
     BACKFILL,
@@ -38,6 +42,10 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle.plan.reports import endangered, known_section, ledger_state
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.landing import nearest
+
+ALIKE = 0.6
+"""The least similarity, from 0 to 1, of a name that counts as misspelled."""
 
 
 def remembered(session: LandingSession, name: str) -> set[UUID]:
@@ -175,3 +183,29 @@ def left_by_former(session: LandingSession, data: LedgerSection) -> Coverage:
             f"{left} was reported for a table that the spec no longer names, and is missing there: it is read again"
         )
     return left
+
+
+def unknown_text(session: LandingSession, states: Mapping[str, LedgerState | None]) -> str:
+    """Return a message that this landing is unknown, with similar known landings; empty if it is known, or none is
+    similar.
+
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    name = session.landing.name
+    there = {s.landing for state in states.values() if state for s in (*state.sections, *state.remembered)}
+    if name in there:
+        return ""
+    recent = session.control.recent() if session.control.exists() else {}
+    if name in recent:
+        return ""
+    near = nearest(name, {*there, *recent}, alike=ALIKE)
+    like = dict.fromkeys((*near, *(n for n in sorted(recent) if _lands_the_same(session, n))))
+    return f"no table or control record has a landing {name}; similar names are {', '.join(like)}" if like else ""
+
+
+def _lands_the_same(session: LandingSession, name: str) -> bool:
+    """Return True if a plan of another landing has a topic and a table of this one."""
+    topics, tables = {*session.landing.topic_names}, {*session.landing.tables}
+    entries = read_entries(session.control.recent(name).get(name, ()), name, LIVE)
+    plans = (e.plan for e in entries if isinstance(e, CycleOpened))
+    return any(topics & {p.topic for p in plan.ends} and tables & {t.table for t in plan.targets} for plan in plans)

@@ -29,7 +29,6 @@ from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.run.numbers import CycleNumbers
 from airflow_provider_lakecommit.cycle.run.successor import Successor
 from airflow_provider_lakecommit.cycle.run.trouble import Troubles
 from airflow_provider_lakecommit.cycle.run.upkeep import Upkeep
@@ -286,3 +285,30 @@ def bound_arenas() -> None:
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
+
+
+class CycleNumbers:
+    """The cycle numbers of one continuous run.
+
+    :param identify: returns the identity of the run's n-th cycle
+    :param in_turn: returns the identity of a cycle that is opened now
+    """
+
+    def __init__(self, identify: Callable[[int], RunIdentity], in_turn: Callable[[RunIdentity], RunIdentity]) -> None:
+        self._identify = identify
+        self._in_turn = in_turn
+        self._newest = -1
+        self.next = 0
+
+    def identify(self, number: int) -> RunIdentity:
+        """Return an identity for the loop, which calls this when it opens a cycle."""
+        self._newest = max(self._newest, number)
+        return self._in_turn(self._identify(number))
+
+    def closed(self, number: int) -> None:
+        """Record that the cycle is closed."""
+        self.next = number + 1
+
+    def give_up(self) -> None:
+        """Retire the numbers of cycles that were opened and not closed."""
+        self.next = max(self.next, self._newest + 1)

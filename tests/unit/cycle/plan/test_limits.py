@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_lakecommit.core.model import SliceCost
-from airflow_provider_lakecommit.core.planning.goal import ASSUMED_RATE
+from airflow_provider_lakecommit.core.planning.window_target import ASSUMED_RATE
 from airflow_provider_lakecommit.cycle.plan import observe
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.cycle.write.write import group_job
