@@ -130,7 +130,7 @@ class WriteWindowOperator(LandingTask):
             )
             kafka = source_settings(landing)
             tables = Tables(catalog_properties(landing.connections.iceberg, reach=False))
-            with ControlTopic(landing.control_topic_name, kafka, wanted=[landing.group_id]) as control:
+            with ControlTopic(landing.control_topic_name, kafka, groups=[landing.group_id]) as control:
                 group = GroupWrite(
                     landing=landing,
                     control=control,

@@ -115,7 +115,7 @@ def observe(
         lane=session.lane,
         spec_version=landing.spec_version,
         source=source.partitions,
-        requested_at=source.asked_at,
+        requested_at=source.requested_at,
         now=now,
         targets=prepared.targets,
         vended=vended_of(session.tables, prepared.epochs),

@@ -139,7 +139,7 @@ def preview(session: LandingSession) -> Opened:
 
 
 def _read_source(session: LandingSession) -> SourceState:
-    session.source.ask_retention()
+    session.source.request_retention()
     source = session.source.watermarks()
     session.control.ensure()
     return source
