@@ -198,8 +198,9 @@ class BackfillOperator(KafkaToIcebergOperator):
             close_lane(session)
         return whole
 
-    def _make_engine(self) -> Engine:
-        return self._engine_of(self.asked().name)
+    def engine(self, lane: str = "") -> Engine:
+        """Return the engine of the backfill."""
+        return super().engine(lane or self.asked().name)
 
 
 def _text(value: str | datetime | None) -> str | None:

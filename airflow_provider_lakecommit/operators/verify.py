@@ -16,9 +16,9 @@ from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks import Settings, hide
+from airflow_provider_lakecommit.hooks import hide
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import SparkTask, no_retry_in_vain
 from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MOST_NOTED = 5
 """Findings in the error; the log has all of them."""
 
 
-class VerifyOperator(LandingTask):
+class VerifyOperator(SparkTask):
     """Check the tables of a landing, and fail if there is a problem.
 
     Returns the output of `lakecommit verify --json`; a failed task leaves it as its XCom too.
@@ -114,20 +114,11 @@ class VerifyOperator(LandingTask):
         return values
 
     def _prove(self) -> tuple[Proof, list[Finding]]:
-        from airflow_provider_lakecommit.hooks import engine_of
         from airflow_provider_lakecommit.operations import parse_ranges, sample_of, source_findings
 
         texts = [self.sample] if isinstance(self.sample, str) else [*(self.sample or ())]
         sample = sample_of(texts, parse_ranges)
-        settings = Settings.read()
-        self._engine = engine = engine_of(
-            self.spark_conn_id,
-            deployment=settings.deployment_id,
-            landing=self.landing.name,
-            lane="verify",
-            conf=self.spark_conf,
-            grace=settings.spark_grace,
-        )
+        self._engine = engine = self.engine("verify")
         try:
             with self.session() as session:
                 return source_findings(session, sample, engine, self.log.info)

@@ -27,7 +27,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks import Settings, hide
 from airflow_provider_lakecommit.landing import Landing, LandingSet
-from airflow_provider_lakecommit.operators.base import LandingTask, check_planned, leave_failure, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import SparkTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.operators.places import set_places
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
@@ -49,7 +49,7 @@ MAP_INDEX_TEMPLATE = "{{ task.group.label or 'group %s' % task.group.group }}"
 """Names the mapped tasks by their partitions and records; give it to ``partial`` as ``map_index_template``."""
 
 
-class WriteWindowOperator(LandingTask):
+class WriteWindowOperator(SparkTask):
     """Read, decode, write and report the slices of one partition group, of a set those of one bundle, by a Spark job.
 
     :param landing: the landing or the landing set, or the path of its YAML spec
@@ -107,12 +107,11 @@ class WriteWindowOperator(LandingTask):
     def _execute(self) -> dict[str, Any]:
         from airflow_provider_lakecommit.control import ControlTopic
         from airflow_provider_lakecommit.cycle import GroupTicket, GroupWrite
-        from airflow_provider_lakecommit.hooks import catalog_properties, engine_of, source_settings
+        from airflow_provider_lakecommit.hooks import catalog_properties, source_settings
         from airflow_provider_lakecommit.iceberg import Tables
         from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
-        settings = Settings.read()
-        landing = settings.complete(self.landing)
+        landing = Settings.read().complete(self.landing)
         with no_retry_in_vain(self):
             if not (isinstance(self.group, Mapping) and {"cycle", "group"} <= self.group.keys()):
                 raise _no_group(f"a {type(self.group).__name__}")
@@ -120,14 +119,7 @@ class WriteWindowOperator(LandingTask):
             check_planned(ticket.cycle.landing, landing)
         with no_retry_in_vain(self):
             # Before anything else, so that a kill finds it at any time.
-            self._engine = engine = engine_of(
-                self.spark_conn_id,
-                deployment=settings.deployment_id,
-                landing=landing.name,
-                lane=ticket.cycle.lane,
-                conf=self.spark_conf,
-                grace=settings.spark_grace,
-            )
+            self._engine = engine = self.engine(ticket.cycle.lane)
             kafka = source_settings(landing)
             tables = Tables(catalog_properties(landing.connections.iceberg, reach=False))
             with ControlTopic(landing.control_topic_name, kafka, groups=[landing.group_id]) as control:
@@ -153,7 +145,6 @@ class WriteWindowOperator(LandingTask):
 
     def _execute_bundle(self, declared: LandingSet) -> dict[str, Any]:
         from airflow_provider_lakecommit.cycle import BundledGroup, Expansion
-        from airflow_provider_lakecommit.hooks import engine_of
         from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
         from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
@@ -162,13 +153,7 @@ class WriteWindowOperator(LandingTask):
                 raise _no_group(f"a {type(self.group).__name__}")
             groups = [BundledGroup.from_dict(each) for each in self.group["groups"]]
             # Before anything else, so that a kill finds it at any time.
-            self._engine = engine = engine_of(
-                self.spark_conn_id,
-                deployment=at.settings.deployment_id,
-                landing=declared.name,
-                conf=self.spark_conf,
-                grace=at.settings.spark_grace,
-            )
+            self._engine = engine = self.engine()
             self._jobs = jobs = WriteJobs(engine, at.tables, at.kafka, self.log)
             try:
                 with (
