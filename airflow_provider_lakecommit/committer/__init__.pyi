@@ -11,6 +11,7 @@ from airflow_provider_lakecommit.committer.append import AppendRequest as Append
 from airflow_provider_lakecommit.committer.append import PublishOutcome as PublishOutcome
 from airflow_provider_lakecommit.committer.append import publish as publish
 from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool as BlockingPool
+from airflow_provider_lakecommit.committer.blocking_pool import ExitError as ExitError
 from airflow_provider_lakecommit.committer.branch import Unpublished as Unpublished
 from airflow_provider_lakecommit.committer.branch import ensure_branch as ensure_branch
 from airflow_provider_lakecommit.committer.branch import move_main as move_main
@@ -19,7 +20,6 @@ from airflow_provider_lakecommit.committer.branch import require_together as req
 from airflow_provider_lakecommit.committer.branch import restart as restart
 from airflow_provider_lakecommit.committer.branch import unpublished as unpublished
 from airflow_provider_lakecommit.committer.brought_back import check_not_brought_back as check_not_brought_back
-from airflow_provider_lakecommit.committer.calls import ExitError as ExitError
 from airflow_provider_lakecommit.committer.checks import Grounds as Grounds
 from airflow_provider_lakecommit.committer.checks import StagedSlice as StagedSlice
 from airflow_provider_lakecommit.committer.compact import Compacted as Compacted

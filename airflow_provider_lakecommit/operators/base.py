@@ -242,7 +242,6 @@ class LandingTask(BaseOperator):
 
     @staticmethod
     def identity(context: Context) -> RunIdentity:
-        """Return the identity of the run."""
         from airflow_provider_lakecommit.cycle import RunIdentity
 
         ti = context["ti"]

@@ -236,7 +236,6 @@ def _closed(
 
 
 def _reject_reason(reports: Iterable[SliceReport]) -> str:
-    """Return the reject reason of the slice with the most rejects."""
     most = max(reports, key=lambda r: sum(r.rejects.values()), default=None)
     return "" if most is None else most.reject_reason
 

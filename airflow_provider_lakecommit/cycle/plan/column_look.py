@@ -96,7 +96,6 @@ class ColumnLook:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Format for display."""
         return (*(line for one in self.tables for line in one.told(one.found.changes)), *self.not_made)
 
     @property

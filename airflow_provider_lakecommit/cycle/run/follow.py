@@ -182,7 +182,6 @@ class Follow:
                 return
 
     def _closed(self, outcome: CycleOutcome) -> None:
-        """Record a closed cycle."""
         self._numbers.closed(outcome.number)
         self._successor.closed(outcome)
         self._ended = self._ended or self._successor.ask()

@@ -57,7 +57,6 @@ class HandBack:
     wrong: tuple[str, ...] = ()
 
     def lines(self) -> Iterable[str]:
-        """For people."""
         goes = "continues" if self.handed else "would continue"
         yield f"{self.table}: connector {self.connector} {goes} after landing {self.landing}"
         yield from (f"  {p}: at {end}, {self.left[p]} records are left to land" for p, end in sorted(self.ends.items()))
