@@ -18,7 +18,7 @@ __getattr__ = lazy_names(
         "plan.epochs": "after_rollback check_cluster",
         "plan.evolving": "evolve_now",
         "plan.headroom": "looked_at plan_threshold warnings",
-        "plan.logged": "check_first_run remembered unknown_text",
+        "plan.known": "check_first_run remembered unknown_text",
         "plan.open": "open_cycle preview",
         "plan.open_lanes": "OpenLane lanes_in open_lanes",
         "plan.published": "snapshot_of",

@@ -16,9 +16,9 @@ from airflow_provider_lakecommit.cycle.plan.evolving import evolve_now as evolve
 from airflow_provider_lakecommit.cycle.plan.headroom import looked_at as looked_at
 from airflow_provider_lakecommit.cycle.plan.headroom import plan_threshold as plan_threshold
 from airflow_provider_lakecommit.cycle.plan.headroom import warnings as warnings
-from airflow_provider_lakecommit.cycle.plan.logged import check_first_run as check_first_run
-from airflow_provider_lakecommit.cycle.plan.logged import remembered as remembered
-from airflow_provider_lakecommit.cycle.plan.logged import unknown_text as unknown_text
+from airflow_provider_lakecommit.cycle.plan.known import check_first_run as check_first_run
+from airflow_provider_lakecommit.cycle.plan.known import remembered as remembered
+from airflow_provider_lakecommit.cycle.plan.known import unknown_text as unknown_text
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle as open_cycle
 from airflow_provider_lakecommit.cycle.plan.open import preview as preview
 from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane as OpenLane

@@ -6,7 +6,6 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "checked": "verify_tables",
         "doctor.examine": "examine",
         "doctor.finding": "CheckResult Level",
         "doctor.roles": "LANDING_ROLES Role",
@@ -15,6 +14,7 @@ __getattr__ = lazy_names(
         "status": "Status TableStatus read_status to_dict",
         "status_rules": "StatusLimits StatusVerdict status_verdict",
         "table_history": "Finding Severity",
+        "verified": "verify_tables",
         "verify": "check_landing verified_text verified_to_dict",
     },
 )

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from airflow_provider_lakecommit.status.checked import verify_tables as verify_tables
 from airflow_provider_lakecommit.status.doctor.examine import examine as examine
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult as CheckResult
 from airflow_provider_lakecommit.status.doctor.finding import Level as Level
@@ -16,6 +15,7 @@ from airflow_provider_lakecommit.status.status_rules import StatusVerdict as Sta
 from airflow_provider_lakecommit.status.status_rules import status_verdict as status_verdict
 from airflow_provider_lakecommit.status.table_history import Finding as Finding
 from airflow_provider_lakecommit.status.table_history import Severity as Severity
+from airflow_provider_lakecommit.status.verified import verify_tables as verify_tables
 from airflow_provider_lakecommit.status.verify import check_landing as check_landing
 from airflow_provider_lakecommit.status.verify import verified_text as verified_text
 from airflow_provider_lakecommit.status.verify import verified_to_dict as verified_to_dict

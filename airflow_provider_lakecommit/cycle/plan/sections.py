@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.core import (
     evaluated_in,
     set_of,
 )
-from airflow_provider_lakecommit.cycle.plan.logged import left_by_former
+from airflow_provider_lakecommit.cycle.plan.known import left_by_former
 from airflow_provider_lakecommit.cycle.plan.reports import own_partition
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import TableError

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.core import (
     merged,
 )
 from airflow_provider_lakecommit.cycle.plan.epochs import check_cluster, joined, renewed
-from airflow_provider_lakecommit.cycle.plan.logged import check_first_run, check_lane_open, check_new, newest_target
+from airflow_provider_lakecommit.cycle.plan.known import check_first_run, check_lane_open, check_new, newest_target
 from airflow_provider_lakecommit.cycle.plan.reports import ledger_state
 from airflow_provider_lakecommit.cycle.plan.sections import first_section
 from airflow_provider_lakecommit.cycle.plan.unread import with_unread
