@@ -39,7 +39,15 @@ from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.session.targets import evolves_by_sql, wanted_by_sql
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats import Evolution, RecordSample, Wanted, dotted, paths_in, side_of, source_for
+from airflow_provider_lakecommit.formats import (
+    Evolution,
+    InferredTypes,
+    RecordSample,
+    dotted,
+    paths_in,
+    side_of,
+    source_for,
+)
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
@@ -152,7 +160,7 @@ def refused(look: ColumnLook, plan: Plan) -> Plan:
     found = [one for one in look.tables if one.found.misfits]
     why = Refuse(
         state=RefusalState.INCOMPATIBLE,
-        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.told_by}" for one in found),
+        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.origin}" for one in found),
         clears="a column of a matching type, columns.on_incompatible: dead_letter, or your decision to continue "
         f"after these records (`{RESET_OFFSETS}`)",
     )

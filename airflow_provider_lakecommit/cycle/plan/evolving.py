@@ -2,7 +2,7 @@
 """Change the columns of a landing's tables: before a window is planned, or on an operator's request.
 
 Contract: once per window, before anything of it is written: by the planner, never by a task. A table's changes come
-from its records (:mod:`~airflow_provider_lakecommit.formats.evolution.wanted`), or from the types of its SQL. One
+from its records (:mod:`~airflow_provider_lakecommit.formats.evolution.inferred`), or from the types of its SQL. One
 commit per table; the planner then reads everything again, so that the plan has the tables' schemas. :func:`evolve_now`
 reads the records that no table has yet, or, if there are none, all that the source has, whatever the landing's
 ``evolve`` is; the table's history keeps the user. It plans and lands nothing.

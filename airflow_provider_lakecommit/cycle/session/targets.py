@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core import PLACING, LandingState, Plan, Role, TableTarget, role_of
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats import Wanted, evolved_schema
+from airflow_provider_lakecommit.formats import InferredTypes, evolved_schema
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
@@ -95,16 +95,16 @@ def evolves_by_sql(landing: Landing, table: str) -> bool:
     return landing.evolve != "none" and landing.transform_of(table) is not None
 
 
-def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> Wanted:
+def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> InferredTypes:
     """Return the columns that a landing's SQL needs in a table.
 
     :raises KeyError: it has no SQL for it
     :raises TableError: the SQL reads more than one record, or cannot be run
     """
-    from airflow_provider_lakecommit.formats import wanted_of_sql
+    from airflow_provider_lakecommit.formats import inferred_from_sql
     from airflow_provider_lakecommit.spark import given_columns
 
-    return wanted_of_sql(schema, given_columns(landing, table, schema), widen=landing.evolve == "widen")
+    return inferred_from_sql(schema, given_columns(landing, table, schema), widen=landing.evolve == "widen")
 
 
 def check_unless_filled(landing: Landing, targets: Sequence[TableTarget], landing_state: LandingState) -> None:
