@@ -14,10 +14,10 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 89_837,
+    "lines": 89_840,
     "doors": 42,
     "pairs of rooms": 294,
-    "dataclasses": 424,
+    "dataclasses": 423,
     "example DAGs": 10,
 }
 
