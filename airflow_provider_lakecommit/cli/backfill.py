@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from uuid import uuid4
 
 from airflow_provider_lakecommit.cli.runs.land import land
@@ -25,7 +26,6 @@ from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.operations import (
     LaneAsked,
     LanePreview,
-    LiveFirst,
     ReplacePreview,
     close_lane,
     joined_session,
@@ -33,6 +33,7 @@ from airflow_provider_lakecommit.operations import (
     lane_preview,
     lane_rest,
     lane_session,
+    live_first,
     parse_ranges,
     replace_lane,
     replaying_session,
@@ -107,7 +108,7 @@ class _Backfill:
 
     def _yielding(self, own: LandingSession, session: LandingSession) -> LandingSession:
         if self.options.yield_to_live is not None:
-            own.yields = LiveFirst(session=session, older_than=self.options.yield_to_live)
+            own.yields = partial(live_first, session, self.options.yield_to_live)
         return own
 
     def _end(self, own: LandingSession, *, whole: bool) -> None:

@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.cli.terminal.stop import Signals
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.status import Severity, check_landing, read_history, verified_text, verified_to_dict
+from airflow_provider_lakecommit.status import Severity, verified_text, verified_to_dict, verify_tables
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.operations import Proof
@@ -28,18 +28,9 @@ def verify(spec: LandingSpec, options: Namespace, output: Output) -> int:
     if options.sample and not options.spark:
         options.usage_error("--sample needs --source")
     landing, tables = spec.landing, Tables(spec.catalog)
-    histories = [
-        read_history(tables, t, landing.branch, files=options.files, progress=output.log) for t in landing.tables
-    ]
-    findings = check_landing(landing, histories)
-    if options.rows:
-        from airflow_provider_lakecommit.status import check_rows
-
-        findings += check_rows(landing, histories, tables, output.log)
-    if options.keys:
-        from airflow_provider_lakecommit.status import check_keys
-
-        findings += check_keys(landing, tables, output.log)
+    histories, findings = verify_tables(
+        landing, tables, output.log, files=options.files, rows=options.rows, keys=options.keys
+    )
     more: dict[str, Any] = {}
     if options.spark:
         proof, told = _prove(spec, options.sample or (), output)

@@ -9,12 +9,10 @@ __getattr__ = lazy_names(
         "adopted": (
             "ADOPTED_FROM SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn turn_is_over"
         ),
-        "alone": "check_no_other",
         "branch": "Unpublished ensure_branch move_main release require_together restart unpublished",
         "append": "AppendRequest PublishOutcome publish",
-        "blocking_pool": "BlockingPool",
+        "blocking_pool": "BlockingPool ExitError",
         "brought_back": "check_not_brought_back",
-        "calls": "ExitError",
         "checks": "Grounds StagedSlice",
         "compact": "Compacted Compaction compact_table compacted_of require_present",
         "debt": "debt_of",
@@ -26,7 +24,9 @@ __getattr__ = lazy_names(
             "should_carry tag_name unannounced"
         ),
         "ledger_by_hand": "OtherSections attest_section prune_sections set_section",
-        "ledger_updates": "carry_forward change_section join_table renew_epochs restore_tag swap_sections",
+        "ledger_updates": (
+            "carry_forward change_section check_no_other join_table renew_epochs restore_tag swap_sections"
+        ),
         "newest": "Columns Order live_rows rank",
         "outcome_lookup": "RetryPolicy",
         "overwrite": "Rewrite",

@@ -7,11 +7,11 @@ from airflow_provider_lakecommit.committer.adopted import sink_commits as sink_c
 from airflow_provider_lakecommit.committer.adopted import sink_commits_text as sink_commits_text
 from airflow_provider_lakecommit.committer.adopted import sink_turn as sink_turn
 from airflow_provider_lakecommit.committer.adopted import turn_is_over as turn_is_over
-from airflow_provider_lakecommit.committer.alone import check_no_other as check_no_other
 from airflow_provider_lakecommit.committer.append import AppendRequest as AppendRequest
 from airflow_provider_lakecommit.committer.append import PublishOutcome as PublishOutcome
 from airflow_provider_lakecommit.committer.append import publish as publish
 from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool as BlockingPool
+from airflow_provider_lakecommit.committer.blocking_pool import ExitError as ExitError
 from airflow_provider_lakecommit.committer.branch import Unpublished as Unpublished
 from airflow_provider_lakecommit.committer.branch import ensure_branch as ensure_branch
 from airflow_provider_lakecommit.committer.branch import move_main as move_main
@@ -20,7 +20,6 @@ from airflow_provider_lakecommit.committer.branch import require_together as req
 from airflow_provider_lakecommit.committer.branch import restart as restart
 from airflow_provider_lakecommit.committer.branch import unpublished as unpublished
 from airflow_provider_lakecommit.committer.brought_back import check_not_brought_back as check_not_brought_back
-from airflow_provider_lakecommit.committer.calls import ExitError as ExitError
 from airflow_provider_lakecommit.committer.checks import Grounds as Grounds
 from airflow_provider_lakecommit.committer.checks import StagedSlice as StagedSlice
 from airflow_provider_lakecommit.committer.compact import Compacted as Compacted
@@ -52,6 +51,7 @@ from airflow_provider_lakecommit.committer.ledger_by_hand import prune_sections 
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section as set_section
 from airflow_provider_lakecommit.committer.ledger_updates import carry_forward as carry_forward
 from airflow_provider_lakecommit.committer.ledger_updates import change_section as change_section
+from airflow_provider_lakecommit.committer.ledger_updates import check_no_other as check_no_other
 from airflow_provider_lakecommit.committer.ledger_updates import join_table as join_table
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs as renew_epochs
 from airflow_provider_lakecommit.committer.ledger_updates import restore_tag as restore_tag

@@ -43,18 +43,18 @@ class Head:
 
 
 class HeadReader:
-    """Reads heads of one branch of one table, one after the other."""
+    """Reads heads of one table, one after the other."""
 
-    def __init__(self, name: str, branch: str) -> None:
-        self._name, self._branch = name, branch
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._listed: dict[str, list[ManifestEntry]] = {}
 
-    def read(self, table: Table) -> Head:
-        """Return the files of the branch's head.
+    def read(self, table: Table, branch: str) -> Head:
+        """Return the files of a branch's head.
 
         :raises StorageError: a manifest cannot be read
         """
-        snapshot = table.metadata.snapshot_by_name(self._branch)
+        snapshot = table.metadata.snapshot_by_name(branch)
         return self.at(table, None if snapshot is None else snapshot.snapshot_id)
 
     def at(self, table: Table, snapshot_id: int | None) -> Head:

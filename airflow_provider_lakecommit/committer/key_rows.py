@@ -72,7 +72,7 @@ class KeyRows:
     ) -> None:
         self._name, self._rule, self._values, self._progress = name, rule, deletes, progress
         self._kept, self._ignored = kept, ignored
-        self._heads, self._deletes = HeadReader(name, branch), DeleteFiles(name, landing)
+        self._heads, self._branch, self._deletes = HeadReader(name), branch, DeleteFiles(name, landing)
 
     def on(self, table: Table, check: Callable[[Superseded], None], *, write: bool) -> Superseded:
         """Return the rows of this head that are not the newest of their keys.
@@ -82,7 +82,7 @@ class KeyRows:
         :raises TableError: the rows cannot be known, or one has no key
         :raises StorageError: the storage cannot be read or written
         """
-        head = self._heads.read(table)
+        head = self._heads.read(table, self._branch)
         require_known_rows(head, self._name)
         columns = Columns(table.schema(), self._rule.key, self._rule.order)
         many = sum(e.data_file.record_count for e in head.entries.values())

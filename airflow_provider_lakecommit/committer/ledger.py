@@ -110,6 +110,17 @@ class LedgerState:
     def section(self, landing: str, lane: str) -> LedgerSection | None:
         return next((s for s in self.sections if s.key == (landing, lane)), None)
 
+    def own(self, landing: str, lane: str) -> LedgerSection:
+        """Return the entry of a stream.
+
+        :raises LedgerError: there is none
+        """
+        if (found := self.section(landing, lane)) is None:
+            raise LedgerError(
+                "LC6010", f"the table of landing {landing} has no ledger entry for stream {lane}: plan first"
+            )
+        return found
+
     def covered(self, *, exclude: tuple[str, str] | None = None) -> Coverage:
         """What all landings and lanes have in the table, but for one."""
         return Coverage.union(s.covered for s in self.sections if s.key != exclude)

@@ -5,24 +5,34 @@ Contract: each is the same compare-and-swap as an append, decided on the ledger 
 one is made and the other reads it back. An origin never replaces a section that is there; a new epoch is given to
 *every* section of the table, because a rollback takes rows from all of them; carrying forward changes no coverage. What
 a person says of a ledger is in :mod:`~airflow_provider_lakecommit.committer.ledger_by_hand`.
+
+Invariants: no two landings of one table have the same topic: both would want every offset of it. Every change of a
+ledger is checked for it (:func:`check_alone`), so that a landing under a misspelled name gets no section next to the
+right one. A ledger in which two landings share a topic already can still be written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.alone import check_alone
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.core import RESET_ASSERT, RESET_OFFSETS, ControlPosition, Decision, LedgerSection
-from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.core import (
+    RESET_ASSERT,
+    RESET_OFFSETS,
+    ControlPosition,
+    Decision,
+    LedgerSection,
+    SourcePartition,
+)
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.iceberg import Tables
 
 Update = Callable[[LedgerState], tuple[LedgerSection, ...] | None]
@@ -233,3 +243,34 @@ def swap_sections(
         return read_ledger(loaded.metadata, record.branch)
     swapped = compare_and_swap(tables, table, record.branch, decide, retry_policy)
     return read_ledger(swapped.metadata, record.branch)
+
+
+def check_no_other(
+    table: str, landing: str, sections: Iterable[LedgerSection], partitions: Collection[SourcePartition]
+) -> None:
+    """Check that no other landing has one of these partitions in a table.
+
+    :raises TableError: one has
+    """
+    for s in sections:
+        shared = sorted({p.topic for p in s.starts if p in partitions})
+        if s.landing != landing and shared:
+            raise TableError(
+                "LC3003",
+                f"landing {s.landing} lands {', '.join(shared)} into {table} already, so landing {landing} cannot. "
+                f"Unless {landing} is a misspelt or new name of {s.landing}, give one of them another table; nothing "
+                "was changed",
+            )
+
+
+def check_alone(table: str, before: Collection[LedgerSection], after: Collection[LedgerSection]) -> None:
+    """Check that a change of a ledger gives no landing a partition that another landing of the table has.
+
+    :raises TableError: it does
+    """
+    known = {(s.landing, p) for s in before for p in s.starts}
+    landings = {s.landing for s in after}
+    for landing in landings if len(landings) > 1 else ():
+        new = {p for s in after if s.landing == landing for p in s.starts if (landing, p) not in known}
+        if new:
+            check_no_other(table, landing, after, new)

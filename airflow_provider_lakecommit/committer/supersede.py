@@ -68,7 +68,7 @@ class Superseding:
 
     def __init__(self, name: str, branch: str, landing: str, lane: str, rule: UpsertRule) -> None:
         self._name, self._lane, self._rule = name, lane, rule
-        self._heads, self._deletes = HeadReader(name, branch), DeleteFiles(name, landing)
+        self._heads, self._branch, self._deletes = HeadReader(name), branch, DeleteFiles(name, landing)
         self._of: tuple[object, ...] = ()
         self._found: dict[str, _Found] = {}
         self._buckets: dict[tuple[int, int], Collection[int]] = {}
@@ -82,7 +82,7 @@ class Superseding:
         :raises StorageError: the storage cannot be read or written
         """
         self._prepare(table, slices)
-        head = self._heads.read(table)
+        head = self._heads.read(table, self._branch)
         require_known_rows(head, self._name)
         chosen = [e for e in head.entries.values() if self._may_have(table, e.data_file)]
         with ThreadPoolExecutor(THREADS) as pool:

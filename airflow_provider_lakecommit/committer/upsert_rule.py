@@ -42,5 +42,4 @@ def check_key(table: str, landing: str, key: Iterable[str], sections: Iterable[L
 
 
 def key_text(key: Iterable[str]) -> str:
-    """For people."""
     return f"one row per {', '.join(key)}" if key else "one row per record"

@@ -4,7 +4,7 @@ from airflow_provider_lakecommit.operations.backfill.asked import lane_asked as 
 from airflow_provider_lakecommit.operations.backfill.asked import moment_of as moment_of
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane as close_lane
 from airflow_provider_lakecommit.operations.backfill.closing import lane_rest as lane_rest
-from airflow_provider_lakecommit.operations.backfill.live_first import LiveFirst as LiveFirst
+from airflow_provider_lakecommit.operations.backfill.live_first import live_first as live_first
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane as closed_lane
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session as joined_session
 from airflow_provider_lakecommit.operations.backfill.opening import lane_session as lane_session
@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.operations.dead_letters.open_set import State a
 from airflow_provider_lakecommit.operations.dead_letters.replay import Replayed as Replayed
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector as KnownConnector
+from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped as check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector as known_connector
 from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back as hand_back
 from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back_preview as hand_back_preview
@@ -39,7 +40,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRes
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC as CONTROL_TOPIC
 from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink as Sink
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By as By
-from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped as check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt as adopt
 from airflow_provider_lakecommit.operations.maintenance.background import RunCompaction as RunCompaction
 from airflow_provider_lakecommit.operations.maintenance.compact import CompactedTable as CompactedTable
@@ -61,7 +61,6 @@ from airflow_provider_lakecommit.operations.reset.audit import decide_audit as d
 from airflow_provider_lakecommit.operations.reset.delete_back import DeleteBack as DeleteBack
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back as delete_back
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_preview as delete_preview
-from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview as InitPreview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview as init_preview
 from airflow_provider_lakecommit.operations.reset.key_change import change_key as change_key
 from airflow_provider_lakecommit.operations.reset.key_change import key_preview as key_preview
@@ -75,6 +74,7 @@ from airflow_provider_lakecommit.operations.reset.rebind import SAME as SAME
 from airflow_provider_lakecommit.operations.reset.rebind import Word as Word
 from airflow_provider_lakecommit.operations.reset.rebind import rebind as rebind
 from airflow_provider_lakecommit.operations.reset.rebind import rebind_preview as rebind_preview
+from airflow_provider_lakecommit.operations.reset.section_init import InitPreview as InitPreview
 from airflow_provider_lakecommit.operations.reset.stated import parse_offsets as parse_offsets
 from airflow_provider_lakecommit.operations.reset.stated import parse_partition as parse_partition
 from airflow_provider_lakecommit.operations.reset.stated import parse_ranges as parse_ranges

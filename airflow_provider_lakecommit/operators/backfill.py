@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
@@ -133,7 +134,7 @@ class BackfillOperator(KafkaToIcebergOperator):
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """Return the backfill's session, or the landing's if nothing of the range is missing."""
-        from airflow_provider_lakecommit.operations import LiveFirst, lane_preview
+        from airflow_provider_lakecommit.operations import lane_preview, live_first
 
         asked = self.asked()
         with super().session() as session:
@@ -149,7 +150,7 @@ class BackfillOperator(KafkaToIcebergOperator):
                 return
             with self._lane(session, found) as own:
                 if self.yield_to_live is not None:
-                    own.yields = LiveFirst(session=session, older_than=self.yield_to_live)
+                    own.yields = partial(live_first, session, self.yield_to_live)
                 yield own
 
     def _done(self, session: LandingSession, found: LanePreview) -> bool:
@@ -197,8 +198,9 @@ class BackfillOperator(KafkaToIcebergOperator):
             close_lane(session)
         return whole
 
-    def _make_engine(self) -> Engine:
-        return self._engine_of(self.asked().name)
+    def engine(self, lane: str = "") -> Engine:
+        """Return the engine of the backfill."""
+        return super().engine(lane or self.asked().name)
 
 
 def _text(value: str | datetime | None) -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +22,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.assets import table_assets_of
+from airflow_provider_lakecommit.core import LIVE
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
 from airflow_provider_lakecommit.hooks import Settings, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet, declares_set
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
     from airflow_provider_lakecommit.cycle import Closed, LandingSession, RunIdentity
+    from airflow_provider_lakecommit.spark import Engine
 
 __all__ = [
     "CLOSED",
@@ -240,7 +242,6 @@ class LandingTask(BaseOperator):
 
     @staticmethod
     def identity(context: Context) -> RunIdentity:
-        """Return the identity of the run."""
         from airflow_provider_lakecommit.cycle import RunIdentity
 
         ti = context["ti"]
@@ -258,6 +259,27 @@ class LandingTask(BaseOperator):
         task has sent its event.
         """
         return self.is_retry(context) and not is_cleared(context["ti"], self.retries or 0)
+
+
+class SparkTask(LandingTask):
+    """A task that runs Spark jobs."""
+
+    spark_conn_id: str
+    spark_conf: Mapping[str, Any] | None
+
+    def engine(self, lane: str = LIVE) -> Engine:
+        """Return the engine of the task's connection; the caller closes it."""
+        from airflow_provider_lakecommit.hooks import engine_of
+
+        settings = Settings.read()
+        return engine_of(
+            self.spark_conn_id,
+            deployment=settings.deployment_id,
+            landing=self.landing_name,
+            lane=lane,
+            conf=self.spark_conf,
+            grace=settings.spark_grace,
+        )
 
 
 def _other_of_its_dag(task: LandingTask) -> str | None:

@@ -185,17 +185,13 @@ class LakeCommitOperator(LandingTask):
         return {name: landed_line(closed[name]) for name in published}
 
     def _close(self, context: Context) -> Closed:
-        from airflow_provider_lakecommit.cycle import close_cycle
-
         ticket, retry, retell = self._ticket(context), self.is_retry(context), self.retells(context)
         with no_retry_in_vain(self):
             try:
                 if ticket is not None:
                     check_planned(ticket.landing, self.landing)
                 with self.session() as session:
-                    closed = close_cycle(session, self.identity(context), ticket, retry=retry, retell=retell)
-                    _compact_if_asked(session, closed)
-                    return closed
+                    return _closed(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
                 if ticket is None and self._plan_met(context, e) and is_judged(self):
@@ -272,7 +268,7 @@ def close_set(
 
     :return: how each ended, and the commits, for lineage
     """
-    from airflow_provider_lakecommit.cycle import ConcurrentLandings, Expansion, close_cycle, for_all
+    from airflow_provider_lakecommit.cycle import ConcurrentLandings, Expansion, for_all
 
     with (
         set_places(declared) as at,
@@ -282,9 +278,7 @@ def close_set(
 
         def step(session: LandingSession) -> Closed:
             ticket = tickets[session.landing.name]
-            closed = close_cycle(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
-            _compact_if_asked(session, closed)
-            return closed
+            return _closed(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
 
         ended = for_all(
             connections, landings.values(), step, lambda line: log_set_line(log, line), concurrent=concurrent
@@ -297,12 +291,16 @@ def close_set(
         return ended, commits
 
 
-def _compact_if_asked(session: LandingSession, closed: Closed) -> None:
+def _closed(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None, **how: Any) -> Closed:
+    """Close the run's cycle of one landing, and begin the compaction that its tables are due for."""
+    from airflow_provider_lakecommit.cycle import close_cycle
     from airflow_provider_lakecommit.operations import RunCompaction
 
+    closed = close_cycle(session, run, ticket, **how)
     if closed.asks_for_compaction:
         with RunCompaction(session, session.log) as compaction:
             compaction.begin()
+    return closed
 
 
 def set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:

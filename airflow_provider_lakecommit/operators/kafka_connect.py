@@ -182,7 +182,6 @@ class Pause(_StateChange):
     """Stop reading; the coordinator continues. Failed tasks stay failed, and are logged."""
 
     def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
-        """Pause."""
         _known(rest, connector)
         rest.pause(connector)
         return rest.wait_for(connector, lambda s: s.is_paused, self.seconds, "paused")
@@ -196,7 +195,6 @@ class Resume(_StateChange):
     stopped_too: bool = False
 
     def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
-        """Resume."""
         pause = random.uniform(0, span_of(self.jitter, "jitter").total_seconds())
         if pause:
             _LOG.info("resuming %s in %.0f s", connector, pause)
@@ -216,7 +214,6 @@ class Restart(_StateChange):
     stays: timedelta | str | float = timedelta(0)
 
     def act(self, rest: ConnectRest, connector: str) -> ConnectorStatus:
-        """Restart."""
         for part in _known(rest, connector).dead:
             _LOG.info("%s has failed: %s", part.name, part.cause)
         stays = span_of(self.stays, "stays").total_seconds()

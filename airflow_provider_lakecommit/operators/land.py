@@ -33,15 +33,15 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_lakecommit.assets import asset_of
-from airflow_provider_lakecommit.core import LIVE, Outcome
+from airflow_provider_lakecommit.core import Outcome
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks import Settings, hide, note_run, without_secrets
+from airflow_provider_lakecommit.hooks import hide, note_run, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
     FAILURE,
     LANDED,
-    LandingTask,
+    SparkTask,
     declared_of,
     exact,
     is_cleared,
@@ -81,7 +81,7 @@ OVER = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task after which no attempt follows automatically."""
 
 
-class KafkaToIcebergOperator(LandingTask):
+class KafkaToIcebergOperator(SparkTask):
     """Land new records, in as many commit cycles as needed to be caught up.
 
     Returns how the run ended: its snapshots, rows, remaining offsets, valid-through. Of a set it returns the landed
@@ -158,7 +158,7 @@ class KafkaToIcebergOperator(LandingTask):
         try:
             with no_retry_in_vain(self):
                 # Before anything else, so that a kill finds it at any time.
-                self._engine = self._make_engine()
+                self._engine = self.engine()
                 with self.session() as session:
                     whole = self._run(session, self._engine, context)
         except Exception as e:
@@ -250,28 +250,12 @@ class KafkaToIcebergOperator(LandingTask):
         """Return True if more must be done for a run whose cycles are all finished."""
         return self.follow is not None and goes_on(session, identity, earlier)
 
-    def _make_engine(self) -> Engine:
-        return self._engine_of(LIVE)
-
-    def _engine_of(self, lane: str) -> Engine:
-        from airflow_provider_lakecommit.hooks import engine_of
-
-        settings = Settings.read()
-        return engine_of(
-            self.spark_conn_id,
-            deployment=settings.deployment_id,
-            landing=self.landing_name,
-            conf=self.spark_conf,
-            grace=settings.spark_grace,
-            lane=lane,
-        )
-
     def _execute_set(self, declared: LandingSet, context: Context) -> dict[str, Any]:
         from airflow_provider_lakecommit.operators.set_run import SetRun
 
         try:
             with no_retry_in_vain(self):
-                self._engine = engine = self._make_engine()
+                self._engine = engine = self.engine()
                 self._set_run = run = SetRun(self, declared, engine, context)
                 run.land(self.max_cycles)
         finally:

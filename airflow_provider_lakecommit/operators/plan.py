@@ -10,7 +10,7 @@ closing their cycle, are taken over.
 Of a landing set it finds the landings, opens the run's cycle of each, and splits their groups into bundles of equal
 load, one for each write task. The XCom `cycles` has what downstream tasks need to know of each landing, `failed` the
 landings that could not be planned and topics without a landing. A scheduled run opens no cycle of a landing that has
-nothing to do (:mod:`~airflow_provider_lakecommit.cycle.sets.idle`).
+nothing to do (:mod:`~airflow_provider_lakecommit.cycle.sets.plans`).
 
 Failure story: a landing of a set that cannot be planned is named, and stops no other. The task fails only if none can
 be planned.

@@ -16,9 +16,9 @@ from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks import Settings, hide
+from airflow_provider_lakecommit.hooks import hide
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import SparkTask, no_retry_in_vain
 from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MOST_NOTED = 5
 """Findings in the error; the log has all of them."""
 
 
-class VerifyOperator(LandingTask):
+class VerifyOperator(SparkTask):
     """Check the tables of a landing, and fail if there is a problem.
 
     Returns the output of `lakecommit verify --json`; a failed task leaves it as its XCom too.
@@ -43,6 +43,7 @@ class VerifyOperator(LandingTask):
     :param files: check that every file exists; by default only if the files are on a local disk
     :param rows: read the record position of each row: each landed record must be present once. The tables must have
         metadata columns
+    :param keys: read the key of each row: no key of `upsert` may have two rows
     :param source: read the records again, and compare every column of their rows
     :param sample: with ``source``: compare a share such as ``1%``, or ranges such as ``orders:0=1500-2000`` (templated)
     :param spark_conn_id: with ``source``: connection of type `spark` or `spark_connect` (templated)
@@ -61,6 +62,7 @@ class VerifyOperator(LandingTask):
         landing: Landing | str | Path,
         files: bool | None = None,
         rows: bool = False,
+        keys: bool = False,
         source: bool = False,
         sample: str | Sequence[str] | None = None,
         spark_conn_id: str = "spark_default",
@@ -72,6 +74,7 @@ class VerifyOperator(LandingTask):
             raise SpecError("LC8369", f"VerifyOperator {self.task_id!r}: `sample` needs `source=True`")
         self.files = files
         self.rows = rows
+        self.keys = keys
         self.source = source
         self.sample = sample
         self.spark_conn_id = spark_conn_id
@@ -83,25 +86,15 @@ class VerifyOperator(LandingTask):
         """Check."""
         from airflow_provider_lakecommit.hooks import catalog_properties
         from airflow_provider_lakecommit.iceberg import Tables
-        from airflow_provider_lakecommit.status import (
-            Severity,
-            check_landing,
-            check_rows,
-            read_history,
-            verified_text,
-            verified_to_dict,
-        )
+        from airflow_provider_lakecommit.status import Severity, verified_text, verified_to_dict, verify_tables
 
         landing, more = self.landing, dict[str, Any]()
         with no_retry_in_vain(self):
             tables = Tables(catalog_properties(landing.connections.iceberg))
             try:
-                histories = [
-                    read_history(tables, name, landing.branch, files=self.files, progress=self.log.info)
-                    for name in landing.tables
-                ]
-                findings = check_landing(landing, histories)
-                findings += check_rows(landing, histories, tables, self.log.info) if self.rows else []
+                histories, findings = verify_tables(
+                    landing, tables, self.log.info, files=self.files, rows=self.rows, keys=self.keys
+                )
                 if self.source:
                     proof, told = self._prove()
                     findings, more = [*findings, *told], {"source": proof.to_dict()}
@@ -121,20 +114,11 @@ class VerifyOperator(LandingTask):
         return values
 
     def _prove(self) -> tuple[Proof, list[Finding]]:
-        from airflow_provider_lakecommit.hooks import engine_of
         from airflow_provider_lakecommit.operations import parse_ranges, sample_of, source_findings
 
         texts = [self.sample] if isinstance(self.sample, str) else [*(self.sample or ())]
         sample = sample_of(texts, parse_ranges)
-        settings = Settings.read()
-        self._engine = engine = engine_of(
-            self.spark_conn_id,
-            deployment=settings.deployment_id,
-            landing=self.landing.name,
-            lane="verify",
-            conf=self.spark_conf,
-            grace=settings.spark_grace,
-        )
+        self._engine = engine = self.engine("verify")
         try:
             with self.session() as session:
                 return source_findings(session, sample, engine, self.log.info)

@@ -16,9 +16,8 @@ Of a landing set it writes one bundle of groups (:mod:`~airflow_provider_lakecom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +27,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks import Settings, hide
 from airflow_provider_lakecommit.landing import Landing, LandingSet
-from airflow_provider_lakecommit.operators.base import LandingTask, check_planned, leave_failure, no_retry_in_vain
+from airflow_provider_lakecommit.operators.base import SparkTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.operators.places import set_places
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
@@ -40,11 +39,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.control import ControlTopic
-    from airflow_provider_lakecommit.cycle import GroupResult, GroupTicket, Progress
-    from airflow_provider_lakecommit.iceberg import Tables
+    from airflow_provider_lakecommit.cycle import GroupResult, GroupWrite, Progress
     from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
-    from airflow_provider_lakecommit.spark import Engine, SliceResult, WindowJob
+    from airflow_provider_lakecommit.spark import Engine, WindowJob
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
@@ -52,7 +49,7 @@ MAP_INDEX_TEMPLATE = "{{ task.group.label or 'group %s' % task.group.group }}"
 """Names the mapped tasks by their partitions and records; give it to ``partial`` as ``map_index_template``."""
 
 
-class WriteWindowOperator(LandingTask):
+class WriteWindowOperator(SparkTask):
     """Read, decode, write and report the slices of one partition group, of a set those of one bundle, by a Spark job.
 
     :param landing: the landing or the landing set, or the path of its YAML spec
@@ -109,13 +106,12 @@ class WriteWindowOperator(LandingTask):
 
     def _execute(self) -> dict[str, Any]:
         from airflow_provider_lakecommit.control import ControlTopic
-        from airflow_provider_lakecommit.cycle import GroupTicket
-        from airflow_provider_lakecommit.hooks import catalog_properties, engine_of, source_settings
+        from airflow_provider_lakecommit.cycle import GroupTicket, GroupWrite
+        from airflow_provider_lakecommit.hooks import catalog_properties, source_settings
         from airflow_provider_lakecommit.iceberg import Tables
         from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
-        settings = Settings.read()
-        landing = settings.complete(self.landing)
+        landing = Settings.read().complete(self.landing)
         with no_retry_in_vain(self):
             if not (isinstance(self.group, Mapping) and {"cycle", "group"} <= self.group.keys()):
                 raise _no_group(f"a {type(self.group).__name__}")
@@ -123,31 +119,32 @@ class WriteWindowOperator(LandingTask):
             check_planned(ticket.cycle.landing, landing)
         with no_retry_in_vain(self):
             # Before anything else, so that a kill finds it at any time.
-            self._engine = engine = engine_of(
-                self.spark_conn_id,
-                deployment=settings.deployment_id,
-                landing=landing.name,
-                lane=ticket.cycle.lane,
-                conf=self.spark_conf,
-                grace=settings.spark_grace,
-            )
+            self._engine = engine = self.engine(ticket.cycle.lane)
             kafka = source_settings(landing)
             tables = Tables(catalog_properties(landing.connections.iceberg, reach=False))
             with ControlTopic(landing.control_topic_name, kafka, groups=[landing.group_id]) as control:
-                job = self._left(landing, control, ticket, tables)
+                group = GroupWrite(
+                    landing=landing,
+                    control=control,
+                    catalog=tables.name,
+                    load=tables.load,
+                    ticket=ticket,
+                    log=self.log.info,
+                    replica=self.replica,
+                )
+                job = group.left()
                 if job is None:
-                    return self._nothing_to_do(landing, control, ticket).to_dict()
+                    return self._nothing_to_do(group).to_dict()
                 self._jobs = jobs = WriteJobs(engine, tables, kafka, self.log)
                 try:
                     with jobs.until_deadline(self.execution_timeout):
-                        return self._write(job, ticket, control, lambda job: jobs.run(job, control), tables).to_dict()
+                        return self._write(group, job, jobs).to_dict()
                 finally:
                     engine.close()
                     tables.close()
 
     def _execute_bundle(self, declared: LandingSet) -> dict[str, Any]:
         from airflow_provider_lakecommit.cycle import BundledGroup, Expansion
-        from airflow_provider_lakecommit.hooks import engine_of
         from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
         from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
@@ -156,13 +153,7 @@ class WriteWindowOperator(LandingTask):
                 raise _no_group(f"a {type(self.group).__name__}")
             groups = [BundledGroup.from_dict(each) for each in self.group["groups"]]
             # Before anything else, so that a kill finds it at any time.
-            self._engine = engine = engine_of(
-                self.spark_conn_id,
-                deployment=at.settings.deployment_id,
-                landing=declared.name,
-                conf=self.spark_conf,
-                grace=at.settings.spark_grace,
-            )
+            self._engine = engine = self.engine()
             self._jobs = jobs = WriteJobs(engine, at.tables, at.kafka, self.log)
             try:
                 with (
@@ -172,14 +163,6 @@ class WriteWindowOperator(LandingTask):
                     return Bundle(groups, at, connections, self.log).write(jobs)
             finally:
                 engine.close()
-
-    def _left(self, landing: Landing, control: ControlTopic, ticket: GroupTicket, tables: Tables) -> WindowJob | None:
-        """Return this replica's job for unreported slices."""
-        from airflow_provider_lakecommit.cycle import group_job
-
-        job = group_job(landing, control, ticket, tables.name, tables.load)
-        # A replica of an original that knows no replicas must still check for it, and must not fence it.
-        return job and replace(job, replica=self.replica, replicas=max(job.replicas, self.replica + 1))
 
     def on_kill(self) -> None:
         """Stop the tasks of the Spark job at the current record, and report what they have read."""
@@ -191,35 +174,22 @@ class WriteWindowOperator(LandingTask):
         else:
             self._jobs.end_for_kill()
 
-    def _write(
-        self,
-        job: WindowJob,
-        ticket: GroupTicket,
-        control: ControlTopic,
-        run: Callable[[WindowJob], list[SliceResult]],
-        tables: Tables,
-    ) -> GroupResult:
-        from airflow_provider_lakecommit.cycle import group_result, progress_told, run_group, slow_slices_of
+    def _write(self, group: GroupWrite, job: WindowJob, jobs: WriteJobs) -> GroupResult:
+        from airflow_provider_lakecommit.cycle import progress_told
         from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
-        from airflow_provider_lakecommit.spark import SliceStatus, run_replicas
+        from airflow_provider_lakecommit.spark import SliceStatus
 
-        def both(job: WindowJob) -> Sequence[SliceResult]:
-            return run_replicas(job, run, self.log.info, slow_slices_of(job, control))
-
-        landing = job.landing
+        ticket, control = group.ticket, group.control
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are already reported", ticket.group, len(job.plan.slices), done)
-        with self._interruption_logged(landing, control, ticket), progress_told(control, [job], self._tell_progress):
-            left = partial(self._left, landing, control, ticket, tables)
-            # The landing's replicas are tasks of their own; this one repeats slow slices.
-            again = run if landing.window.speculation is None else both
-            _, outcome = run_group(job, again, left, self.log.info)
+        with self._interruption_logged(group), progress_told(control, [job], self._tell_progress):
+            _, outcome = group.run(job, partial(jobs.run, control=control))
         died = outcome if isinstance(outcome, SparkJobError) else None
         # Finished slices are logged by their workers if these write to this log, and by the progress everywhere.
         for each in () if isinstance(outcome, SparkJobError) else outcome:
             if each.status is not SliceStatus.DONE:
                 self.log.info("%s", each)
-        result = group_result(landing, control, ticket)
+        result = group.result()
         self.log.info("group %d: %s", ticket.group, result)
         whose = f"group {ticket.group} of cycle {ticket.cycle.commit_id}"
         if (undone := left_undone(result, whose, died)) is not None:
@@ -232,23 +202,20 @@ class WriteWindowOperator(LandingTask):
         self.log.info("group %d: %s", self.group["group"], progress)
 
     @contextmanager
-    def _interruption_logged(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> Iterator[None]:
+    def _interruption_logged(self, group: GroupWrite) -> Iterator[None]:
         """Log a timeout or a kill, which does not pass through the ordinary end."""
-        from airflow_provider_lakecommit.cycle import group_result
-
+        number = group.ticket.group
         try:
             yield
         except BaseException:
             try:
-                self.log.info("group %d was interrupted: %s", ticket.group, group_result(landing, control, ticket))
+                self.log.info("group %d was interrupted: %s", number, group.result())
             except LakecommitError as e:
-                self.log.info("group %d was interrupted; its saved slices cannot be read now: %s", ticket.group, e)
+                self.log.info("group %d was interrupted; its saved slices cannot be read now: %s", number, e)
             raise
 
-    def _nothing_to_do(self, landing: Landing, control: ControlTopic, ticket: GroupTicket) -> GroupResult:
-        from airflow_provider_lakecommit.cycle import group_result
-
-        result = group_result(landing, control, ticket)
+    def _nothing_to_do(self, group: GroupWrite) -> GroupResult:
+        ticket, result = group.ticket, group.result()
         if result.left and not result.ended_early:
             raise AirflowSkipException(
                 f"cycle {ticket.cycle.commit_id} is closed, no further work is done for it; later runs plan what group "

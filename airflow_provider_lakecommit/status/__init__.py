@@ -11,11 +11,10 @@ __getattr__ = lazy_names(
         "doctor.roles": "LANDING_ROLES Role",
         "history": "read_history",
         "partition_status": "PartitionStatus",
-        "record_rows": "check_rows",
         "status": "Status TableStatus read_status to_dict",
         "status_rules": "StatusLimits StatusVerdict status_verdict",
         "table_history": "Finding Severity",
-        "upserted": "check_keys",
+        "verified": "verify_tables",
         "verify": "check_landing verified_text verified_to_dict",
     },
 )

@@ -6,7 +6,6 @@ from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES as LAN
 from airflow_provider_lakecommit.status.doctor.roles import Role as Role
 from airflow_provider_lakecommit.status.history import read_history as read_history
 from airflow_provider_lakecommit.status.partition_status import PartitionStatus as PartitionStatus
-from airflow_provider_lakecommit.status.record_rows import check_rows as check_rows
 from airflow_provider_lakecommit.status.status import Status as Status
 from airflow_provider_lakecommit.status.status import TableStatus as TableStatus
 from airflow_provider_lakecommit.status.status import read_status as read_status
@@ -16,7 +15,7 @@ from airflow_provider_lakecommit.status.status_rules import StatusVerdict as Sta
 from airflow_provider_lakecommit.status.status_rules import status_verdict as status_verdict
 from airflow_provider_lakecommit.status.table_history import Finding as Finding
 from airflow_provider_lakecommit.status.table_history import Severity as Severity
-from airflow_provider_lakecommit.status.upserted import check_keys as check_keys
+from airflow_provider_lakecommit.status.verified import verify_tables as verify_tables
 from airflow_provider_lakecommit.status.verify import check_landing as check_landing
 from airflow_provider_lakecommit.status.verify import verified_text as verified_text
 from airflow_provider_lakecommit.status.verify import verified_to_dict as verified_to_dict

@@ -176,7 +176,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         lanes=tuple(next(lane.lines()) for lane in lanes_in(session.landing.name, dict(states))),
         suspended=ledgers[0].section.suspended if ledgers else "",
         stopped=_stopped(landing_state),
-        diverged=diverged_logs(session, landing_state, source).text,
+        diverged=diverged_logs(session, landing_state, source)[1],
     )
 
 

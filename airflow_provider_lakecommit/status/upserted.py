@@ -62,7 +62,7 @@ def check_keys(landing: Landing, tables: Tables, progress: Callable[[str], None]
     from airflow_provider_lakecommit.committer import Columns, HeadReader, live_rows
     from airflow_provider_lakecommit.iceberg import DeletePositions, Numbers, hashes
 
-    head, positions = HeadReader(landing.table, landing.branch).read(table), DeletePositions(landing.table)
+    head, positions = HeadReader(landing.table).read(table, landing.branch), DeletePositions(landing.table)
     columns = Columns(table.schema(), tuple(landing.upsert.key), landing.upsert.order_column)
 
     def blocks() -> Iterator[tuple[list[pa.Array], Numbers]]:

@@ -23,7 +23,7 @@ from lakecommit_tables import TableDirective, code, table
 from sphinx.util.docutils import SphinxDirective
 
 LANES = {
-    "cycle.plan.open": "plan",
+    "cycle.plan.start": "plan",
     "spark.report": "Spark tasks",
     "cycle.commit.close": "commit",
     "cycle.commit.publish": "commit",

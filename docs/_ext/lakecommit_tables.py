@@ -22,7 +22,7 @@ from sphinx.util.docutils import SphinxDirective
 PARAMETER = re.compile(r":param (\w+): (.*?)(?=\n:|\Z)", re.DOTALL)
 ROLE = re.compile(r":[a-z]+:`([^`]+)`")
 SENT_BY = {
-    "cycle.plan.open": "plan",
+    "cycle.plan.start": "plan",
     "cycle.commit.close": "commit",
     "cycle.commit.publish": "commit",
     "cycle.commit.window_budget": "commit",

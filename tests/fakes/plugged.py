@@ -22,8 +22,7 @@ from airflow_provider_lakecommit.cycle.sets import connections
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.formats.evolution import records as evolve_records
 from airflow_provider_lakecommit.operations.kafka_connect import connector as adopt_connector
-from airflow_provider_lakecommit.operations.kafka_connect import hand_back, look, rescue, stopped, take_over
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import GroupFacts
+from airflow_provider_lakecommit.operations.kafka_connect import hand_back, look, rescue, take_over
 from airflow_provider_lakecommit.spark import slices
 from tests.fakes.broker import MemoryAdmin, MemoryBroker, MemoryReader, MemoryRecord, MemorySource
 from tests.fakes.kafka import FakeControl
@@ -88,15 +87,16 @@ def plugged_in(broker: MemoryBroker) -> Iterator[MemoryBroker]:
     def records_at(_: object, places: Coverage, *, seconds: float, value_of: Any) -> list[Any]:
         return _sampled(broker, places, value_of)
 
-    def group(_: object, name: str, *__: object, **___: object) -> GroupFacts:
-        return GroupFacts(group=name, members=(), offsets=dict(broker.groups.get(name, {})))
+    def group(_: object, name: str, *__: object, **___: object) -> dict[tuple[str, int], int]:
+        return dict(broker.groups.get(name, {}))
 
     def set_group(_: object, name: str, offsets: Mapping[tuple[str, int], int], *__: object) -> None:
         broker.groups.setdefault(name, {}).update(offsets)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (rescue, stopped, adopt_connector, take_over, hand_back):
-            patch.setattr(module, "look_at_group", group)
+        for module in (rescue, adopt_connector, take_over, hand_back):
+            patch.setattr(module, "offsets_of_group", group)
+        patch.setattr(adopt_connector, "members_of", lambda *_: ())
         for module in (take_over, hand_back):
             patch.setattr(module, "set_group_offsets", set_group)
         patch.setattr(connections, "ClusterAdmin", lambda *_, **__: MemoryAdmin(broker))

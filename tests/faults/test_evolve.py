@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.cycle.plan import evolving
-from airflow_provider_lakecommit.cycle.plan.evolve_now import evolve_now
+from airflow_provider_lakecommit.cycle.plan.evolving import evolve_now
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.formats.evolution import records

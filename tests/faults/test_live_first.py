@@ -7,13 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.operations.backfill.live_first import LiveFirst, overdue
+from airflow_provider_lakecommit.operations.backfill.live_first import live_first, overdue
 from airflow_provider_lakecommit.operations.reset.suspend import suspend
 from tests.faults.test_lanes import lane
 from tests.support.world import World, records
@@ -91,7 +92,7 @@ def test_who_cannot_tell_holds_nobody_up(late: World, produce: Produce, monkeypa
     produce(late.landing.topics, records(20, 5), partition=0)
     time.sleep(0.05)
     with late.session() as session:
-        first = LiveFirst(session=session, older_than=NOW)
+        first = partial(live_first, session, NOW)
         assert "[0] [20, 25)" in first()
 
         def away(*_: object) -> None:

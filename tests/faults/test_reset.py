@@ -20,8 +20,9 @@ from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
 from airflow_provider_lakecommit.operations.backfill.replace import replace
 from airflow_provider_lakecommit.operations.reset import delete_back as delete_back_module
 from airflow_provider_lakecommit.operations.reset.delete_back import DeleteBack, delete_back, delete_preview
-from airflow_provider_lakecommit.operations.reset.init_preview import InitTable, init_preview
+from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.reset.section_init import InitTable
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import check_landing

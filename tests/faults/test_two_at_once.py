@@ -15,7 +15,8 @@ from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.cycle.plan.open import new_cycle, preview
+from airflow_provider_lakecommit.cycle.plan.open import preview
+from airflow_provider_lakecommit.cycle.plan.start import new_cycle
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark.job import SliceStatus, WindowJob

@@ -20,7 +20,11 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.landing import load_spec
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back, take_over
 from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group, set_group_offsets
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import (
+    members_of,
+    offsets_of_group,
+    set_group_offsets,
+)
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
@@ -337,8 +341,8 @@ def test_offsets_that_somebody_reset_are_named_and_a_person_says_whose_word_hold
     adoption.rest.stop(scene.connector)
     adoption.rest.wait_for(scene.connector, lambda s: s.is_stopped, 60, "stopped")
     kafka, group = {"bootstrap.servers": bootstrap}, f"connect-{scene.connector}"
-    until(lambda: not look_at_group(kafka, group).members, what="its group to be empty")
-    was = look_at_group(kafka, group).offsets
+    until(lambda: not members_of(kafka, group), what="its group to be empty")
+    was = offsets_of_group(kafka, group)
     set_group_offsets(kafka, group, dict.fromkeys(was, 0))
     refused = adoption.adopt("--yes", "--json")
     assert refused.code == 1
@@ -362,7 +366,7 @@ def test_a_topic_that_was_made_anew_under_the_connectors_offsets_is_named(adopti
     scene.begin()
     adoption.rest.stop(scene.connector)
     adoption.rest.wait_for(scene.connector, lambda s: s.is_stopped, 60, "stopped")
-    was = look_at_group({"bootstrap.servers": bootstrap}, f"connect-{scene.connector}").offsets
+    was = offsets_of_group({"bootstrap.servers": bootstrap}, f"connect-{scene.connector}")
     scene.shrink_source(len(was))
     until(lambda: adoption.sent().total() > len(was) * (max(was.values()) + 2), what="the new topic to be longer")
     for more in ([], ["--by", "announced"]):

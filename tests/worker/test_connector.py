@@ -14,10 +14,10 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
 from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from dev.record_traces import CONFLICT, REFUSAL, TRIGGER, Lake, Scene
 from dev.servers.kafka import Broker

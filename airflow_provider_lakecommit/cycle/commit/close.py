@@ -44,9 +44,9 @@ from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.audit import audit
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
-from airflow_provider_lakecommit.cycle.plan.open import start_without_tables
 from airflow_provider_lakecommit.cycle.plan.published import published_before
 from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, look_back, where_it_is
+from airflow_provider_lakecommit.cycle.plan.start import start_without_tables
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
 from airflow_provider_lakecommit.cycle.session.landing_session import (
     FoldedLog,
@@ -236,7 +236,6 @@ def _closed(
 
 
 def _reject_reason(reports: Iterable[SliceReport]) -> str:
-    """Return the reject reason of the slice with the most rejects."""
     most = max(reports, key=lambda r: sum(r.rejects.values()), default=None)
     return "" if most is None else most.reject_reason
 

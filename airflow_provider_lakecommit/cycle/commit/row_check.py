@@ -54,7 +54,7 @@ class RowsToCheck:
 
     def __init__(self, name: str, table: Table, main_id: int | None, head_id: int | None) -> None:
         self.name, self._table = name, table
-        reader = HeadReader(name, "")
+        reader = HeadReader(name)
         self._old = frozenset(reader.at(table, main_id).entries)
         self._head = reader.at(table, head_id)
         self._positions, self._opened = DeletePositions(name), ExitStack()

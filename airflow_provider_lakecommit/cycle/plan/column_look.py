@@ -8,7 +8,9 @@ nothing.
 Invariants: ``waits`` says why nothing may change yet: other columns are other rules, so none change while a table lacks
 ranges that another one has.
 
-Failure story: brokers, registry and SQL raise their usual errors, and the plan is made again.
+Failure story: brokers, registry and SQL raise their usual errors, and the plan is made again. Records that do not fit
+are dead letters within the budget, or no window is planned (``on_incompatible``). SQL with a column that its table
+cannot get is a :class:`~airflow_provider_lakecommit.exceptions.TableError` of the plan: no row could be written.
 """
 
 from __future__ import annotations
@@ -21,10 +23,22 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DecimalType, FloatType, IntegerType, StructType
 
 from airflow_provider_lakecommit.control import read_entries
-from airflow_provider_lakecommit.core import Coverage, Missing, OffsetRange, SliceReported, SourcePartition
+from airflow_provider_lakecommit.core import (
+    RESET_OFFSETS,
+    Coverage,
+    Missing,
+    OffsetRange,
+    Plan,
+    RefusalState,
+    Refuse,
+    SliceReported,
+    SourcePartition,
+    empty_plan,
+)
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
-from airflow_provider_lakecommit.cycle.session.sql_columns import evolves_by_sql, wanted_by_sql
+from airflow_provider_lakecommit.cycle.session.targets import evolves_by_sql, wanted_by_sql
+from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import (
     Evolution,
     InferredTypes,
@@ -69,11 +83,14 @@ class TableLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLook:
-    """The columns that some ranges need in the tables of rows. ``waits``: why nothing may be changed yet."""
+    """The columns that some ranges need in the tables of rows. ``waits``: why nothing may be changed yet; ``tried``:
+    the changes were made or refused once.
+    """
 
     ranges: Coverage
     tables: tuple[TableLook, ...]
     waits: str = ""
+    tried: bool = False
 
     @property
     def changes(self) -> bool:
@@ -87,7 +104,6 @@ class ColumnLook:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Format for display."""
         return (*(line for one in self.tables for line in one.told(one.found.changes)), *self.not_made)
 
     @property
@@ -125,7 +141,49 @@ def column_look(
         )
         for name, metadata in tables.items()
     )
-    return ColumnLook(ranges=ranges, tables=looks, waits=_uneven(prepared, folded, missing))
+    tried = last is not None and last.tried
+    return ColumnLook(ranges=ranges, tables=looks, waits=_uneven(prepared, folded, missing), tried=tried)
+
+
+def stops(landing: Landing, look: ColumnLook) -> bool:
+    """Return True if the landing plans no window of these records, because some do not fit."""
+    return landing.columns.on_incompatible == "stop" and look.misfits
+
+
+def is_due(landing: Landing, look: ColumnLook | None) -> bool:
+    """Return True if columns must change before the window is planned."""
+    return look is not None and look.changes and not (look.waits or look.tried or stops(landing, look))
+
+
+def refused(look: ColumnLook, plan: Plan) -> Plan:
+    """Return the plan without its window, with the reason."""
+    found = [one for one in look.tables if one.found.misfits]
+    why = Refuse(
+        state=RefusalState.INCOMPATIBLE,
+        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.origin}" for one in found),
+        clears="a column of a matching type, columns.on_incompatible: dead_letter, or your decision to continue "
+        f"after these records (`{RESET_OFFSETS}`)",
+    )
+    nothing = empty_plan(plan.landing, plan.lane, plan.spec_version, plan.requested_at, why)
+    return replace(nothing, ends=plan.ends, left=plan.left + sum(len(s) for s in plan.slices))
+
+
+def check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
+    """Check that the tables now have the columns of the SQL.
+
+    :raises TableError: one has not
+    """
+    tables = {t.name: t.table for t in prepared.tables}
+    for one in look.tables:
+        if evolves_by_sql(landing, one.table) and (one.found.changes or one.found.left_out):
+            from airflow_provider_lakecommit.spark import check_schema
+
+            try:
+                check_schema(landing, tables[one.table].schema(), one.table)
+            except TableError as e:
+                waits = look.waits and f"{look.waits}; until then, records land with the previous SQL"
+                why = waits or some_of(one.found.left_out) or "the catalog refuses the change"
+                raise TableError("LC6004", f"{one.table}: {e}; the table is not changed: {why}") from e
 
 
 def _wanted(

@@ -35,6 +35,7 @@ from airflow_provider_lakecommit.committer import (
 from airflow_provider_lakecommit.control import ControlLog, read_entries
 from airflow_provider_lakecommit.core import (
     LAND,
+    RESET_MIGRATE,
     RESET_OFFSETS,
     ControlPosition,
     Coverage,
@@ -47,12 +48,10 @@ from airflow_provider_lakecommit.core import (
     losses_text,
     removed,
 )
-from airflow_provider_lakecommit.cycle.plan.joining import joining_offsets
-from airflow_provider_lakecommit.cycle.plan.pending import endangered, pending_of
-from airflow_provider_lakecommit.cycle.plan.sections import check_cluster, own_section, position_at_end
-from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved, unbelieved_text
+from airflow_provider_lakecommit.cycle.plan.reports import endangered, pending_of, unbelieved, unbelieved_text
+from airflow_provider_lakecommit.cycle.plan.sections import joining_offsets, position_at_end
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
-from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 
 
@@ -63,6 +62,18 @@ class SpecWaits(Exception):
         super().__init__(f"{table} has not yet received {behind}, which is already landed")
         self.table = table
         self.behind = behind
+
+
+def check_cluster(session: LandingSession, name: str, section: LedgerSection, cluster_id: str) -> None:
+    """:raises SourceError: the brokers belong to another cluster than the ledger"""
+    if section.cluster_id != cluster_id:
+        raise SourceError(
+            "LC6012",
+            f"{name} holds offsets of Kafka cluster {section.cluster_id}, but landing {session.landing.name} now reads "
+            f"cluster {cluster_id}: point it back. If its topics were copied, `{RESET_MIGRATE} SPEC --old HOST:PORT` "
+            "compares the records to find where to continue; or state it with `--from same` or `--from "
+            "TOPIC:0=OFFSET,…`",
+        )
 
 
 def renewed(
@@ -122,7 +133,7 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
     """Check the control topic: another one than the ledger's knows nothing of pending slices; one that was cut knows
     the rest, of which unreadable ranges are published first.
     """
-    section = own_section(state, session)
+    section = state.own(session.landing.name, session.lane)
     old, log = section.control, session.control.read(section.control.partition, BEYOND)
     # A landing's topics are all in one cluster, and another cluster reports nothing on pending slices.
     check_cluster(session, name, section, log.cluster_id)
@@ -155,7 +166,7 @@ def _with_the_spec(
     """Void pending slices after a spec change, if the landing wants it, no table lags behind the data table, and all
     can be read again.
     """
-    section, wanted = own_section(state, session), session.landing.spec_version
+    section, wanted = state.own(session.landing.name, session.lane), session.landing.spec_version
     if session.landing.window.on_spec_change != "void" or section.spec_version == wanted:
         return state
     if kept := _kept(session, name, state, source):
@@ -180,7 +191,7 @@ def _with_the_spec(
 
 def _with_the_topics(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> LedgerState:
     """Add topics that are new in the landing, from where the landing starts."""
-    known = {p.topic for p in own_section(state, session).starts}
+    known = {p.topic for p in state.own(session.landing.name, session.lane).starts}
     added = joining_offsets(session, {p: mark for p, mark in source.partitions.items() if p.topic not in known})
     if not added:
         return state

@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planning step that compares the tables of rows with the window's records, and changes their columns.
+"""Change the columns of a landing's tables: before a window is planned, or on an operator's request.
 
 Contract: once per window, before anything of it is written: by the planner, never by a task. A table's changes come
-from its records (:mod:`~airflow_provider_lakecommit.formats.evolution.inferred`), or from the types of its SQL.
-:class:`ColumnStep` reads, and makes one commit per table if due; the planner then reads everything again, so that the
-plan has the tables' schemas. It skips a landing with ``evolve="none"``.
+from its records (:mod:`~airflow_provider_lakecommit.formats.evolution.inferred`), or from the types of its SQL. One
+commit per table; the planner then reads everything again, so that the plan has the tables' schemas. :func:`evolve_now`
+reads the records that no table has yet, or, if there are none, all that the source has, whatever the landing's
+``evolve`` is; the table's history keeps the user. It plans and lands nothing.
 
 Invariants: a record goes to exactly one table (:mod:`~airflow_provider_lakecommit.cycle.plan.fates`): while a table of
 the landing lacks ranges or rows that another one has, or is unreadable, columns stay as they are, because other columns
 are other rules. A user's change is respected: dropped and renamed columns stay so.
 
-Failure story: records that do not fit are named, and either are dead letters within the budget, or no window is planned
-(``on_incompatible``). If a catalog refuses a schema change, this is reported and the landing continues with the
-existing columns; an unavailable catalog is an error of the plan. SQL with a column that its table cannot get is a
-:class:`~airflow_provider_lakecommit.exceptions.TableError` of the plan: no row could be written.
+Failure story: if a catalog refuses a schema change, this is reported and the landing continues with the existing
+columns; an unavailable catalog is an error of the plan.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from airflow_provider_lakecommit.core import RESET_OFFSETS, Decision, Missing, Plan, RefusalState, Refuse, empty_plan
+from airflow_provider_lakecommit.core import Coverage, Decision, OffsetRange
 from airflow_provider_lakecommit.cycle.plan.column_look import (
     MOST_NAMED,
     ColumnLook,
@@ -29,62 +28,39 @@ from airflow_provider_lakecommit.cycle.plan.column_look import (
     evolution_of,
     some_of,
 )
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared
-from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
-from airflow_provider_lakecommit.cycle.session.sql_columns import evolves_by_sql
-from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError, TableError
+from airflow_provider_lakecommit.cycle.plan.observe import read
+from airflow_provider_lakecommit.cycle.plan.reports import missing_or_told
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError
 from airflow_provider_lakecommit.formats import Change, EvolveRequest, evolve_table
-from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.kafka import SourceState
 
 
-@dataclass(slots=True)
-class ColumnStep:
-    """The reads and the one change of a cycle that is being opened."""
+def evolve_now(
+    session: LandingSession, decision: Decision | None
+) -> tuple[tuple[str, ...], dict[str, tuple[Change, ...]]]:
+    """Return the findings as lines, and the changes by table.
 
-    session: LandingSession
-    last: ColumnLook | None = None
-    _due: bool = False
-    _done: bool = False
+    :param session: of a landing whose ``evolve`` limits the changes
+    :param decision: the operator's decision; ``None``: write nothing
+    :raises LakecommitError: an error that would keep a window from being planned
+    """
+    source = session.source.watermarks()
+    session.control.ensure()
+    reading = read(session, source, dry=decision is None)
+    state = reading.log.state
+    missing = missing_or_told(session, state, reading.source, state.claims(session.now(), ()))
+    look = column_look(session, reading.prepared, reading.log, missing.coverage or _all(reading.source), missing)
+    if decision is None or look.waits or not look.changes:
+        return look.lines, {}
+    changes = [f"{one.table}: {c}" if one.named else str(c) for one in look.tables for c in one.found.changes]
+    said = replace(decision, what="; ".join(changes))
+    return look.not_made, evolve(session, look, said)
 
-    def change(self) -> None:
-        """Make the changes that the last read requires, if any.
 
-        :raises CommitUnknownError: the result of a request cannot be determined in time
-        :raises CatalogError: the catalog is unavailable
-        """
-        if self._due and self.last is not None:
-            self._done = True
-            self._due = False
-            evolve(self.session, self.last)
-
-    def judged(
-        self, prepared: Prepared, folded: FoldedLog, plan: Plan, missing: Missing
-    ) -> tuple[Plan, tuple[str, ...]]:
-        """Return the plan to send, and lines to show; if the landing stops at records that do not fit, the plan is
-        empty when there are some.
-
-        :raises SourceError: the records cannot be read
-        :raises SourceUnavailableError: the brokers do not answer
-        :raises TableError: SQL gives a column that the table lacks and cannot get
-        """
-        landing, before = self.session.landing, self.last
-        if landing.evolve == "none" or not plan.slices:
-            return plan, ()
-        look = self.last = column_look(self.session, prepared, folded, plan.coverage, missing, before)
-        if before is None or before.ranges != look.ranges:
-            for line in look.not_made:
-                self.session.log(line if landing.routing else f"{landing.table}: {line}")
-        if landing.columns.on_incompatible == "stop" and look.misfits:
-            return _refused(look, plan), look.lines
-        self._due = look.changes and not look.waits and not self._done
-        if not self._due:
-            _check_sql(landing, prepared, look)
-        return plan, look.lines
-
-    @property
-    def due(self) -> bool:
-        """Return True if something must change first. Then the plan reads everything again."""
-        return self._due
+def _all(source: SourceState) -> Coverage:
+    marks = source.partitions.items()
+    return Coverage.of((p, OffsetRange(w.start, w.stable)) for p, w in marks if w.start < w.stable)
 
 
 def evolve(
@@ -129,34 +105,3 @@ def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) 
     if len(made) > MOST_NAMED:
         session.log(f"{one.table}: {len(made) - MOST_NAMED} more changes, by {by}")
     return made
-
-
-def _refused(look: ColumnLook, plan: Plan) -> Plan:
-    """Return the plan without its window, with the reason."""
-    found = [one for one in look.tables if one.found.misfits]
-    why = Refuse(
-        state=RefusalState.INCOMPATIBLE,
-        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.origin}" for one in found),
-        clears="a column of a matching type, columns.on_incompatible: dead_letter, or your decision to continue "
-        f"after these records (`{RESET_OFFSETS}`)",
-    )
-    nothing = empty_plan(plan.landing, plan.lane, plan.spec_version, plan.requested_at, why)
-    return replace(nothing, ends=plan.ends, left=plan.left + sum(len(s) for s in plan.slices))
-
-
-def _check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
-    """Check that the tables now have the columns of the SQL.
-
-    :raises TableError: one has not
-    """
-    tables = {t.name: t.table for t in prepared.tables}
-    for one in look.tables:
-        if evolves_by_sql(landing, one.table) and (one.found.changes or one.found.left_out):
-            from airflow_provider_lakecommit.spark import check_schema
-
-            try:
-                check_schema(landing, tables[one.table].schema(), one.table)
-            except TableError as e:
-                waits = look.waits and f"{look.waits}; until then, records land with the previous SQL"
-                why = waits or some_of(one.found.left_out) or "the catalog refuses the change"
-                raise TableError("LC6004", f"{one.table}: {e}; the table is not changed: {why}") from e

@@ -41,7 +41,6 @@ from airflow_provider_lakecommit.core import (
     voidable_slices,
 )
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import Landing
 
@@ -49,7 +48,7 @@ Marks = Mapping[SourcePartition, Watermark]
 
 
 def check_fates(
-    session: LandingSession, prepared: Prepared, landing_state: LandingState, missing: Missing, marks: Marks
+    landing: Landing, lane: str, prepared: Prepared, landing_state: LandingState, missing: Missing, marks: Marks
 ) -> None:
     """Check that missing ranges may be read for the tables that lack them.
 
@@ -58,22 +57,21 @@ def check_fates(
     """
     if all(len(tables) == len(prepared.tables) for tables in missing.ranges):
         return
-    landing, rules = session.landing, _rules(session, prepared)
+    rules = rules_now(landing, prepared)
     data = (t.table.metadata for t in prepared.tables if t.name in landing.data_tables)
     always = all(len({rules_of("", s.model_dump_json()) for s in metadata.schemas}) == 1 for metadata in data)
     alike = {t.name: _alike(landing, t, rules, landing_state) for t in prepared.tables} if always else {}
     if found := other_rules(landing_state, missing, rules, alike):
         holders = {t.name: t for t in prepared.tables}
-        raise LedgerError("LC6005", "; ".join(_text(session, one, holders[one.holder], marks) for one in found))
+        raise LedgerError("LC6005", "; ".join(_text(landing, lane, one, holders[one.holder], marks) for one in found))
 
 
-def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -> None:
+def check_agreement(landing: Landing, prepared: Prepared, marks: Marks) -> None:
     """Refuse a plan while two tables disagree about ranges that can be read again.
 
     :raises LedgerError: a record may be in both tables, or in neither
     """
-    name, tables = session.landing.name, prepared.tables
-    own = {t.name: [s for s in t.state.sections if s.landing == name] for t in tables}
+    own = {t.name: [s for s in t.state.sections if s.landing == landing.name] for t in prepared.tables}
     for one, other in combinations(own, 2):
         found = differing(own[one], own[other])
         if ranges := found - removed(found, marks):
@@ -82,7 +80,7 @@ def check_agreement(session: LandingSession, prepared: Prepared, marks: Marks) -
                 "LC6006",
                 f"{one} and {other} read {ranges} with different columns or decoding: a record of these ranges may be "
                 "in both tables, or in neither. One of them was rolled back alone. Read the ranges again "
-                f"for both: `{RESET_OFFSETS} SPEC --from {starts} {_how(session)}`",
+                f"for both: `{RESET_OFFSETS} SPEC --from {starts} {_how(landing)}`",
             )
 
 
@@ -96,74 +94,70 @@ def _alike(landing: Landing, t: PreparedTable, rules: str, landing_state: Landin
     return Coverage.union(same.values()) | pending
 
 
-def given_up(session: LandingSession, prepared: Prepared, landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
+def given_up(landing: Landing, prepared: Prepared, landing_state: LandingState, marks: Marks) -> dict[UUID, str]:
     """Return attempts that a plan voids to unblock others, with reasons: only ranges that can be read again."""
     apart = {
         a: f"{why}; its ranges are read again separately" for a, why in voidable_slices(landing_state, marks).items()
     }
-    return apart | outruled(landing_state, _rules(session, prepared), marks)
+    return apart | outruled(landing_state, rules_now(landing, prepared), marks)
 
 
-def _rules(session: LandingSession, prepared: Prepared) -> str:
-    landing = session.landing
+def rules_now(landing: Landing, prepared: Prepared) -> str:
+    """Return the rules by which records of a landing are evaluated now."""
     return rules_of(landing.decoding_hash, *schemas_of(landing.destinations, prepared.targets))
 
 
-def _how(session: LandingSession) -> str:
+def _how(landing: Landing) -> str:
     """Return how offsets are read again: where a table has one row per key, no row of a range can be deleted."""
-    return "--again" if session.landing.upsert.key else "--delete"
+    return "--again" if landing.upsert.key else "--delete"
 
 
-def _text(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
-    lacking, columns = " and ".join(one.tables), ", ".join(session.landing.data_tables)
+def _text(landing: Landing, lane: str, one: RefusedRange, holder: PreparedTable, marks: Marks) -> str:
+    lacking, columns = " and ".join(one.tables), ", ".join(landing.data_tables)
     ends = ",".join(f"{p.topic}:{p.partition}={s.ranges[-1].end}" for p, s in sorted(one.ranges.parts.items()))
-    before = _newest_without(session, one, holder, marks)
+    before = _newest_without(landing, lane, one, holder, marks)
     together = f"roll {one.holder} back to snapshot {before} to read them again for all tables; " if before else ""
     # By the columns of rows, if the source has all deleted ranges: no rollback or manual step is needed.
     starts = ",".join(f"{p.topic}:{p.partition}={s.ranges[0].start}" for p, s in sorted(one.ranges.parts.items()))
-    what = "read them again in all tables" if session.landing.upsert.key else "delete the rest of them as well"
-    out = f"{what} with `{RESET_OFFSETS} SPEC --from {starts} {_how(session)}`, to the same effect; "
-    if not session.landing.upsert.key and _others_behind(session, holder, one.ranges):
+    what = "read them again in all tables" if landing.upsert.key else "delete the rest of them as well"
+    out = f"{what} with `{RESET_OFFSETS} SPEC --from {starts} {_how(landing)}`, to the same effect; "
+    if not landing.upsert.key and _others_behind(landing.name, holder, one.ranges):
         anew = " ".join(f"--range {p.topic}:{p.partition}={r.start}-{r.end}" for p, r in one.ranges.items())
         out = f"replace these ranges in all tables with `{BACKFILL} SPEC --replace {anew}`; "
-    marked = session.landing.columns.metadata or session.landing.upsert.key
+    marked = landing.columns.metadata or landing.upsert.key
     together += out if marked and not removed(one.ranges, marks) else ""
     words = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
         f"{lacking} lacks {one.ranges}, which {one.holder} read with other columns of {columns} or another "
-        f"decoding of landing {session.landing.name}: read for {lacking} alone now, a record could end in "
+        f"decoding of landing {landing.name}: read for {lacking} alone now, a record could end in "
         f"two tables, or in none. Nothing is read until you decide: {together}or undo the change until {lacking} "
         f"has them; or, if {lacking} is correct without them, confirm it with {words}"
     )
 
 
-def _others_behind(session: LandingSession, holder: PreparedTable, ranges: Coverage) -> bool:
+def _others_behind(landing: str, holder: PreparedTable, ranges: Coverage) -> bool:
     """Return True if the table has rows from the beginning of these ranges on without marks, as a connector's: only a
     replay removes rows before them.
     """
     before = Coverage({p: RangeSet.of((0, some.ranges[0].start)) for p, some in ranges.parts.items()})
-    own = (s for s in holder.state.sections if s.landing == session.landing.name)
+    own = (s for s in holder.state.sections if s.landing == landing)
     there = ((s, Coverage({p: s.covered[p] for p in ranges.parts}) - before) for s in own)
     return any(unmarked(shares_of(s.provenance, part), part) for s, part in there)
 
 
-def _newest_without(session: LandingSession, one: RefusedRange, holder: PreparedTable, marks: Marks) -> int | None:
+def _newest_without(landing: Landing, lane: str, one: RefusedRange, holder: PreparedTable, marks: Marks) -> int | None:
     """Return the newest snapshot whose ledger lacks these ranges, if going back to it loses no row: everything after it
     is this landing's own, and the source still has it.
     """
-    now = holder.ledger.section.covered
-    for snapshot in ancestry(holder.table.metadata, session.landing.branch):
+    now, own = holder.ledger.section.covered, (landing.name, lane)
+    for snapshot in ancestry(holder.table.metadata, landing.branch):
         if (record := record_of(snapshot)) is None:
             if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
                 return None
             continue
         if not any(s.covered.overlaps(one.ranges) for s in sections_of(snapshot)):
-            then = next((s.covered for s in sections_of(snapshot) if _is_own(session, s.landing, s.lane)), Coverage())
+            then = next((s.covered for s in sections_of(snapshot) if (s.landing, s.lane) == own), Coverage())
             return None if removed(now - then, marks) else snapshot.snapshot_id
-        if not _is_own(session, record.landing, record.lane):
+        if (record.landing, record.lane) != own:
             return None
     return None
-
-
-def _is_own(session: LandingSession, landing: str, lane: str) -> bool:
-    return (landing, lane) == (session.landing.name, session.lane)

@@ -48,13 +48,11 @@ class OpenLane:
         return any(s.replaces for s in self.sections.values())
 
     def lines(self) -> Iterator[str]:
-        """Format for display."""
         done = "are replaced" if self.replaces else "are in the tables"
         yield f"backfill {self.name}: {self.size - len(self.lacking)} of {self.size} offsets {done}"
         yield from (f"  {p} {r}: lacks {self.lacking[p]}" for p, r in sorted(self.bounds.items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "lane": self.name,
             "replaces": self.replaces,

@@ -44,12 +44,15 @@ class FoundCycle:
         """Return its slices, without those of earlier claims."""
         return granted(self.state.plan, self.state.claim)
 
+    def begun(self, explain: tuple[str, ...] = ()) -> Opened:
+        """Return it as a cycle that was opened just now."""
+        return Opened(ticket=self.ticket, plan=self.state.plan, slices=self.granted, explain=explain, state=self.state)
+
     def opened(self, session: LandingSession, landing_state: LandingState | None) -> Opened:
         """Return it as the plan step would; without a ``landing_state`` of the tables their gaps are unknown."""
         state = self.state
         if not state.over:
-            note = "continues the cycle that this run opened before"
-            return Opened(ticket=self.ticket, plan=state.plan, slices=self.granted, explain=(), note=note, state=state)
+            return replace(self.begun(), note="continues the cycle that this run opened before")
         lacking = landing_state.lacking(self.granted) if landing_state else ()
         note = where_it_is(session, state, lacking if landing_state else None)
         return Opened(
@@ -60,11 +63,11 @@ class FoundCycle:
 def seen(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCycle | None:
     """Return a cycle in a read of the log."""
     state = folded.state.cycles.get(commit_id)
-    return (
-        None
-        if state is None
-        else FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
-    )
+    return None if state is None else found_in(session, folded, state)
+
+
+def found_in(session: LandingSession, folded: FoldedLog, state: CycleState) -> FoundCycle:
+    return FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
 
 
 def look_up(session: LandingSession, ticket: CycleTicket) -> CycleState | None:

@@ -1,33 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ledger entries of a stream: found in a ledger, or new, with their first offsets and log position.
 
-Contract: nothing is written. A new entry has a new epoch.
+Contract: nothing is written. A new entry has a new epoch. A topic that the landing has never landed begins at ``start``
+of the landing. With ``latest``, a topic that the landing's set has landed before, in another table, begins where the
+set began it, or where the source begins now: so moving a topic to another table omits no record.
+
+Failure story: the set's other landings are found in the newest records of the control topic, and their offsets in their
+tables' ledgers. A landing with a missing table or only older records is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from airflow_provider_lakecommit.committer import LedgerState
+from airflow_provider_lakecommit.committer import read_ledger
 from airflow_provider_lakecommit.control import ControlLog
 from airflow_provider_lakecommit.core import (
-    BACKFILL,
-    LIVE,
-    RESET_MIGRATE,
     AdoptedSink,
     ControlPosition,
     Coverage,
     LedgerSection,
+    RangeSet,
     ReadPosition,
     SourcePartition,
     Watermark,
     evaluated_in,
+    set_of,
 )
-from airflow_provider_lakecommit.cycle.plan.pending import own_partition
+from airflow_provider_lakecommit.cycle.plan.known import left_by_former
+from airflow_provider_lakecommit.cycle.plan.reports import own_partition
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
-from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
+from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.kafka import SourceState
 
 
@@ -70,6 +75,27 @@ def new_section(
     )
 
 
+def first_section(
+    session: LandingSession, source: SourceState, data: LedgerSection | None, known: Iterable[LedgerSection]
+) -> LedgerSection:
+    """Return the first entry of a stream: at ``start`` for the data table, at the data table's end for a later one.
+
+    :param known: all entries of the table
+    """
+    if data is None:
+        starts, control = joining_offsets(session, source.partitions), origin_position(session)
+    else:
+        behind = left_by_former(session, data)
+        starts = {p: _first(behind[p], data.end(p)) for p in data.starts.keys() | source.partitions.keys()}
+        control = data.control
+    positions = positions_at(starts, source.partitions)
+    return new_section(session, source, starts, Coverage(), control, positions=positions, known=known)
+
+
+def _first(ranges: RangeSet, end: int) -> int:
+    return min(end, ranges.ranges[0].start) if ranges else end
+
+
 def _sink_of(before: LedgerSection | None, covered: Coverage) -> AdoptedSink | None:
     """Return the sink of an entry; its ranges that are read again become the landing's."""
     sink = None if before is None else before.sink
@@ -108,43 +134,6 @@ def origin_position(session: LandingSession) -> ControlPosition:
     return position_at_end(session, session.control.read(own_partition(session), BEYOND))
 
 
-def own_section(state: LedgerState, session: LandingSession) -> LedgerSection:
-    """Return the entry of this stream.
-
-    :raises LedgerError: there is none
-    """
-    section = state.section(session.landing.name, session.lane)
-    if section is None:
-        raise LedgerError(
-            "LC6010",
-            f"the table of landing {session.landing.name} has no ledger entry for stream {session.lane}: plan first",
-        )
-    return section
-
-
-def check_lane_open(session: LandingSession, name: str) -> None:
-    """:raises LedgerError: a backfill has no entry where it should, and this call does not make one"""
-    if session.lane != LIVE:
-        raise LedgerError(
-            "LC6011",
-            f"{name}: backfill {session.lane} of landing {session.landing.name} is not open, or a rollback of the "
-            f"table closed it: list open backfills with `{BACKFILL} SPEC --list`, or use `{BACKFILL} SPEC --close "
-            f"{session.lane}` if it is still open",
-        )
-
-
-def check_cluster(session: LandingSession, name: str, section: LedgerSection, cluster_id: str) -> None:
-    """:raises SourceError: the brokers belong to another cluster than the ledger"""
-    if section.cluster_id != cluster_id:
-        raise SourceError(
-            "LC6012",
-            f"{name} holds offsets of Kafka cluster {section.cluster_id}, but landing {session.landing.name} now reads "
-            f"cluster {cluster_id}: point it back. If its topics were copied, `{RESET_MIGRATE} SPEC --old HOST:PORT` "
-            "compares the records to find where to continue; or state it with `--from same` or `--from "
-            "TOPIC:0=OFFSET,…`",
-        )
-
-
 def position_at_end(session: LandingSession, log: ControlLog) -> ControlPosition:
     """Return a log's end as a ledger position that needs nothing before it."""
     return ControlPosition(
@@ -155,3 +144,44 @@ def position_at_end(session: LandingSession, log: ControlLog) -> ControlPosition
         read_from=log.end,
         low=None,
     )
+
+
+def joining_offsets(
+    session: LandingSession, partitions: Mapping[SourcePartition, Watermark]
+) -> dict[SourcePartition, int]:
+    """Return the first offset of each of these partitions.
+
+    :raises CatalogError: the catalog is unavailable
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    landing = session.landing
+    firsts = first_offsets(partitions, landing.window.start)
+    name = set_of(landing.name, landing.table)
+    if landing.window.start == "earliest" or not partitions or not name:
+        return firsts
+    begun = _begun_by(session, f"{name}.")
+    return {p: min(at, max(begun.get(p, at), partitions[p].start)) for p, at in firsts.items()}
+
+
+def _begun_by(session: LandingSession, prefix: str) -> dict[SourcePartition, int]:
+    """Return where the other landings of a set began each partition."""
+    out: dict[SourcePartition, int] = {}
+    for name in session.control.recent(prefix):
+        if name != session.landing.name and "." in name.removeprefix(prefix):
+            for p, start in _starts_of(session, name, name.removeprefix(prefix)):
+                out[p] = min(start, out.get(p, start))
+    return out
+
+
+def _starts_of(session: LandingSession, landing: str, table: str) -> Iterator[tuple[SourcePartition, int]]:
+    found = session.tables.find(table)
+    if found is None:
+        return
+    try:
+        state = read_ledger(found.metadata, session.landing.branch)
+    except TableError as e:
+        session.log(f"WARNING: the first offsets of landing {landing} are unknown: {e}")
+        return
+    for section in state.sections or state.remembered:
+        if section.landing == landing:
+            yield from section.starts.items()

@@ -13,7 +13,7 @@ that names the command. Concurrent changes are made once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
@@ -33,29 +33,16 @@ from airflow_provider_lakecommit.committer import (
 from airflow_provider_lakecommit.core import (
     DEAD_LETTER,
     LIVE,
-    RESET_ASSERT,
-    RESET_OFFSETS,
-    Coverage,
     LedgerSection,
-    RangeSet,
     TableLedger,
     TableTarget,
     merged,
 )
-from airflow_provider_lakecommit.cycle.plan.absent import newest_target, remembered
-from airflow_provider_lakecommit.cycle.plan.epochs import joined, renewed
-from airflow_provider_lakecommit.cycle.plan.former import check_former, left_by_former
-from airflow_provider_lakecommit.cycle.plan.joining import joining_offsets
-from airflow_provider_lakecommit.cycle.plan.pending import ledger_state
-from airflow_provider_lakecommit.cycle.plan.sections import (
-    check_cluster,
-    check_lane_open,
-    new_section,
-    origin_position,
-    own_section,
-    positions_at,
-)
-from airflow_provider_lakecommit.cycle.plan.unread import unread_by, with_unread
+from airflow_provider_lakecommit.cycle.plan.epochs import check_cluster, joined, renewed
+from airflow_provider_lakecommit.cycle.plan.known import check_first_run, check_lane_open, check_new, newest_target
+from airflow_provider_lakecommit.cycle.plan.reports import ledger_state
+from airflow_provider_lakecommit.cycle.plan.sections import first_section
+from airflow_provider_lakecommit.cycle.plan.unread import with_unread
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import table_of
 from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
@@ -144,13 +131,10 @@ def _with_unread(
 ) -> tuple[PreparedTable, ...]:
     """Return the tables, without ranges given up by one that another has read, and that the source still has."""
     out: list[PreparedTable] = []
-    there = Coverage(
-        {p: RangeSet.of((mark.start, max(mark.start, mark.stable))) for p, mark in source.partitions.items()}
-    )
     for t in tables:
-        unread = unread_by(session.landing.name, t.state, [other.state for other in tables if other is not t])
-        if unread := unread & there:
-            t = prepared_table(session, t.name, t.table, with_unread(session, t.name, unread))
+        others = [other.state for other in tables if other is not t]
+        if (state := with_unread(session, source, t.name, t.state, others)) is not t.state:
+            t = prepared_table(session, t.name, t.table, state)
             t = _after_sink(session, t, out[0]) if out else t
         out.append(t)
     return tuple(out)
@@ -163,20 +147,23 @@ def _ready(
 
     :param leading: entry of the first table, if this is another one
     """
-    table = table_of(session, name, dry=dry, before_making=partial(_check_new, session, leading))
+    table = table_of(session, name, dry=dry, before_making=partial(check_new, session, leading))
     if session.landing.checks:
         table = ensure_branch(session.tables, name, table, session.landing.branch, dry=dry)
     state = _sound_ledger(session, name, table)
     check_no_other(name, session.landing.name, state.sections, source.partitions)
     if state.section(session.landing.name, session.lane) is None:
         check_lane_open(session, name)
-        _check_new(session, leading, name, table)
+        check_new(session, leading, name, table)
         check_fit(session.landing, target_of(name, table, session.new_id()))
-        section = _origin(session, source, leading, state.sections)
-        state = _thought(state, section) if dry else joined(session, name, table, state, section)
+        section = first_section(session, source, leading, state.sections)
+        if dry:
+            state = replace(state, sections=(*state.sections, section))
+        else:
+            state = joined(session, name, table, state, section)
     else:
         # Before anything is written: a ledger must not be changed by another cluster's offsets.
-        check_cluster(session, name, own_section(state, session), source.cluster_id)
+        check_cluster(session, name, state.own(session.landing.name, session.lane), source.cluster_id)
         if not dry:
             state = renewed(session, name, state, source, leading)
     return prepared_table(session, name, table, state)
@@ -191,17 +178,6 @@ def _after_sink(session: LandingSession, table: PreparedTable, data: PreparedTab
         return table
     others = table.ledger.others | live.sink.landed - table.ledger.section.covered
     return replace(table, ledger=replace(table.ledger, others=others))
-
-
-def _check_new(session: LandingSession, leading: LedgerSection | None, name: str, table: Table | None = None) -> None:
-    """Check that a table may get its first ledger entry of this stream.
-
-    :raises LedgerError: the log has slices for it
-    :raises TableError: the landing lands into another table, which its spec does not name
-    """
-    check_first_run(session, name, table)
-    if leading is None:
-        check_former(session, name)
 
 
 def prepare_for_commit(session: LandingSession, *, tell: bool = True) -> Prepared:
@@ -281,59 +257,6 @@ def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerSta
     return state
 
 
-def _origin(
-    session: LandingSession, source: SourceState, data: LedgerSection | None, known: Iterable[LedgerSection]
-) -> LedgerSection:
-    """Return the first entry of a stream: at ``start`` for the data table, at the data table's end for a later one.
-
-    :param known: all entries of the table
-    """
-    if data is None:
-        starts, control = joining_offsets(session, source.partitions), origin_position(session)
-    else:
-        behind = left_by_former(session, data)
-        starts = {p: _first(behind[p], data.end(p)) for p in data.starts.keys() | source.partitions.keys()}
-        control = data.control
-    positions = positions_at(starts, source.partitions)
-    return new_section(session, source, starts, Coverage(), control, positions=positions, known=known)
-
-
-def _first(ranges: RangeSet, end: int) -> int:
-    return min(end, ranges.ranges[0].start) if ranges else end
-
-
-def check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:
-    """Check that a missing table, or one without a ledger, is a first run: the log has no slices for it.
-
-    :raises LedgerError: the log has some
-    """
-    uuids = remembered(session, name)
-    if table is not None and table.metadata.table_uuid in uuids:
-        raise LedgerError(
-            "LC6014",
-            f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, but the "
-            "control topic remembers slices for this very table: it was rolled back to before the first one, or "
-            f"replaced, and its rows are missing. `{RESET_OFFSETS} SPEC --from earliest` reads again all of them "
-            f"that the source has; if the rows were restored, state their offsets with `{RESET_ASSERT} SPEC --at "
-            "TOPIC:PARTITION=OFFSET,…`",
-        )
-    if uuids and table is None and (where := session.tables.elsewhere(name)):
-        raise LedgerError("LC6051", f"there is no table {name} in {session.tables.called}, but {where}")
-    if uuids:
-        raise LedgerError(
-            "LC6015",
-            f"{name} of {session.tables.called} has no ledger, but the control topic remembers slices of landing "
-            f"{session.landing.name} for table {', '.join(sorted(map(str, uuids)))}: it was dropped, renamed or "
-            "recreated, or this is another catalog. Restore the table, or correct the catalog connection; else assert "
-            f"that it holds the landed rows (`{RESET_ASSERT} SPEC --from-log`), or set where it "
-            f"continues (`{RESET_OFFSETS} SPEC --from OFFSETS`); LandingOperationOperator does both",
-        )
-
-
-def _thought(state: LedgerState, section: LedgerSection) -> LedgerState:
-    return replace(state, sections=(*state.sections, section))
-
-
 def prepared_table(session: LandingSession, name: str, table: Table, state: LedgerState) -> PreparedTable:
     """Return a table with the ledger that was read from it.
 
@@ -348,7 +271,10 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
     :raises LedgerError: there is no entry of this stream
     """
     judged = merged({}, (item for s in state.sections for item in s.evaluated.items()), most=None)
-    section, others = own_section(state, session), state.covered(exclude=(session.landing.name, session.lane))
+    section, others = (
+        state.own(session.landing.name, session.lane),
+        state.covered(exclude=(session.landing.name, session.lane)),
+    )
     lanes = [s for s in state.sections if s.landing == section.landing and s.cluster_id == section.cluster_id]
     return TableLedger(
         table=name,

@@ -15,7 +15,6 @@ first difference, the rows that the log no longer has, and the remedies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_lakecommit.core import (
@@ -44,38 +43,34 @@ MOST_TEXT = 2000
 """Most characters of the text in a plan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DivergedLogs:
-    """Partitions whose logs have other records than were read; ``text`` has places, losses and remedies."""
-
-    partitions: frozenset[SourcePartition] = frozenset()
-    text: str = ""
-
-
-def diverged_logs(session: LandingSession, landing_state: LandingState, source: SourceState) -> DivergedLogs:
-    """Return the partitions whose logs no longer hold all that was read of them.
+def diverged_logs(
+    session: LandingSession, landing_state: LandingState, source: SourceState
+) -> tuple[frozenset[SourcePartition], str]:
+    """Return the partitions whose logs no longer hold all that was read of them; with places, losses and remedies.
 
     :raises SourceError: a topic cannot be read
     :raises SourceUnavailableError: the brokers do not answer in time
     """
     asked = in_doubt(known_positions(landing_state), source.partitions)
     if not (found := session.source.diverged(asked)):
-        return DivergedLogs()
+        return frozenset(), ""
     ways = _ways(landing_state, found) if session.lane == LIVE else _way_of_lane(session.lane)
     text = f"{_what(found, source.partitions)}. {ways}"[:MOST_TEXT]
-    return DivergedLogs(partitions=frozenset(d.partition for d in found), text=text)
+    return frozenset(d.partition for d in found), text
 
 
-def check_logs(session: LandingSession, landing_state: LandingState, source: SourceState) -> DivergedLogs:
-    """Return the partitions that a plan skips.
+def check_logs(
+    session: LandingSession, landing_state: LandingState, source: SourceState
+) -> tuple[frozenset[SourcePartition], str]:
+    """Return the partitions that a plan skips, and why.
 
     :raises SourceError: there is no other partition
     :raises SourceUnavailableError: the brokers do not answer in time
     """
-    diverged = diverged_logs(session, landing_state, source)
-    if diverged.text and not source.partitions.keys() - diverged.partitions:
-        raise SourceError("LC6016", diverged.text)
-    return diverged
+    diverged, why = diverged_logs(session, landing_state, source)
+    if why and not source.partitions.keys() - diverged:
+        raise SourceError("LC6016", why)
+    return diverged, why
 
 
 def check_logs_of_lane(

@@ -12,7 +12,7 @@ of it was landed by the ledger, so nothing is landed twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -28,15 +28,17 @@ from airflow_provider_lakecommit.committer import (
 from airflow_provider_lakecommit.core import (
     Coverage,
     LedgerSection,
+    RangeSet,
     RowsPerOffset,
     same_readings,
     shares_of,
     unevaluated,
 )
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.kafka import SourceState
 
 
-def unread_by(landing: str, state: LedgerState, others: Iterable[LedgerState]) -> Coverage:
+def _unread_by(landing: str, state: LedgerState, others: Sequence[LedgerState]) -> Coverage:
     """Return what a table has given up, and others have read.
 
     :param landing: the landing whose entries are compared
@@ -50,11 +52,18 @@ def unread_by(landing: str, state: LedgerState, others: Iterable[LedgerState]) -
     return Coverage.union(_given_up(s) for s in own) & found
 
 
-def with_unread(session: LandingSession, name: str, unread: Coverage) -> LedgerState:
-    """Return the ledger of a table without ranges that it has given up.
+def with_unread(
+    session: LandingSession, source: SourceState, name: str, state: LedgerState, others: Sequence[LedgerState]
+) -> LedgerState:
+    """Return the ledger of a table, without ranges that it has given up if another table has read them and the source
+    still has them.
 
+    :param others: the ledgers of the landing's other tables
     :raises LakecommitError: the table cannot be read or written
     """
+    there = ((p, RangeSet.of((w.start, max(w.start, w.stable)))) for p, w in source.partitions.items())
+    if not (unread := _unread_by(session.landing.name, state, others) & Coverage(dict(there))):
+        return state
     session.log(f"WARNING: {name}: gave up {unread}, which another table reads: {name} reads it again, too")
     landing = session.landing
     told: dict[str, str] = {}

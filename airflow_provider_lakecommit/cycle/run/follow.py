@@ -17,9 +17,10 @@ continues from there. Nothing grows with the number of windows.
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +29,10 @@ from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.run.memory import bound_arenas
-from airflow_provider_lakecommit.cycle.run.numbers import CycleNumbers
-from airflow_provider_lakecommit.cycle.run.options import FollowOptions
 from airflow_provider_lakecommit.cycle.run.successor import Successor
 from airflow_provider_lakecommit.cycle.run.trouble import Troubles
 from airflow_provider_lakecommit.cycle.run.upkeep import Upkeep
-from airflow_provider_lakecommit.cycle.run.window import Ahead, Full, Pace, ahead_of
+from airflow_provider_lakecommit.cycle.run.window import Ahead, FollowOptions, Full, Pace, ahead_of
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
@@ -47,6 +45,9 @@ ASK_SECONDS = 10.0
 """Seconds between two checks for the end."""
 STEP_SECONDS = 0.25
 HELD_UP_LOOKS = 3
+_M_ARENA_MAX = -8
+ARENAS = 2
+"""Arenas of glibc in a process that runs for days."""
 
 
 class Follow:
@@ -181,7 +182,6 @@ class Follow:
                 return
 
     def _closed(self, outcome: CycleOutcome) -> None:
-        """Record a closed cycle."""
         self._numbers.closed(outcome.number)
         self._successor.closed(outcome)
         self._ended = self._ended or self._successor.ask()
@@ -275,3 +275,39 @@ def runner_of(
         return LandingRunner(session, engine, identify, **options)
     bound_arenas()
     return Follow(session, engine, identify, follow, log, **options)
+
+
+def bound_arenas() -> None:
+    """Limit new threads to :data:`ARENAS` arenas; other C libraries than glibc are unchanged. Each thread has its own
+    arena otherwise, which keeps freed memory: every window reads and writes a megabyte of table metadata in several
+    threads, so that arenas grew by some 10 MB a minute, mostly unused.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
+
+
+class CycleNumbers:
+    """The cycle numbers of one continuous run.
+
+    :param identify: returns the identity of the run's n-th cycle
+    :param in_turn: returns the identity of a cycle that is opened now
+    """
+
+    def __init__(self, identify: Callable[[int], RunIdentity], in_turn: Callable[[RunIdentity], RunIdentity]) -> None:
+        self._identify = identify
+        self._in_turn = in_turn
+        self._newest = -1
+        self.next = 0
+
+    def identify(self, number: int) -> RunIdentity:
+        """Return an identity for the loop, which calls this when it opens a cycle."""
+        self._newest = max(self._newest, number)
+        return self._in_turn(self._identify(number))
+
+    def closed(self, number: int) -> None:
+        """Record that the cycle is closed."""
+        self.next = number + 1
+
+    def give_up(self) -> None:
+        """Retire the numbers of cycles that were opened and not closed."""
+        self.next = max(self.next, self._newest + 1)

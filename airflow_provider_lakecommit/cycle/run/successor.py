@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
-from airflow_provider_lakecommit.cycle.plan.pending import own_partition
+from airflow_provider_lakecommit.cycle.plan.reports import own_partition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.turns import LogPlace, cycles_since, log_end, successor_of, turn_at
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError

@@ -17,6 +17,7 @@ something new, else                a window when it will be old enough; if one
 =================================  ==========================================
 
 A window without new records reports up to when the tables are complete, and finds changes by other users.
+:class:`FollowOptions` has the options of a run.
 
 Invariants: a check is at most :data:`LATE` after a record may reach its limit, so that the pause of an idle topic
 delays a record by no more than that.
@@ -25,9 +26,11 @@ delays a record by no more than that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 
 from airflow_provider_lakecommit.core import SourcePartition, Watermark
+from airflow_provider_lakecommit.exceptions import SpecError
 
 ANYWAY = 300.0
 """Seconds without new records, after which a window is opened anyway."""
@@ -119,3 +122,26 @@ class Pace:
     def first_look(self, now: float) -> float:
         """Return the seconds before the first check after a plan: records that came at once are not old yet."""
         return max(0.0, self.planned + min(self.age / PART, OFTEN) - now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """Options of one continuous run.
+
+    :param window_age: open the next window when the oldest unplanned record may be this old
+    :param lifetime: open no window after this time; ``None``: until stopped
+    :param interval: time between log lines, and between clean-ups of the tables
+    :param keep_snapshots: expire older snapshots of this landing; ``None``: none
+    :raises SpecError: a time is not above zero
+    """
+
+    window_age: timedelta = timedelta(seconds=2)
+    lifetime: timedelta | None = None
+    interval: timedelta = timedelta(seconds=60)
+    keep_snapshots: timedelta | None = timedelta(hours=1)
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not None and (not isinstance(value, timedelta) or value <= timedelta(0)):
+                raise SpecError("LC6216", f"follow: {f.name} {value!r} is not a time above zero")

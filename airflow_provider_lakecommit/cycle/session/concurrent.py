@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
@@ -116,3 +117,17 @@ class ConcurrentLandings:
 
 def _nobody(_: str) -> None:
     """Ignore the message: a hanging table call is already logged."""
+
+
+def in_thread(work: Callable[[], T], name: str) -> Future[T]:
+    """Run it concurrently; without a waiting caller it ends with the process."""
+    ended: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(work())
+        except BaseException as e:
+            ended.set_exception(e)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return ended

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The description of a table for writers, and whether they can fill it.
+"""The description of a table for writers, and whether they can fill it, once it has the columns of the landing's SQL.
 
 Contract: :func:`check_fit` refuses before a record is read what a writer would refuse later. It needs Arrow, which a
 plan avoids to load, so a table that writers filled in its current state is not checked again: the plans in the log have
 the schema, spec and properties of finished slices. A plan found in the log is only a message: :func:`contradiction`
 checks it against the tables. Its location and location provider must be the table's current ones; its schema, spec and
-order must be some that the table had.
+order must be some that the table had. The SQL engine is loaded on demand too; a table without SQL, or of a landing
+without `evolve`, is taken as it is.
 
 Failure story: a table that cannot be filled is a :class:`~airflow_provider_lakecommit.exceptions.TableError` naming all
 reasons.
@@ -21,8 +22,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.core import PLACING, LandingState, Plan, Role, TableTarget, role_of
-from airflow_provider_lakecommit.cycle.session.sql_columns import check_evolving
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats import InferredTypes, evolved_schema
+from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
 _WRITER_PROPERTIES = ("write.", "schema.name-mapping")
@@ -57,13 +59,52 @@ def check_fit(landing: Landing, target: TableTarget) -> None:
 
     if role_of(landing.destinations, target.table) is Role.ROWS:
         try:
-            check_evolving(landing, target.table, Schema.model_validate_json(target.schema))
+            _check_evolving(landing, target.table, Schema.model_validate_json(target.schema))
             check_upsert(landing, target)
         except TableError as e:
             if len(landing.data_tables) == 1:
                 raise
             raise TableError("LC6228", f"{target.table}: {e}") from e
     check_target(target, landing.connections.location_providers)
+
+
+def _check_evolving(landing: Landing, table: str, schema: Schema) -> None:
+    """Check that a landing can fill a table once it has the SQL's columns, as far as allowed.
+
+    :raises TableError: naming every failing column, and why it cannot be as in the SQL
+    """
+    from airflow_provider_lakecommit.spark import check_schema, filled_elsewhere
+
+    if not evolves_by_sql(landing, table):
+        check_schema(landing, schema, table)
+        return
+    wanted = wanted_by_sql(landing, table, schema)
+    found = evolution(
+        schema, wanted.columns, widen=landing.evolve == "widen", skip=filled_elsewhere(landing), limits=wanted.limits
+    )
+    evolved = evolved_schema(schema, found.changes, last_id=max(schema.field_ids, default=0), schema_id=0)
+    try:
+        check_schema(landing, evolved, table)
+    except TableError as e:
+        why = "; ".join(map(str, (*wanted.left_out, *found.left_out)))
+        raise TableError("LC6223", f"{e}; {why}" if why else str(e)) from e
+
+
+def evolves_by_sql(landing: Landing, table: str) -> bool:
+    """Return True if the SQL, and no record, decides which columns a table may get."""
+    return landing.evolve != "none" and landing.transform_of(table) is not None
+
+
+def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> InferredTypes:
+    """Return the columns that a landing's SQL needs in a table.
+
+    :raises KeyError: it has no SQL for it
+    :raises TableError: the SQL reads more than one record, or cannot be run
+    """
+    from airflow_provider_lakecommit.formats import inferred_from_sql
+    from airflow_provider_lakecommit.spark import given_columns
+
+    return inferred_from_sql(schema, given_columns(landing, table, schema), widen=landing.evolve == "widen")
 
 
 def check_unless_filled(landing: Landing, targets: Sequence[TableTarget], landing_state: LandingState) -> None:

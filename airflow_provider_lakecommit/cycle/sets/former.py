@@ -88,7 +88,6 @@ class FormerLanding:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
         return {
             "landing": self.name,
             "topics": list(self.landing.topic_names),

@@ -5,29 +5,47 @@ Contract: each landing, by name, ends with its plan, with an error, or with the 
 which is no failure: its topics never had a record, so that its table's columns are unknown; or it is idle, if the
 caller skips those.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.sets.steps`.
+A landing is idle, by the control topic alone, if its newest cycle is closed, its tables have everything that was
+readable by then, and its topics got nothing since: so a run of hundreds of topics opens cycles only for those with new
+records, and asks the catalog only for their tables. While one is idle, a cycle every :data:`IDLE` reports up to when
+its tables are complete, and finds changes of the tables. In doubt a landing is not idle.
+
+Missing tables of a set with ``missing_table: create`` and a landing without ``create`` are created from a sample of
+their topics' JSON; every column is optional, since later records may lack it. An existing table is unchanged.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.sets.steps`. Topics without a record, or with records
+without columns, are a :class:`TableError` of that landing alone: the next run samples again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
+from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, Entry, SourcePartition
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
 from airflow_provider_lakecommit.cycle.sets.former_look import Formers, former_landings
 from airflow_provider_lakecommit.cycle.sets.garbage import rarely_collected
-from airflow_provider_lakecommit.cycle.sets.idle import is_idle
-from airflow_provider_lakecommit.cycle.sets.schemas import with_schema
 from airflow_provider_lakecommit.cycle.sets.steps import for_all
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.formats import sample_values
+from airflow_provider_lakecommit.formats.infer import infer
 from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 Ended = tuple[Landing, Opened] | str | BaseException
+
+IDLE = timedelta(minutes=5)
+"""Time after which an idle landing reports again up to when its tables are complete."""
+SAMPLED = 1000
+"""Records from which the columns of a missing table are inferred."""
+SAMPLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +139,38 @@ def _is_idle(session: LandingSession, connections: SetConnections) -> bool:
         return False
     entries = session.read_state(()).entries
     return is_idle(entries, stable, session.landing.spec_version, session.now())
+
+
+def is_idle(entries: Sequence[Entry], stable: Mapping[SourcePartition, int], spec_version: str, now: datetime) -> bool:
+    """Return True if it has nothing to do.
+
+    :param entries: entries of the landing's live stream, to the end of the log
+    :param stable: how far its topics can be read; empty if unknown
+    """
+    opened = next((e for e in reversed(entries) if isinstance(e, CycleOpened)), None)
+    if opened is None or opened.plan.spec_version != spec_version or opened.plan.refused or opened.plan.left:
+        return False
+    closed = next((e for e in entries if isinstance(e, CycleClosed) and e.commit_id == opened.commit_id), None)
+    if closed is None or closed.valid_through is None or closed.valid_through < opened.plan.requested_at:
+        return False
+    return bool(stable) and dict(opened.plan.ends) == dict(stable) and now - closed.valid_through < IDLE
+
+
+def with_schema(declared: LandingSet, landing: Landing, kafka: Mapping[str, Any], tables: Tables) -> Landing:
+    """Return the landing as it can make its table, if the table is missing.
+
+    :raises TableError: its columns cannot be determined
+    :raises CatalogError: the catalog is unavailable
+    """
+    stated = declared.missing_table != "create" or landing.create is not None
+    if stated or tables.find(landing.table) is not None:
+        return landing
+    found = sample_values(sample(kafka, landing.topic_names, SAMPLED, seconds=SAMPLE_SECONDS))
+    columns = [c for c in infer(found) if c.type is not None]
+    if not columns:
+        raise TableError(
+            "LC6231",
+            f"there is no table {landing.table}, and {found.values} records of {', '.join(landing.topic_names)} show "
+            "no columns: it is created once there are records that do; or state `create` in `defaults` or `overrides`",
+        )
+    return replace(landing, create={"schema": [{"name": c.name, "type": c.type} for c in columns]})

@@ -24,10 +24,9 @@ from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket, 
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.progress import Progress, progress_told
 from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
-from airflow_provider_lakecommit.cycle.session.slow_slices import slow_slices_of
-from airflow_provider_lakecommit.cycle.write.write import JobOutcome, group_job, group_result, run_group
+from airflow_provider_lakecommit.cycle.write.write import GroupWrite, JobOutcome
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
-from airflow_provider_lakecommit.spark import Engine, Secrets, SliceResult, SliceStatus, WindowJob, run_replicas
+from airflow_provider_lakecommit.spark import Engine, Secrets, SliceResult, SliceStatus, WindowJob
 
 Ended = tuple[WindowJob | None, JobOutcome]
 """The last job of a group, if it had one, and its result."""
@@ -55,7 +54,7 @@ class WindowWriter:
         :param start: starts the engine; called if there is a job
         :raises LakecommitError: the engine cannot be started, or a job not be made
         """
-        jobs = {ticket: self._job(ticket, opened) for ticket in opened.groups}
+        jobs = {ticket: self.group(ticket).left(opened.state) for ticket in opened.groups}
         if any(jobs.values()) and not self.stopping:
             start()
         return WindowWrite(self, jobs)
@@ -74,9 +73,8 @@ class WindowWriter:
             finally:
                 del self.jobs[job.job_id]
 
-        log, left = self.session.log, lambda: None if self.stopping else self._job(ticket)
-        control = self.session.control
-        return run_group(job, lambda job: run_replicas(job, run, log, slow_slices_of(job, control)), left, log)
+        group = self.group(ticket)
+        return group.run(job, run, lambda: None if self.stopping else group.left())
 
     def _secrets(self, job: WindowJob) -> Secrets:
         try:
@@ -89,14 +87,17 @@ class WindowWriter:
 
         :param told: log it in the run's log too
         """
-        result = group_result(self.session.landing, self.session.control, ticket)
+        result = self.group(ticket).result()
         if told:
             self.session.log(f"group {ticket.group}: {result}")
         return result
 
-    def _job(self, ticket: GroupTicket, opened: Opened | None = None) -> WindowJob | None:
-        tables, state = self.session.tables, opened.state if opened else None
-        return group_job(self.session.landing, self.session.control, ticket, tables.name, tables.load, state=state)
+    def group(self, ticket: GroupTicket) -> GroupWrite:
+        """Return the write step of a group."""
+        of, tables = self.session, self.session.tables
+        return GroupWrite(
+            landing=of.landing, control=of.control, catalog=tables.name, load=tables.load, ticket=ticket, log=of.log
+        )
 
 
 class WindowWrite:

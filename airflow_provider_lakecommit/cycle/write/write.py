@@ -12,7 +12,7 @@ Failure story: a job that ends early is no error here: its reported slices count
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from pyiceberg.table import Table
@@ -22,15 +22,70 @@ from airflow_provider_lakecommit.core import CycleOpened, CycleState, Entry, Lan
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
+from airflow_provider_lakecommit.cycle.session.slow_slices import slow_slices_of
 from airflow_provider_lakecommit.cycle.session.targets import contradiction
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark import EarlierWorkError, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark import EarlierWorkError, SliceResult, WindowJob, run_replicas
 
 MOST_DEATHS = 2
 """Jobs of one attempt at a group whose processes died, after which no further one begins."""
 JobOutcome = Sequence[SliceResult] | SparkJobError
 """The engine's results of a job's slices, or why the job ended early."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWrite:
+    """The write step of one group, on open connections.
+
+    :param catalog: name of the catalog
+    :param load: reads a table from it
+    :param log: takes lines about its jobs
+    :param replica: the only replica that is run here; ``None``: all of the landing's
+    """
+
+    landing: Landing
+    control: ControlPort
+    catalog: str
+    load: Callable[[str], Table]
+    ticket: GroupTicket
+    log: Callable[[str], None]
+    replica: int | None = None
+
+    def left(self, state: CycleState | None = None) -> WindowJob | None:
+        """Return the job for unreported slices, if any.
+
+        :param state: as for :func:`group_job`
+        """
+        number = self.replica
+        job = group_job(self.landing, self.control, self.ticket, self.catalog, self.load, state=state)
+        if job is None or number is None:
+            return job
+        # A replica of an original that knows no replicas must still check for it, and must not fence it.
+        return replace(job, replica=number, replicas=max(job.replicas, number + 1))
+
+    def run(
+        self,
+        job: WindowJob | None,
+        run: Callable[[WindowJob], Sequence[SliceResult]],
+        left: Callable[[], WindowJob | None] | None = None,
+    ) -> tuple[WindowJob | None, JobOutcome]:
+        """Run the jobs of the group; see :func:`run_group`.
+
+        :param run: runs one job to its end
+        :param left: the next job, by default that of :meth:`left`
+        """
+
+        def each(job: WindowJob) -> Sequence[SliceResult]:
+            return run_replicas(job, run, self.log, slow_slices_of(job, self.control))
+
+        # A landing's replicas may be tasks of their own; slow slices are always repeated here.
+        apart = self.replica is not None and self.landing.window.speculation is None
+        return run_group(job, run if apart else each, left or self.left, self.log)
+
+    def result(self) -> GroupResult:
+        """Return the reported work, and what will be read again."""
+        return group_result(self.landing, self.control, self.ticket)
 
 
 def group_job(

@@ -10,7 +10,7 @@ Failure story: an unreadable file is a :class:`StorageError`; a file that is not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,20 +45,27 @@ class ParquetRows:
         """Return the name of a table's column in the file, if the file has it."""
         return self._names.get(field_id)
 
-    def blocks(self, deleted: Numbers, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.Table, Numbers]]:
+    def blocks(
+        self, deleted: Numbers, columns: Sequence[str] | None = None, groups: Callable[[int], bool] = lambda _: True
+    ) -> Iterator[tuple[pa.Table, Numbers]]:
         """Rows in their order, each block with which of them are not deleted.
 
         :param deleted: positions of deleted rows, sorted
+        :param groups: decides which row groups are read
         """
-        at, names = 0, None if columns is None else list(columns)
-        batches = self._file.iter_batches(batch_size=self._block_rows(), columns=names, use_threads=False)
-        while True:
-            with _named(self._io, self._path):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield pa.Table.from_batches([batch]), live_of(deleted, at, batch.num_rows)
-            at += batch.num_rows
+        at, wanted, most = 0, None if columns is None else list(columns), self._block_rows()
+        for group, many in enumerate(self.group_rows):
+            begin, at = at, at + many
+            if not groups(group):
+                continue
+            batches = self._file.iter_batches(batch_size=most, row_groups=[group], columns=wanted, use_threads=False)
+            while True:
+                with _named(self._io, self._path):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield pa.Table.from_batches([batch]), live_of(deleted, begin, batch.num_rows)
+                begin += batch.num_rows
 
     @property
     def group_rows(self) -> list[int]:

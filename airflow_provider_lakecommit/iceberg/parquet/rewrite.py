@@ -7,7 +7,8 @@ Contract: at most one row group and one block of rows are in memory. A file exis
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyiceberg.exceptions import ResolveError
@@ -152,17 +153,25 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
-def live_blocks(table: Table, path: str, dead: Numbers, schema: Schema, arrow: pa.Schema) -> Iterator[pa.Table]:
+def live_blocks(
+    table: Table,
+    path: str,
+    dead: Numbers,
+    schema: Schema,
+    arrow: pa.Schema,
+    groups: Callable[[ParquetRows, int], bool] = lambda *_: True,
+) -> Iterator[pa.Table]:
     """Yield the rows of a data file that are not deleted, in the columns of a schema.
 
     :param dead: positions of deleted rows, sorted
     :param schema: see :class:`Projection`, as for ``arrow``
+    :param groups: decides which row groups are read
     :raises StorageError: the file cannot be read
     :raises TableError: it cannot be read in these columns
     """
     with opened(table.io, path, table.metadata.name_mapping()) as rows:
         projected = Projection(table, path, rows, schema, arrow)
-        for block, live in rows.blocks(dead):
+        for block, live in rows.blocks(dead, groups=partial(groups, rows)):
             yield projected(block if live.all() else block.filter(pa.array(live)))
 
 

@@ -9,9 +9,13 @@ one of the same name has another epoch.
 Closing needs no source. If the brokers that answer are of another cluster than the backfill's, its control log cannot
 be read: it is closed by the ledgers of its tables, and none of its reported slices can be published any more.
 
-Failure story: an incomplete backfill is refused, unless a user gives up the rest, which is recorded; its reported
-slices are published first (:mod:`~airflow_provider_lakecommit.operations.backfill.reported`). After a kill, the same
-command closes the rest.
+Before it is closed with gaps that a user gives up, its reported slices are published (:func:`publish_reported`): a
+slice after a gap waits for it, and the source may have lost its records by the time of a new request. So the backfill
+of each table begins after its last gap that is followed by a reported slice. A backfill that replaces publishes nothing
+in parts.
+
+Failure story: an incomplete backfill is refused, unless a user gives up the rest, which is recorded. After a kill, the
+backfill is open, perhaps with a range that begins later, or with rows in some tables; the same command closes the rest.
 """
 
 from __future__ import annotations
@@ -19,12 +23,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, require_ledger
+from airflow_provider_lakecommit.committer import Condition, LedgerState, SnapshotKind, change_section, require_ledger
 from airflow_provider_lakecommit.committer.merge_section import merge_section
-from airflow_provider_lakecommit.core import BACKFILL, Coverage, Decision, passed_by_all, same_readings
-from airflow_provider_lakecommit.cycle import LandingSession, Prepared, ledger_state, prepare_for_commit, prepared_table
-from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.operations.backfill.reported import publish_reported
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    Coverage,
+    Decision,
+    LedgerSection,
+    RangeSet,
+    SourcePartition,
+    passed_by_all,
+    same_readings,
+    spoken,
+)
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    Prepared,
+    RunIdentity,
+    drain,
+    ledger_state,
+    prepare_for_commit,
+    prepared_table,
+)
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 
 
 def lane_rest(session: LandingSession, *, some: bool = False) -> Coverage:
@@ -168,3 +189,52 @@ def _lacking(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]
     # Only the log would tell what a dead-letter table has passed.
     rows = {name: some for name, some in lacking.items() if name in session.landing.data_tables}
     return rows or lacking
+
+
+def publish_reported(session: LandingSession, prepared: Prepared, decision: Decision) -> Coverage:
+    """Publish reported slices after gaps of a backfill's range; returns the gaps, which are given up.
+
+    :param session: of the backfill
+    :param prepared: its tables
+    :param decision: the user who closes it
+    :raises LakecommitError: a table cannot be written
+    """
+    if any(t.ledger.section.replaces for t in prepared.tables):
+        return Coverage()
+    left_out, accepted = Coverage(), session.read_state(prepared.ledgers).state.accepted
+    for t in prepared.tables:
+        reported = Coverage.union(a.coverage for a in accepted[t.name])
+        later = _later(t.ledger.section, reported, t.ledger.all_covered | reported)
+        if not later:
+            continue
+        passed = Coverage({p: RangeSet.of((t.ledger.section.starts[p], start)) for p, start in later.items()})
+        given_up = passed - t.ledger.all_covered - reported
+        left_out |= given_up
+        session.log(f"{t.name}: gives up {given_up}, so that the slices reported after it can be published")
+        change_section(
+            session.tables,
+            t.name,
+            session.landing.name,
+            session.lane,
+            SnapshotKind.INIT,
+            lambda s, later=later: replace(s, starts={**s.starts, **later}),  # type: ignore[misc]
+            branch=session.landing.branch,
+            decision=replace(decision, what=f"gives up {given_up}"),
+        )
+    run = RunIdentity(deployment="person", dag_id=f"{spoken(BACKFILL)} --close", run_id=str(session.new_id()))
+    try:
+        drain(session, run, "publishes reported slices before the backfill is closed")
+    except LakecommitError as e:
+        session.log(f"could not publish all reported slices: {e}")
+    return left_out
+
+
+def _later(section: LedgerSection, reported: Coverage, has: Coverage) -> dict[SourcePartition, int]:
+    """Return where partitions begin whose last hole is before something that is reported."""
+    out = {}
+    for p, bounds in section.bounds.parts.items():
+        start = section.starts.get(p, 0)
+        behind = [r.start for r in has[p] & bounds if r.start > has[p].reach(start) and reported[p] & RangeSet.of(r)]
+        if behind:
+            out[p] = behind[-1]
+    return out

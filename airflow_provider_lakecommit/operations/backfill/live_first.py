@@ -11,7 +11,6 @@ error, and raises it. A landing without a live stream, or with a paused one, is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_provider_lakecommit.core import LIVE, Coverage, RangeSet
@@ -19,24 +18,17 @@ from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, offs
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveFirst:
-    """Asked before a lane opens a window.
+def live_first(session: LandingSession, older_than: timedelta) -> str:
+    """Return why a backfill opens no window; empty: it continues.
 
-    :param session: of the landing's own lane
-    :param older_than: so old may records be that the live lane has not landed
+    :param session: of the landing's live stream
+    :param older_than: the age that records outside the data table may have
     """
-
-    session: LandingSession
-    older_than: timedelta
-
-    def __call__(self) -> str:
-        """Return why the backfill waits; empty: it continues."""
-        try:
-            waits = overdue(self.session, self.older_than)
-        except LakecommitError:
-            return ""
-        return f"the live stream has not landed {waits}, which is older than {self.older_than}" if waits else ""
+    try:
+        waits = overdue(session, older_than)
+    except LakecommitError:
+        return ""
+    return f"the live stream has not landed {waits}, which is older than {older_than}" if waits else ""
 
 
 def overdue(session: LandingSession, older_than: timedelta) -> Coverage:

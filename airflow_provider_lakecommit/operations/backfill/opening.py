@@ -53,7 +53,6 @@ def lane_session(
 
 @contextmanager
 def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingSession]:
-    """The session of a lane that is open."""
     own = closed_lane(session, lane.name)
     own.source = BoundedSource(session.source, {p: r.end for p, r in lane.bounds.items()})
     if lane.replaces:

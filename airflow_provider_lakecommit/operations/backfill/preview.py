@@ -73,7 +73,6 @@ class LanePreview:
         return not self.opened and not self.missing
 
     def lines(self) -> Iterator[str]:
-        """For people."""
         missing = self.missing
         yield f"backfill {self.name}{' (open)' if self.opened else ''}: {len(missing)} offsets to read"
         for p, r in sorted(self.bounds.items()):
@@ -90,7 +89,6 @@ class LanePreview:
             yield f"  {names}: no record is later than `until`, so the backfill ends at the current end"
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
         return {
             "lane": self.name,
             "open": self.opened,

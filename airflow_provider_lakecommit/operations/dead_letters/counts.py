@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.operations.dead_letters.ledgers import ledgers
 from airflow_provider_lakecommit.operations.dead_letters.letters import ABOUT, WHOLE, DeadLetter, Selection, letters
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
-from airflow_provider_lakecommit.operations.dead_letters.replay import ledgers
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,17 +16,20 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 
-from airflow_provider_lakecommit.committer import AppendRequest, StagedSlice, publish
-from airflow_provider_lakecommit.core import AcceptedSlice
+from airflow_provider_lakecommit.committer import AppendRequest, StagedSlice, publish, read_ledger
+from airflow_provider_lakecommit.core import AcceptedSlice, Coverage
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle import (
     FoldedLog,
     LandingSession,
     Prepared,
+    PreparedTable,
     hidden_record,
     prepare_for_commit,
+    prepared_table,
     report_problem,
 )
+from airflow_provider_lakecommit.operations.dead_letters.open_set import Readings
 
 
 def passed(session: LandingSession, prepared: Prepared) -> tuple[tuple[AcceptedSlice, ...], FoldedLog]:
@@ -77,3 +80,27 @@ def bring_forward(session: LandingSession) -> None:
             extra={"files": "0"},
         ),
     )
+
+
+def to_be_published(session: LandingSession) -> Readings:
+    tables = tuple(t for name in session.landing.tables if (t := _as_it_is(session, name)) is not None)
+    if not any(t.name == session.landing.table for t in tables):
+        return {}
+    found, _ = passed(session, Prepared(tables=tables))
+    readings: Readings = {}
+    for one in found:
+        readings = with_readings(readings, {one.report.generation: one.coverage})
+    return readings
+
+
+def with_readings(known: Readings, more: Readings) -> Readings:
+    return {g: known.get(g, Coverage()) | more.get(g, Coverage()) for g in known.keys() | more.keys()}
+
+
+def _as_it_is(session: LandingSession, name: str) -> PreparedTable | None:
+    """Return a table and its ledger, without renewing anything."""
+    table = session.tables.find(name)
+    state = None if table is None else read_ledger(table.metadata, session.landing.branch)
+    if table is None or state is None or state.section(session.landing.name, session.lane) is None:
+        return None
+    return prepared_table(session, name, table, state)

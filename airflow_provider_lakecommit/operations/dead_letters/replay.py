@@ -20,7 +20,7 @@ rollback of the data table reopens what it removed. A request with an unknown ou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,24 +30,17 @@ from pyiceberg.table.metadata import TableMetadata
 from airflow_provider_lakecommit.committer import (
     REPLAYED,
     Change,
-    Condition,
-    LedgerState,
     SnapshotKind,
     SnapshotRecord,
     ancestry,
     compare_and_swap,
-    landing_snapshots,
     ledger_change,
-    read_ledger,
     record_of,
     replaced_of,
     replay_to_text,
-    require_ledger,
 )
 from airflow_provider_lakecommit.control import LEDGER_LIMIT, encode_ledger
 from airflow_provider_lakecommit.core import (
-    BACKFILL,
-    FILLED,
     MAINTAIN,
     MOST_TEXT,
     Coverage,
@@ -57,24 +50,22 @@ from airflow_provider_lakecommit.core import (
     shares_of,
 )
 from airflow_provider_lakecommit.core.provenance import without
-from airflow_provider_lakecommit.cycle import LandingSession, Prepared, PreparedTable, prepared_table
-from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
 from airflow_provider_lakecommit.landing import require_appends
+from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
 from airflow_provider_lakecommit.operations.dead_letters.letters import (
     WHOLE,
     DeadLetter,
     Selection,
     letters,
-    table_name,
 )
 from airflow_provider_lakecommit.operations.dead_letters.open_set import (
     OpenSet,
-    Readings,
     State,
-    closed_of,
     readings_by,
 )
-from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, passed
+from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, to_be_published, with_readings
 from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_of
 
 BATCH_RECORDS = 50_000
@@ -87,23 +78,6 @@ TRIES = 20
 
 class _Overtaken(Exception):
     """The table is not any more what a batch was made for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledgers:
-    """The two loaded tables, and by their ledgers: what each has, and which dead letters are closed."""
-
-    data: Table
-    dead: Table
-    lane: str
-    """Whose section has what was replayed, of whatever lane its range is."""
-    readings: Readings
-    dead_readings: Readings
-    closed: Coverage
-
-    @property
-    def open_set(self) -> OpenSet:
-        return OpenSet(self.readings, self.dead_readings, self.closed)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,65 +114,6 @@ class Replayed:
         self.reasons = {**made.reasons, **self.reasons}
 
 
-def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
-    """Return the current state of the tables.
-
-    :param table: a former dead-letter table of the landing
-    :raises SpecError: the landing has none, or several tables of rows
-    :raises LedgerError: a ledger does not show what is in its table
-    :raises CatalogError: the catalog is unreachable
-    """
-    landing, dead_name = session.landing, table_name(session.landing, table)
-    if landing.routing is not None:
-        raise SpecError(
-            "LC7404",
-            f"landing {landing.name} has several tables of rows (`route`), and a dead letter cannot move between them "
-            f"in one commit. Read its range again with `{BACKFILL} SPEC --replace` or a ReplayOperator, which replaces "
-            "it in all tables, or land the dead letters with a landing of one table",
-        )
-    # The data table first: its later snapshots show what is landed again after this read.
-    data = session.tables.load(landing.table)
-    _, own = _sections(session, landing.table, data.metadata)
-    dead = session.tables.load(dead_name)
-    _, others = _sections(session, dead_name, dead.metadata)
-    closed = _closed(session, data.metadata, own) | Coverage.union(s.replayed for s in others)
-    return Ledgers(
-        data=data,
-        dead=dead,
-        lane=_home(session, own),
-        readings=readings_by(own),
-        dead_readings=readings_by(others, replacing=True),
-        closed=closed,
-    )
-
-
-def _sections(
-    session: LandingSession, name: str, metadata: TableMetadata
-) -> tuple[LedgerState, tuple[LedgerSection, ...]]:
-    """Return the ledger of a table, and its entries of the landing, of any stream."""
-    landing = session.landing
-    state = read_ledger(metadata, landing.branch)
-    require_ledger(state, name)
-    own = tuple(s for s in state.sections if s.landing == landing.name)
-    if state.condition is not Condition.PRESENT or not own:
-        raise LedgerError(
-            "LC7405",
-            f"{name}: {state.reason or f'landing {landing.name} has landed nothing in it yet'}; run the "
-            "landing first, then replay its dead letters",
-        )
-    return state, own
-
-
-def _closed(session: LandingSession, metadata: TableMetadata, own: Iterable[LedgerSection]) -> Coverage:
-    landing = session.landing
-    return closed_of(own, landing_snapshots(metadata, landing.branch, landing=landing.name))
-
-
-def _home(session: LandingSession, own: Iterable[LedgerSection]) -> str:
-    lanes = [s.lane for s in own]
-    return next((lane for lane in (session.lane, FILLED) if lane in lanes), lanes[0])
-
-
 def replay(
     session: LandingSession,
     selection: Selection,
@@ -223,7 +138,7 @@ def replay(
         bring_forward(session)
     out, known = Replayed(), ledgers(session, table)
     if decision is None:
-        known = replace(known, readings=_with(known.readings, _to_be_brought_forward(session)))
+        known = replace(known, readings=with_readings(known.readings, to_be_published(session)))
     for batch in _batches(known, session.landing.name, selection, out):
         if decision is None:
             made = made_of(
@@ -240,30 +155,6 @@ def replay(
             _published(session, known, batch, table, decision, out)
         progress(out)
     return out
-
-
-def _with(known: Readings, more: Readings) -> Readings:
-    return {g: known.get(g, Coverage()) | more.get(g, Coverage()) for g in known.keys() | more.keys()}
-
-
-def _to_be_brought_forward(session: LandingSession) -> Readings:
-    tables = tuple(t for name in session.landing.tables if (t := _as_it_is(session, name)) is not None)
-    if not any(t.name == session.landing.table for t in tables):
-        return {}
-    found, _ = passed(session, Prepared(tables=tables))
-    readings: Readings = {}
-    for one in found:
-        readings = _with(readings, {one.report.generation: one.coverage})
-    return readings
-
-
-def _as_it_is(session: LandingSession, name: str) -> PreparedTable | None:
-    """Return a table and its ledger, without renewing anything."""
-    table = session.tables.find(name)
-    state = None if table is None else read_ledger(table.metadata, session.landing.branch)
-    if table is None or state is None or state.section(session.landing.name, session.lane) is None:
-        return None
-    return prepared_table(session, name, table, state)
 
 
 def _batches(known: Ledgers, landing: str, selection: Selection, out: Replayed) -> Iterator[list[DeadLetter]]:
@@ -366,9 +257,9 @@ def _swapped(
 
     def decide(loaded: Table) -> Change[None] | None:
         metadata = loaded.metadata
-        state, now = _sections(session, landing.table, metadata)
+        state, now = landing_sections(session, landing.table, metadata)
         section = state.section(landing.name, lane)
-        anew = _landed_anew(session, metadata, first) | _closed(session, metadata, now)
+        anew = _landed_anew(session, metadata, first) | closed_in(session, metadata, now)
         if section is None or coverage.overlaps(anew) or coverage - Coverage.union(readings_by(now).values()):
             raise _Overtaken("its open dead letters have changed")
         if target is not None and (

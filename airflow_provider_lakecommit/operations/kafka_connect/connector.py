@@ -3,9 +3,12 @@
 
 Contract: its state is requested from Kafka Connect each time, and never remembered. :func:`settled` returns only when
 no process works for it and everything it has begun is decided: its groups have no members, and its offsets and its
-control topic have no open transaction.
+control topic have no open transaction. :func:`check_stopped` checks once, neither waits nor stops: neither Connect, as
+far as it answers, nor, whatever Connect reports, a member of the connector's consumer groups may work for it. A paused
+connector is active: its coordinator continues to commit.
 
-Failure story: a killed worker keeps its place for the time of its session, and its transaction for the time of that:
+Failure story: a worker that was cut off from Kafka for longer than its session, and still hangs in a commit, cannot be
+detected. A killed worker keeps its place for the time of its session, and its transaction for the time of that:
 both are waited for. If it takes longer, a :class:`ConnectorError` names the cause.
 """
 
@@ -19,12 +22,11 @@ from typing import Any
 
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import ConnectorError
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import members_of, offsets_of_group
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, read_rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, Sink, source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
-from airflow_provider_lakecommit.operations.kafka_connect.stopped import check_stopped
 
 LOOK_SECONDS = 1.0
 WAIT_SECONDS = 300.0
@@ -113,7 +115,7 @@ def progress_of(session: LandingSession, connector: KnownConnector, log: Rescue,
     :param decided: no process works for it
     """
     least = log.log.ends
-    offsets = look_at_group(connector.kafka, source_group(connector.name), decided=decided).offsets
+    offsets = offsets_of_group(connector.kafka, source_group(connector.name), decided=decided)
     announced = least if decided else rescue_of(session, connector).log.ends
     return SinkProgress(offsets=offsets, announced=announced, least=least)
 
@@ -174,3 +176,49 @@ class _Waiting:
             self._log(f"waiting, because {what}")
         self._said = what
         time.sleep(LOOK_SECONDS)
+
+
+def check_stopped(
+    kafka: Mapping[str, Any],
+    connector: str,
+    rest: ConnectRest | None,
+    *,
+    group: str | None = None,
+    stated_gone: bool = False,
+) -> None:
+    """Check that no process works for the connector: neither Connect nor, whatever Connect reports, a member of its
+    groups.
+
+    :param rest: Connect, if it is reachable
+    :param group: the group in the connector's events, if its tasks read in another one
+    :param stated_gone: without Connect, the user states that the connector does not exist
+    :raises ConnectorError: a process works for it, or it is unknown whether one does
+    """
+    if rest is not None:
+        _check_connect(rest, connector)
+    elif not stated_gone:
+        raise ConnectorError(
+            "LC7523",
+            f"it is unknown if connector {connector} is stopped: name its Kafka Connect, or state that it was deleted",
+        )
+    own = source_group(connector)
+    for name in dict.fromkeys((own, group or own, f"{group or own}-coord")):
+        if members := members_of(kafka, name):
+            raise ConnectorError(
+                "LC7524",
+                f"consumer group {name} has {len(members)} members ({', '.join(members[:3])}): connector {connector} "
+                "is active, even if it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, then wait for the "
+                "end of its session (45 s by default)",
+            )
+
+
+def _check_connect(rest: ConnectRest, connector: str) -> None:
+    if connector not in rest.connectors():
+        return
+    status = rest.status(connector)
+    if not status.is_stopped:
+        raise ConnectorError(
+            "LC7525",
+            f"{status}: its coordinator commits even while it is paused, and failed tasks may be restarted. Stop "
+            "it (PUT /connectors/NAME/stop) or delete it",
+        )

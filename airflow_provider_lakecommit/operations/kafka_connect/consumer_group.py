@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -43,52 +42,52 @@ _AGAIN = frozenset(
 """A group's coordinator that is being elected, or reads the group's state still."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFacts:
-    """``members`` are its members' client ids, ``offsets`` the next offsets to read, by topic and partition."""
+def members_of(config: Mapping[str, Any], group: str, timeout: float = 30.0) -> tuple[str, ...]:
+    """Return the client ids of a group's members.
 
-    group: str
-    members: tuple[str, ...]
-    offsets: Mapping[tuple[str, int], int]
+    :param timeout: seconds for the brokers to answer
+    :raises ControlTopicError: they do not answer, or reject the request
+    """
+    trouble, end = LastError(config.get("error_cb")), time.monotonic() + timeout
+    client = made(AdminClient, config, trouble)
+    facts = _answer(
+        lambda left: client.describe_consumer_groups([group], request_timeout=left),
+        group,
+        config,
+        trouble,
+        timeout,
+        end,
+    )
+    return () if facts is None else tuple(sorted(str(m.client_id) for m in facts.members))
 
 
-def look_at_group(config: Mapping[str, Any], group: str, timeout: float = 30.0, *, decided: bool = False) -> GroupFacts:
-    """Return the current group.
+def offsets_of_group(
+    config: Mapping[str, Any], group: str, timeout: float = 30.0, *, decided: bool = False
+) -> dict[tuple[str, int], int]:
+    """Return the next offsets that a group reads, by topic and partition.
 
     :param timeout: seconds for the brokers to answer
     :param decided: wait for open transactions that may still change offsets
     :raises ControlTopicError: they do not answer, or reject the request
     """
-    trouble = LastError(config.get("error_cb"))
-    client = made(AdminClient, config, trouble)
-    asked = ConsumerGroupTopicPartitions(group)
-    end = time.monotonic() + timeout
+    trouble, end = LastError(config.get("error_cb")), time.monotonic() + timeout
+    client, asked = made(AdminClient, config, trouble), ConsumerGroupTopicPartitions(group)
 
-    def ask(request: Callable[[float], Mapping[str, Future[Any]]]) -> Any:
-        return _answer(request, group, config, trouble, timeout, end)
+    def listed(left: float) -> Mapping[str, Future[Any]]:
+        return client.list_consumer_group_offsets([asked], request_timeout=left, require_stable=decided)
 
-    facts = ask(lambda left: client.describe_consumer_groups([group], request_timeout=left))
-
-    def offsets() -> list[TopicPartition]:
-        places = ask(
-            lambda left: client.list_consumer_group_offsets([asked], request_timeout=left, require_stable=decided)
-        )
-        return [] if places is None else places.topic_partitions or []
-
-    found = offsets()
-    while first := next((p for p in found if p.error is not None), None):
+    while True:
+        places = _answer(listed, group, config, trouble, timeout, end)
+        found: list[TopicPartition] = [] if places is None else places.topic_partitions or []
+        first = next((p for p in found if p.error is not None), None)
+        if first is None:
+            return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
         if time.monotonic() + PAUSE_SECONDS >= end:
             said = f"{first.topic}[{first.partition}]: {first.error}"
             raise ControlTopicError(
                 "LC7503", f"the offsets of group {group!r} are not stable yet ({said}): try again later"
             )
         time.sleep(PAUSE_SECONDS)
-        found = offsets()
-    return GroupFacts(
-        group=group,
-        members=() if facts is None else tuple(sorted(str(m.client_id) for m in facts.members)),
-        offsets={(p.topic, p.partition): p.offset for p in found if p.offset >= 0},
-    )
 
 
 def set_group_offsets(

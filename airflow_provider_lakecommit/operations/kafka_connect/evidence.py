@@ -28,10 +28,11 @@ from airflow_provider_lakecommit.iceberg import rows_in_footer, trouble_of
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import File, GroupLog
 from airflow_provider_lakecommit.operations.kafka_connect.judge import (
     Fate,
-    FileJudgement,
     History,
+    Judged,
     KnownSnapshot,
     judge,
+    of_fate,
 )
 
 LOOKERS = 16
@@ -55,15 +56,14 @@ class Evidence:
         self._manifests: dict[str, set[str]] = {}
         self._there: set[str] = set()
 
-    def judge(self, table: Table, name: str) -> tuple[History, FileJudgement]:
+    def judge(self, table: Table, name: str) -> tuple[History, tuple[Judged, ...]]:
         """Return every file's disposition, and the history from which it follows.
 
         :raises CatalogError: the storage is unreachable
         :raises TableError: a manifest is missing, or a control position cannot be read
         """
         history = self._history(table.metadata)
-        judgement = judge(self._log, name, history, self._named(table, name))
-        return history, self._checked(table, judgement)
+        return history, self._checked(table, judge(self._log, name, history, self._named(table, name)))
 
     def _history(self, metadata: TableMetadata) -> History:
         floors = {s.snapshot_id: self._floor_in(s) for s in metadata.snapshots}
@@ -131,9 +131,9 @@ class Evidence:
             raise self._storage_away(table, e) from None
         return frozenset(named)
 
-    def _checked(self, table: Table, judgement: FileJudgement) -> FileJudgement:
+    def _checked(self, table: Table, judged: tuple[Judged, ...]) -> tuple[Judged, ...]:
         """Check waiting files: those that are not in the storage are missing, and those that differ are false."""
-        ask = [j for j in judgement.of(Fate.WAITING) if j.file.path not in self._there]
+        ask = [j for j in of_fate(judged, Fate.WAITING) if j.file.path not in self._there]
         roots = data_roots(table.metadata.location, table.metadata.properties)
         try:
             with ThreadPoolExecutor(LOOKERS) as pool:
@@ -142,14 +142,11 @@ class Evidence:
             raise self._storage_away(table, e) from None
         against = {j.file.path: o for j, o in zip(ask, found, strict=True) if o is not None}
         self._there.update(j.file.path for j in ask if j.file.path not in against)
-        return replace(
-            judgement,
-            judged=tuple(
-                replace(j, fate=against[j.file.path][0], reason=against[j.file.path][1])
-                if j.fate is Fate.WAITING and j.file.path in against
-                else j
-                for j in judgement.judged
-            ),
+        return tuple(
+            replace(j, fate=against[j.file.path][0], reason=against[j.file.path][1])
+            if j.fate is Fate.WAITING and j.file.path in against
+            else j
+            for j in judged
         )
 
     def _storage_away(self, table: Table, error: OSError) -> CatalogError:

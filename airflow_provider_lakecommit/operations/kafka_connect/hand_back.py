@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diverged_logs, drain, prepare_for_commit
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group, set_group_offsets
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.look import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
@@ -57,7 +57,6 @@ class HandBack:
     wrong: tuple[str, ...] = ()
 
     def lines(self) -> Iterable[str]:
-        """For people."""
         goes = "continues" if self.handed else "would continue"
         yield f"{self.table}: connector {self.connector} {goes} after landing {self.landing}"
         yield from (f"  {p}: at {end}, {self.left[p]} records are left to land" for p, end in sorted(self.ends.items()))
@@ -160,7 +159,7 @@ def _places(section: LedgerSection) -> dict[tuple[str, int], int]:
 
 
 def _offsets_of(connector: KnownConnector) -> Mapping[tuple[str, int], int]:
-    return look_at_group(connector.kafka, source_group(connector.name)).offsets
+    return offsets_of_group(connector.kafka, source_group(connector.name))
 
 
 def _has_moved_on(connector: KnownConnector, section: LedgerSection) -> bool:
@@ -182,7 +181,7 @@ def _publish(session: LandingSession) -> None:
         raise failure
     state = session.read_state(prepared.ledgers).state
     # No other process reads the records that replaced lost ones: the connector continues after them.
-    if diverged := diverged_logs(session, state, session.source.watermarks()).text:
+    if diverged := diverged_logs(session, state, session.source.watermarks())[1]:
         raise SourceError("LC7513", f"{session.landing.table} is not handed back: {diverged}")
     landed = next(t.ledger.section for t in prepared.tables if t.name == session.landing.table).covered
     for name, accepted in state.accepted.items():
@@ -255,7 +254,7 @@ def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: Adopte
 def _set_coordinator(connector: KnownConnector, read_to: Mapping[int, int]) -> None:
     """Skip the records of its control topic, which others decided: it continues after them."""
     group, topic = f"{connector.sink.group}-coord", connector.sink.control_topic
-    now = look_at_group(connector.kafka, group).offsets
+    now = offsets_of_group(connector.kafka, group)
     if behind := {(topic, n): end for n, end in read_to.items() if now.get((topic, n), -1) < end}:
         set_group_offsets(connector.kafka, group, behind)
 

@@ -16,7 +16,7 @@ is used. Everything else is *unknown* and is left alone.
 A connector that runs again handles the same events by its floor: the control position in the newest snapshot of the
 branch that has one. It skips events below it forever. So a commit of files in its place must move the floor past them,
 in the same snapshot, and must not move it past a file that still waits for the connector
-(:attr:`FileJudgement.blocking`).
+(:func:`blocking_files`).
 
 Source offsets are in the same transaction as the announcement. If they have moved back since (the connector's group was
 reset), the rows are *read again* and the file is never committed here. A reset after which the connector has already
@@ -106,25 +106,17 @@ class Judged:
     below_floor: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileJudgement:
-    """The fates of all files announced for one table, in order of announcement, each place once."""
-
-    table: str
-    judged: tuple[Judged, ...]
-
-    def of(self, fate: Fate) -> tuple[Judged, ...]:
-        """The files with that fate."""
-        return tuple(j for j in self.judged if j.fate is fate)
-
-    @property
-    def blocking(self) -> tuple[Judged, ...]:
-        """Files that the connector would still commit and we may not: moving the floor past them would lose them."""
-        return tuple(j for j in self.judged if j.fate in (Fate.UNKNOWN, Fate.UNFIT) and not j.below_floor)
+def of_fate(judged: Iterable[Judged], fate: Fate) -> tuple[Judged, ...]:
+    return tuple(j for j in judged if j.fate is fate)
 
 
-def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -> FileJudgement:
-    """The fate of each file announced for a table.
+def blocking_files(judged: Iterable[Judged]) -> tuple[Judged, ...]:
+    """Return files that the connector would still commit and we may not: moving the floor past them would lose them."""
+    return tuple(j for j in judged if j.fate in (Fate.UNKNOWN, Fate.UNFIT) and not j.below_floor)
+
+
+def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -> tuple[Judged, ...]:
+    """Return the fate of each file announced for a table, in order of announcement, each place once.
 
     :param named: paths, among those announced, that any manifest of any snapshot names
     """
@@ -149,7 +141,7 @@ def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -
                         below_floor=announced.place.offset < history.floor.get(announced.place.partition, 0),
                     )
                 )
-    return FileJudgement(table=table, judged=tuple(judged))
+    return tuple(judged)
 
 
 def floor_after(history: History, taken: Iterable[AnnouncedFiles]) -> dict[int, int]:

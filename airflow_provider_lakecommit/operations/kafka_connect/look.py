@@ -66,7 +66,6 @@ class AdoptionPreview:
         return self.turn.done and not self.sink_snapshots and not self.connector.runs
 
     def lines(self) -> Iterable[str]:
-        """For people."""
         yield f"{self.table}: landing {self.landing} would continue after connector {self.connector.name}"
         yield f"  {self.connector.state}; control topic {self.connector.sink.control_topic}"
         for p, offset in sorted(self.offsets.next.items()):

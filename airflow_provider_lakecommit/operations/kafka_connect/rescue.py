@@ -8,7 +8,7 @@ connector's control position past its files, so a connector that runs again skip
 at once, or be killed at any point: no file is in the table twice.
 
 Refused as a whole: while the connector, or a coordinator of it, is active
-(:mod:`~airflow_provider_lakecommit.operations.kafka_connect.stopped`); a table with a file that the connector would
+(:mod:`~airflow_provider_lakecommit.operations.kafka_connect.connector`); a table with a file that the connector would
 still commit and we may not.
 
 Failure story: an unreachable catalog or storage ends it with an error; earlier commits stay, and the next attempt does
@@ -34,16 +34,17 @@ from airflow_provider_lakecommit.control import ControlRecord, ControlTopic
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.iceberg import Tables, to_pyiceberg
 from airflow_provider_lakecommit.operations.kafka_connect.announced import LogReader
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group
 from airflow_provider_lakecommit.operations.kafka_connect.evidence import Evidence
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import GroupLog
 from airflow_provider_lakecommit.operations.kafka_connect.judge import (
     Fate,
-    FileJudgement,
     History,
     Judged,
+    blocking_files,
     chunks,
     floor_after,
+    of_fate,
 )
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 
@@ -69,13 +70,9 @@ class RescueReport:
     committed: tuple[Judged, ...] = ()
     unread: tuple[str, ...] = ()
 
-    @property
-    def judgement(self) -> FileJudgement:
-        return FileJudgement(table=self.table, judged=self.judged)
-
     def of(self, fate: Fate) -> tuple[Judged, ...]:
         """The files with that fate."""
-        return self.judgement.of(fate)
+        return of_fate(self.judged, fate)
 
     @property
     def left_out(self) -> tuple[Judged, ...]:
@@ -98,7 +95,7 @@ class RescueReport:
     @property
     def refusal(self) -> str | None:
         """Why nothing of the table is committed, though files wait."""
-        if not (blocking := self.judgement.blocking):
+        if not (blocking := blocking_files(self.judged)):
             return None
         first = blocking[0]
         return (
@@ -152,7 +149,7 @@ class Rescue:
         reports = []
         for name in self._chosen(names):
             table = self._tables.find(name)
-            judged = () if table is None else self._evidence.judge(table, name)[1].judged
+            judged = () if table is None else self._evidence.judge(table, name)[1]
             reports.append(RescueReport(table=name, judged=judged, missing=table is None, unread=self.log.unread))
         return tuple(reports)
 
@@ -174,8 +171,8 @@ class Rescue:
         """
 
         def decide(table: Table) -> Change[None] | None:
-            history, judgement = self._evidence.judge(table, name)
-            left = (*judgement.of(Fate.WAITING), *judgement.blocking)
+            history, judged = self._evidence.judge(table, name)
+            left = (*of_fate(judged, Fate.WAITING), *blocking_files(judged))
             if left:
                 raise ConnectorError(
                     "LC7517", f"{name}: {len(left)} announced files are not committed, first {left[0].file.path}"
@@ -200,18 +197,18 @@ class Rescue:
 
     def _commit(self, name: str) -> RescueReport:
         report = RescueReport(table=name, missing=self._tables.find(name) is None, unread=self.log.unread)
-        last: list[FileJudgement] = []
+        last: list[tuple[Judged, ...]] = []
 
         def decide(table: Table) -> Change[None] | None:
-            history, judgement = self._evidence.judge(table, name)
-            last[:] = [judgement]
-            return self._change(table, history, judgement)
+            history, judged = self._evidence.judge(table, name)
+            last[:] = [judged]
+            return self._change(table, history, judged)
 
         while not report.missing:
             done = compare_and_swap(
                 self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged
             )
-            report = replace(report, judged=last[0].judged)
+            report = replace(report, judged=last[0])
             if done.snapshot_id is None or done.landed is None:
                 break
             brought = {f.file_path for f in done.landed.files}
@@ -222,15 +219,15 @@ class Rescue:
             )
         return report
 
-    def _change(self, table: Table, history: History, judgement: FileJudgement) -> Change[None] | None:
+    def _change(self, table: Table, history: History, judged: tuple[Judged, ...]) -> Change[None] | None:
         """Return the first portion of the waiting files, and the floor past it; with the last portion, past
         everything.
         """
-        portions = () if judgement.blocking else chunks(judgement.of(Fate.WAITING), self._most_files)
+        portions = () if blocking_files(judged) else chunks(of_fate(judged, Fate.WAITING), self._most_files)
         if not portions:
             return None
         last = portions[0][-1].announced.order if len(portions) > 1 else None
-        passed = [j.announced for j in judgement.judged if last is None or j.announced.order <= last]
+        passed = [j.announced for j in judged if last is None or j.announced.order <= last]
         summary = {**self._told(floor_after(history, passed)), RESCUED: self._group}
         return Change(files=tuple(self._appendable(table.metadata, portions[0])), summary=summary, why=None)
 
@@ -257,7 +254,7 @@ def read_rescue(
     :param group: the group in the connector's events, if it is not the one its tasks read in
     :raises ControlTopicError: the topic is not there, or the brokers do not answer
     """
-    offsets = look_at_group(kafka, source_group(connector)).offsets
+    offsets = offsets_of_group(kafka, source_group(connector))
     with ControlTopic(control_topic, kafka) as control:
         return Rescue(
             tables,

@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     settled,
     stop,
 )
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import look_at_group, set_group_offsets
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.look import AdoptionPreview, looked_at, sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
@@ -97,7 +97,7 @@ def put_back(session: LandingSession, connector: KnownConnector, decision: Decis
     ours = sink_section(session, session.landing.table)
     if not ours.has_nothing_of(connector.name):
         return
-    now = look_at_group(connector.kafka, source_group(connector.name), decided=True).offsets
+    now = offsets_of_group(connector.kafka, source_group(connector.name), decided=True)
     moved = {place: at for place, at in ours.known().items() if now.get(place, at) != at}
     if moved:
         session.log(f"{connector.name}: moved its offsets back, because the table has no record that it read since")
@@ -209,7 +209,7 @@ def _set_ledger(
 
 def _check_left_alone(session: LandingSession, connector: KnownConnector, before: dict[tuple[str, int], int]) -> None:
     """:raises ConnectorError: the connector was started again since its offsets were read"""
-    now = look_at_group(connector.kafka, source_group(connector.name)).offsets
+    now = offsets_of_group(connector.kafka, source_group(connector.name))
     moved = [
         f"{t}[{n}] {before.get((t, n), 'none')} to {o}" for (t, n), o in sorted(now.items()) if before.get((t, n)) != o
     ]

@@ -130,7 +130,7 @@ class _TableCompaction:
             tiered=tiered,
         )
         self._positions = DeletePositions(name)
-        self._heads = HeadReader(name, self._branch)
+        self._heads = HeadReader(name)
         self._planned = Head(entries={}, deletes=deletes_of(self._table, ()))
         self._bins: list[Bin] = []
         self._settles = False
@@ -149,7 +149,7 @@ class _TableCompaction:
         if state.condition is Condition.ABSENT:
             return False
         require_present(state, self._name)
-        self._planned = head = self._heads.read(self._table)
+        self._planned = head = self._heads.read(self._table, self._branch)
         specs = self._table.metadata.specs()
         sources = (
             Source(e, sum(d.record_count for d in head.deletes.of(e)))
@@ -226,7 +226,7 @@ class _TableCompaction:
 
     def _decided(self, loaded: Table, written: Sequence[WrittenBin], made: list[str]) -> Compaction | None:
         """What of the bins can be put in place on this head."""
-        head = self._heads.read(loaded)
+        head = self._heads.read(loaded, self._branch)
         kept = [(w, late) for w in written if (late := self._late(loaded, head, w)) is not None]
         self._out.given_up += len(written) - len(kept)
         if not kept and not self._settles:

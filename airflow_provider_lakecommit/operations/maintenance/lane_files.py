@@ -7,7 +7,8 @@ and one that is opened again under its name has another epoch. So its files are 
 is in the ledger when they are removed: a file that was there by then is of the lane that was closed. Marks of lanes are
 short: where two lanes that are there have one mark, the files of both stay.
 
-Failure story: a lane whose log is not the one that its ledger names, or was cut, is an error of the table.
+Failure story: a lane whose log is not the one that its ledger names, or was cut, is an error of the table, and so is a
+ledger that needs a new epoch or an operator first: pending slices are unknown.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import Condition, read_ledger
+from airflow_provider_lakecommit.committer import Condition, read_ledger, require_ledger
 from airflow_provider_lakecommit.core import STATUS, TableLedger, file_mark, landing_mark
-from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, open_lanes
+from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, PreparedTable, open_lanes, prepared_table
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, reports_of
-from airflow_provider_lakecommit.operations.maintenance.ready import ReadyTable, check_log, ready_tables
 
 PERSON = "person"
 ROLE = "sweep"
@@ -44,7 +44,7 @@ class LaneLook:
     """One lane: its tables that may be swept, why others may not, and its log, which was read after them."""
 
     session: LandingSession
-    tables: Mapping[str, ReadyTable]
+    tables: Mapping[str, PreparedTable]
     errors: Mapping[str, str]
     folded: FoldedLog | None
 
@@ -77,7 +77,7 @@ class LaneFiles:
     :raises LedgerError: what is pending is not known
     """
 
-    def __init__(self, session: LandingSession, table: ReadyTable, folded: FoldedLog) -> None:
+    def __init__(self, session: LandingSession, table: PreparedTable, folded: FoldedLog) -> None:
         check_log(table, folded)
         self._session, self._folded = session, folded
         self._ledger: TableLedger = table.ledger
@@ -179,3 +179,52 @@ class TableLanes:
                 f"{self.table.name}: {state.reason}. Nothing more is swept; run the landing first, then sweep again",
             )
         return [self.mark(s.lane) for s in state.sections if s.landing == landing.name]
+
+
+def ready_tables(session: LandingSession) -> tuple[list[PreparedTable], dict[str, str]]:
+    """The tables that have a section of this lane and may be swept, and why others may not."""
+    ready: list[PreparedTable] = []
+    errors: dict[str, str] = {}
+    for name in session.landing.tables:
+        try:
+            if (found := _ready(session, name)) is not None:
+                ready.append(found)
+        except LakecommitError as e:
+            errors[name] = str(e)
+    return ready, errors
+
+
+def _ready(session: LandingSession, name: str) -> PreparedTable | None:
+    table = session.tables.load(name)
+    state = read_ledger(table.metadata, session.landing.branch)
+    require_ledger(state, name)
+    if state.condition is not Condition.PRESENT:
+        reason = state.reason or "the landing has landed nothing in it yet"
+        raise LedgerError("LC7709", f"{name}: {reason}. Nothing is swept; run the landing first")
+    if state.section(session.landing.name, session.lane) is None:
+        return None
+    ready = prepared_table(session, name, table, state)
+    there, named = session.control.describe(), ready.ledger.section.control
+    if (there.cluster_id, there.topic_id) != (named.cluster_id, named.topic_id):
+        raise LedgerError(
+            "LC7710",
+            f"{name}: its ledger names control topic {named.topic} (id {named.topic_id}), but {session.control.name} "
+            f"is another one (id {there.topic_id}), so pending slices are unknown. Nothing is swept; run the landing "
+            "first",
+        )
+    return ready
+
+
+def check_log(table: PreparedTable, folded: FoldedLog) -> None:
+    """Check that the log still contains everything that is pending.
+
+    :raises LedgerError: it was cut
+    """
+    low = table.ledger.section.control.low
+    if low is not None and folded.begin.offset > low:
+        raise LedgerError(
+            "LC7711",
+            f"{table.name}: the control log begins at offset {folded.begin.offset} of partition {folded.partition}; "
+            f"records of pending slices since offset {low} were removed. Nothing is swept; run the landing "
+            "first",
+        )

@@ -45,14 +45,13 @@ from airflow_provider_lakecommit.core import (
     mark_of,
     storage_location,
 )
-from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.cycle import LandingSession, PreparedTable
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of
 from airflow_provider_lakecommit.operations.maintenance.held import HeldFiles
 from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lane_looks
 from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile
-from airflow_provider_lakecommit.operations.maintenance.ready import ReadyTable
 from airflow_provider_lakecommit.operations.maintenance.uploads import UnfinishedUploads
 
 DEFAULT_AGE = timedelta(days=3)
@@ -292,7 +291,7 @@ def _parent(store: FileStore, file: StoredFile) -> int | None:
     return parent_of({key: str(value) for key, value in facts.items()})
 
 
-def _folders(table: ReadyTable) -> Iterable[str]:
+def _folders(table: PreparedTable) -> Iterable[str]:
     """Where the table has files, without those below one another."""
     metadata = table.table.metadata
     own = metadata.properties.get("write.metadata.path", "")

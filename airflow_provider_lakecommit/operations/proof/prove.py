@@ -107,7 +107,6 @@ class Proof:
             yield first, f"{self.dropped} records are rejected, and no dead-letter table was compared for them"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "sampled": self.sampled,
             "ranges": self.ranges.to_dict(),

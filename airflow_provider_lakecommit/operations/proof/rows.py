@@ -20,15 +20,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer import HeadReader, bound_of
 from airflow_provider_lakecommit.core import Role, Span
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.iceberg import (
-    DeletePositions,
-    Numbers,
-    ParquetRows,
-    arrow_schema,
-    live_of,
-    mark_columns,
-    opened,
-)
+from airflow_provider_lakecommit.iceberg import DeletePositions, ParquetRows, arrow_schema, live_blocks, mark_columns
 
 
 class HeadRows:
@@ -40,7 +32,7 @@ class HeadRows:
 
     def __init__(self, table: Table, name: str, branch: str, role: Role) -> None:
         self.table, self.name = table, name
-        self.head = HeadReader(name, branch).read(table)
+        self.head = HeadReader(name).read(table, branch)
         self._positions = DeletePositions(name)
         self.ids = mark_columns(table.schema(), role)
         self.schema = arrow_schema(table.schema())
@@ -60,19 +52,21 @@ class HeadRows:
     def read(self, spans: Sequence[Span]) -> pa.Table:
         """Return the rows of some ranges.
 
-        :raises TableError: a file is no Parquet file, or has other types
+        :raises TableError: a file is no Parquet file, or cannot be read in the current columns
         :raises StorageError: a file cannot be read
         """
-        parts = []
+
+        def may_have(rows: ParquetRows, group: int) -> bool:
+            name = rows.name(self.ids[3])
+            bounds = None if name is None else rows.group_bounds(group, name)
+            return bounds is None or any(bounds[0] < s.range.end and bounds[1] >= s.range.start for s in spans)
+
+        parts, schema = [], self.table.schema()
         for path, entry in self.head.entries.items():
-            if not any(self._may_have(entry.data_file, s) for s in spans):
-                continue
-            dead, at = self._positions.of(self.table, entry.data_file, self.head.deletes.of(entry)), 0
-            with opened(self.table.io, path, self.table.metadata.name_mapping()) as rows:
-                for group, many in enumerate(rows.group_rows):
-                    if self._group_may_have(rows, group, spans):
-                        parts.append(self._taken(path, rows, group, live_of(dead, at, many), spans))
-                    at += many
+            if any(self._may_have(entry.data_file, s) for s in spans):
+                dead = self._positions.of(self.table, entry.data_file, self.head.deletes.of(entry))
+                blocks = live_blocks(self.table, path, dead, schema, self.schema, may_have)
+                parts += [self._inside(block, spans) for block in blocks]
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
     def _may_have(self, file: DataFile, span: Span) -> bool:
@@ -85,33 +79,14 @@ class HeadRows:
         p, r = span.partition.partition, span.range
         return not (outside(1, p, p) or outside(3, r.start, r.end - 1))
 
-    def _group_may_have(self, rows: ParquetRows, group: int, spans: Sequence[Span]) -> bool:
-        name = rows.name(self.ids[3])
-        bounds = None if name is None else rows.group_bounds(group, name)
-        return bounds is None or any(bounds[0] < s.range.end and bounds[1] >= s.range.start for s in spans)
-
-    def _taken(self, path: str, rows: ParquetRows, group: int, live: Numbers, spans: Sequence[Span]) -> pa.Table:
-        names = [rows.name(f.field_id) for f in self.table.schema().fields]
-        block = rows.group(group, [n for n in names if n is not None])
-        found = pa.table(
-            [
-                pa.nulls(len(live), f.type) if n is None else block.column(n)
-                for n, f in zip(names, self.schema, strict=True)
-            ],
-            names=self.schema.names,
-        )
-        wanted = pa.array(np.zeros(len(live), bool))
+    def _inside(self, rows: pa.Table, spans: Sequence[Span]) -> pa.Table:
+        wanted = pa.array(np.zeros(rows.num_rows, bool))
         for s in spans:
             topic, partition = (
-                pc.equal(found.column(n), value)
+                pc.equal(rows.column(n), value)
                 for n, value in ((self.topic, s.partition.topic), (self.partition, s.partition.partition))
             )
-            offset = found.column(self.offset)
+            offset = rows.column(self.offset)
             inside = pc.and_(pc.greater_equal(offset, s.range.start), pc.less(offset, s.range.end))
             wanted = pc.or_(wanted, pc.fill_null(pc.and_(pc.and_(topic, partition), inside), False))
-        try:
-            return found.filter(pc.and_(wanted, pa.array(live))).cast(self.schema)
-        except pa.ArrowException as e:
-            raise TableError(
-                "LC8606", f"{self.name}: file {path} has other types than the table ({e}): compact the table"
-            ) from e
+        return rows.filter(wanted).cast(self.schema)

@@ -39,7 +39,6 @@ class HeldBack:
     apart: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "table": self.table,
             "head": self.head_id,
@@ -60,7 +59,6 @@ class AuditDecision:
     tables: tuple[HeldBack, ...]
 
     def lines(self) -> Iterator[str]:
-        """For people."""
         if not self.tables:
             yield f"main has all of branch {self.branch}, or gets it by the next run: there is nothing to decide"
         for t in self.tables:
@@ -82,7 +80,6 @@ class AuditDecision:
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"branch": self.branch, "drop": self.drop, "tables": [t.to_dict() for t in self.tables]}
 
 

@@ -59,7 +59,6 @@ class DeleteBack:
         return bool(self.tables)
 
     def lines(self) -> Iterator[str]:
-        """For people."""
         yield from (f"DELETES of {t}" for t in self.tables)
         yield from (
             f"  including rows of earlier readings of the topics: {t.replaced.past} ({len(t.replaced.past)} offsets)"
@@ -77,7 +76,6 @@ class DeleteBack:
             yield f"the landing starts over at {self.start}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "tables": [
                 {

@@ -1,42 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preview `lakecommit reset offsets` for each table of a landing, in offsets, before anything is written.
 
-Contract: reads tables, log and source, and writes nothing. A ledger never moves back over offsets that it has, because
-their rows are in the table, unless the source's log lost them and has other records there. Reported slices that the
-source no longer has count as published if they can be published first, and otherwise as lost.
+Contract: reads tables, log and source, and writes nothing; the effect is decided in
+:mod:`~airflow_provider_lakecommit.operations.reset.section_init`. A table that was dropped, recreated, or rolled back
+to before the landing's first snapshot has no record of what the landing had published in it: that is found in the
+control log, and in the newest ledger in the metadata (:func:`published_before`).
 
-Failure story: a decision that leaves a partition open, or names offsets that the log does not have, is refused with the
-offsets of the log.
+Failure story: ranges that retention removed from the control topic are unknown. Reported, unpublished slices count as
+reported: they may still be published if the table is restored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from uuid import UUID
+from collections.abc import Mapping
+from dataclasses import replace
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState, check_no_other, check_turn, turn_is_over
+from airflow_provider_lakecommit.committer import Condition, LedgerState, check_no_other, check_turn
 from airflow_provider_lakecommit.core import (
-    AcceptedSlice,
     Coverage,
     LedgerSection,
-    RangeSet,
-    ReadPosition,
-    Rescued,
     Restart,
+    SliceReported,
     SourcePartition,
-    StatedOffsets,
-    Watermark,
+    TablePublished,
     first_offsets_of,
     in_doubt,
-    irreplaceable,
-    losses,
-    losses_text,
     passed_by_all,
-    positions_up_to,
     removed,
-    rescued,
-    restart,
 )
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
@@ -46,225 +36,18 @@ from airflow_provider_lakecommit.cycle import (
     known_section,
     known_state,
     ledger_state,
-    positions_at,
     remembered,
     unbelieved,
     unknown_text,
 )
-from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
-from airflow_provider_lakecommit.operations.reset.published_before import PublishedBefore, published_before
+from airflow_provider_lakecommit.operations.reset.section_init import (
+    InitPreview,
+    PublishedBefore,
+    SectionInit,
+    ends_of,
+)
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, check_lane, offsets_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitTable:
-    """The effect of a decision on one table. ``published`` is published first, ``reported`` is voided; ``lost`` of that
-    cannot be read again. A table that ``begins`` has no ledger: ``not_again`` was in it before, according to the log,
-    and a ledger that begins there does not read it again. A ``keyed`` table has one row per key.
-    """
-
-    table: str
-    begins: bool
-    ends: Mapping[SourcePartition, int]
-    given_up: Coverage
-    behind: Coverage
-    back: Coverage
-    published: Coverage
-    reported: Coverage
-    not_again: Coverage = field(default_factory=Coverage)
-    lost: str = ""
-    again: Coverage = field(default_factory=Coverage)
-    filled: Coverage = field(default_factory=Coverage)
-    lane: str = ""
-    record_bytes: int = 0
-    sink: str = ""
-    """The connector whose turn it was; nobody knows what that has landed of a topic that was made anew."""
-    keyed: bool = False
-
-    @property
-    def not_gone_back(self) -> tuple[SourcePartition, ...]:
-        """Return the partitions with landed records that are not read again, if others are."""
-        return tuple(p for p, end in self.ends.items() if end and self.again and not self.again[p])
-
-    @property
-    def loses(self) -> bool:
-        return bool(self.given_up or self.back or self.not_again or self.lost or self.again or self.sink)
-
-    @property
-    def what(self) -> str:
-        """For the table's history."""
-        parts = (
-            ("gives up", self.given_up),
-            ("goes back over", self.back),
-            ("does not read again", self.not_again),
-            ("reads again, although its rows are in the table,", self.again),
-            (f"leaves to backfill {self.lane}", self.filled),
-            ("loses, reported:", self.lost),
-            ("takes over, without the rows landed since the topic was recreated, from connector", self.sink),
-        )
-        return "; ".join(f"{said} {ranges}" for said, ranges in parts if ranges) or "gives up nothing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitPreview:
-    """``unknown`` is set if nothing knows the landing, with the likely name."""
-
-    tables: tuple[InitTable, ...]
-    unknown: str = ""
-
-    @property
-    def loses(self) -> bool:
-        """Return True if a user must agree: something is given up, or the name may be misspelt."""
-        return bool(self.unknown) or any(t.loses for t in self.tables)
-
-    @property
-    def lost(self) -> str:
-        """What is reported and can neither be published nor read again."""
-        return "; ".join(f"{t.table}: {t.lost}" for t in self.tables if t.lost)
-
-    def given_up(self, table: str) -> Coverage:
-        return next((t.given_up | t.back | t.again | t.not_again for t in self.tables if t.table == table), Coverage())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SectionInit:
-    """The entry of one table after a decision, whatever has landed there since the preview."""
-
-    name: str
-    source: SourceState
-    word: StatedOffsets
-    old: LedgerSection | None
-    passed: Coverage
-    firsts: Mapping[SourcePartition, int]
-    diverged: Mapping[SourcePartition, int]
-    pending: tuple[AcceptedSlice, ...]
-    publishable: bool
-    drained: bool = False
-    """True if what can be published is published first, because a table has slices that the source no longer has."""
-    remembered: LedgerSection | None = None
-    rolled_back: bool = False
-    endangered: Mapping[UUID, str] = field(default_factory=dict)
-    unbelieved: Coverage = field(default_factory=Coverage)
-    before: PublishedBefore = field(default_factory=PublishedBefore)
-    lane: str = ""
-    others: Coverage = field(default_factory=Coverage)
-    closed: Coverage = field(default_factory=Coverage)
-    """What closed lanes of the landing have."""
-    sections: tuple[LedgerSection, ...] = ()
-    """All of the ledger: a reading that begins now has another generation than those of any of them."""
-    begun: Mapping[SourcePartition, int] = field(default_factory=dict)
-    """Where other tables of the landing have begun."""
-    keyed: bool = False
-
-    def whole(self, section: LedgerSection) -> LedgerSection:
-        """Return a section with what closed lanes have, which a word is about, too."""
-        return replace(section, covered=section.covered | self.closed)
-
-    def passed_of(self, section: LedgerSection | None) -> Coverage:
-        """What the table has passed without a row beyond this section, which may not be the one that was looked at."""
-        same = section is not None and self.old is not None and section.epoch == self.old.epoch
-        return self.passed if same else Coverage()
-
-    def restart(self, section: LedgerSection | None) -> Restart:
-        """:raises LakecommitError: the word leaves something open, or cannot be"""
-        found = restart(
-            self.word,
-            self.source.partitions,
-            self._left if section is None else self.whole(section),
-            # Ranges of other streams are before its start, like ranges that were passed without a row.
-            passed=self.passed_of(section) | self.others,
-            firsts=self.firsts,
-            diverged=self.diverged,
-            begun=self.begun,
-        )
-        if section is None and self.remembered is not None:
-            # Where the rows of a ledger that is lost end, is known of no partition.
-            found = replace(found, unstated=tuple(sorted(self.source.partitions.keys() - self.word.offsets.keys())))
-        _check(self.name, found, self.source.partitions)
-        return found
-
-    @property
-    def _left(self) -> LedgerSection | None:
-        """Return the rest of a lost ledger: what others had landed before its first offsets. A decision leads forward
-        from there, and the skipped ranges never count as known to be missing from the table.
-        """
-        if self.remembered is None:
-            return None
-        before = Coverage({p: self.remembered.covered[p] & RangeSet.of((0, o)) for p, o in self._first.items()})
-        return replace(self.remembered, starts=self._first, covered=before)
-
-    @property
-    def _first(self) -> dict[SourcePartition, int]:
-        """The first offsets of a ledger that is lost, of partitions that the word names."""
-        starts = {} if self.remembered is None else self.remembered.starts
-        return {p: o for p, o in starts.items() if p in self.word.offsets}
-
-    def positions(self, section: LedgerSection | None, found: Restart) -> dict[SourcePartition, ReadPosition]:
-        """Return the positions that a decision keeps: if it is about a log that was replaced, it accepts the new log.
-        Offsets stated because a ledger is lost say nothing about the log.
-        """
-        if section is None and (gone := self.remembered) and gone.cluster_id == self.source.cluster_id:
-            return positions_up_to(gone.positions, _ends(found, self.source.partitions))
-        said = self.diverged.keys() & self.word.offsets.keys() | found.back.parts.keys()
-        known = section.positions if section else {}
-        kept = {p: at for p, at in known.items() if p not in said and p in self.source.partitions}
-        ends = _ends(found, self.word.offsets.keys() & self.source.partitions.keys())
-        beyond = {p: end for p, end in ends.items() if p not in kept or end > kept[p].offset}
-        return kept | positions_at(beyond, self.source.partitions)
-
-    @property
-    def rescued(self) -> Rescued:
-        """What of the pending slices can be published before the word is given."""
-        marks = self.source.partitions
-        if self.old is None or not self.publishable:
-            return Rescued(lost=losses(irreplaceable(self.pending, marks, self.name), marks))
-        return rescued(self.name, self.old, self.pending, marks, self._given_up, drained=self.drained)
-
-    def _given_up(self, section: LedgerSection) -> Coverage:
-        """Return what the decision gives up, and what can never be read of a recreated topic."""
-        marks, reported = self.source.partitions, Coverage.union(a.coverage for a in self.pending)
-        anew = {p: s for p, s in reported.parts.items() if p not in marks and p.topic in self.source.topic_ids}
-        before = Coverage({p: RangeSet.of((section.starts.get(p, 0), s.ranges[-1].end)) for p, s in anew.items()})
-        return self.restart(section).given_up | (before - section.covered - self.others)
-
-    @property
-    def others_lost(self) -> Iterable[str]:
-        """Sections that come back keep their epochs, those of a table that was rolled back cannot."""
-        return self.endangered.values() if self.rolled_back else ()
-
-    @property
-    def _sink_whose_turn_is_over(self) -> str:
-        section = self.old
-        if section is None or section.sink is None or not turn_is_over(section, self.source.partitions):
-            return ""
-        return section.sink.connector
-
-    def preview(self) -> InitTable:
-        saved = self.rescued
-        after = None if self.old is None else replace(self.old, covered=self.old.covered | saved.covered)
-        found = self.restart(after)
-        reported = self.before.lost(self.source.partitions)
-        not_again = self.before.not_again(_ends(found, found.starts), self.source.partitions)
-        lost = (losses_text(saved.lost) if saved.lost else "", str(reported) if reported else "", *self.others_lost)
-        return InitTable(
-            table=self.name,
-            begins=self.old is None,
-            ends=_ends(found, sorted(self.source.partitions)),
-            given_up=found.given_up - not_again | saved.bridged,
-            behind=found.behind,
-            back=found.back,
-            published=saved.published,
-            reported=Coverage.union(a.coverage for a in self.pending) - saved.published,
-            not_again=not_again,
-            lost="; ".join(filter(None, lost)),
-            again=found.again,
-            filled=found.filled,
-            lane=self.lane,
-            record_bytes=0 if self.old is None else self.old.record_bytes,
-            sink=self._sink_whose_turn_is_over,
-            keyed=self.keyed,
-        )
 
 
 def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> InitPreview:
@@ -309,7 +92,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         if word.offsets.keys() >= source.partitions.keys():
             firsts: Mapping[SourcePartition, int] = {}
         else:
-            firsts = _firsts(session, name, ledger, old, source) if data is None else _ends(data, source.partitions)
+            firsts = _firsts(session, name, ledger, old, source) if data is None else ends_of(data, source.partitions)
         settings[name] = SectionInit(
             name=name,
             source=source,
@@ -387,22 +170,20 @@ def _firsts(
     return {p: joined.get(p, mark.start) for p, mark in source.partitions.items()}
 
 
-def _ends(data: Restart, partitions: Iterable[SourcePartition]) -> dict[SourcePartition, int]:
-    """Return where a new table continues: at the end of the data table's ledger."""
-    return {p: data.covered[p].reach(data.starts.get(p, 0)) for p in partitions}
+def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> PublishedBefore:
+    """What this lane had put into a table.
 
-
-def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]) -> None:
-    if found.unstated:
-        raise LedgerError(
-            "LC7012",
-            f"{name} has no ledger entry for {', '.join(map(str, found.unstated))}: name "
-            f"{'it' if len(found.unstated) == 1 else 'them'} too, or use `earliest` or `latest`; nothing is changed",
-        )
-    if found.removed:
-        gone = "; ".join(f"{p} begins at {marks[p].start}, not at {r.start}" for p, r in found.removed.items())
-        raise SourceError(
-            "LC7013",
-            f"{gone}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
-            f"use `earliest`",
-        )
+    :param remembered: the newest ledger of the lane that the table's metadata know, if there is one
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    reported: list[Coverage] = []
+    published: list[Coverage] = []
+    for _, entries in session.all_entries():
+        for e in entries:
+            if isinstance(e, TablePublished) and e.table == name:
+                published.append(e.coverage)
+            elif isinstance(e, SliceReported) and (of := e.report.table(name)) is not None and of.rows:
+                reported.append(e.report.coverage)
+    known = Coverage() if remembered is None else remembered.covered
+    had, there = Coverage.union(reported), Coverage.union(published) | known
+    return PublishedBefore(published=(had & there) | known, reported=had - there)

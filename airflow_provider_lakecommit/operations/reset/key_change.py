@@ -39,7 +39,6 @@ class KeyChange:
     """Whether earlier deletes in the source have left no row."""
 
     def lines(self) -> Iterator[str]:
-        """For people."""
         yield f"{self.table} has {key_text(self.old)}, and gets {key_text(self.new)}"
         if not self.new:
             yield "  its rows stay; rows that newer ones have replaced do not come back"
@@ -55,7 +54,6 @@ class KeyChange:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**asdict(self), "old": list(self.old), "new": list(self.new)}
 
 

@@ -38,7 +38,8 @@ from airflow_provider_lakecommit.cycle import (
     unbelieved_text,
 )
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview, SectionInit, section_inits
+from airflow_provider_lakecommit.operations.reset.init_preview import section_inits
+from airflow_provider_lakecommit.operations.reset.section_init import InitPreview, SectionInit
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way
 
 BEHIND = (

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove deleted topics from ledgers, because all landings of a table share the size limit of its ledger.
 
-Contract: :mod:`~airflow_provider_lakecommit.operations.reset.gone` decides what is deleted, from the current answer of
-the landing's cluster; entries of other clusters stay. An entry that lost something has a new epoch: its pending slices
-are read again, and no report of the removed ranges can be accepted a second time. If any of that cannot be read again,
-nothing is removed.
+Contract: :func:`gone` decides what is deleted, from the current answer of the landing's cluster. A recreated topic has
+another id, and ids are never reused: records of a deleted id can never land again, so a ledger may forget it. No topic
+is removed that the landing still names, or whose new id the entry does not have yet (`reset offsets` decides about
+it); entries of other clusters stay. An entry that lost something has a new epoch: its pending slices are read again,
+and no report of the removed ranges can be accepted a second time. If any of that cannot be read again, nothing is
+removed.
 
 Failure story: nothing is written unless the cluster has answered for every topic. After a kill, some tables are pruned
 and some are not; the same command continues.
@@ -12,15 +14,24 @@ and some are not; the same command continues.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from airflow_provider_lakecommit.committer import LedgerState, prune_sections
-from airflow_provider_lakecommit.core import LAND, RESET_OFFSETS, Decision, LedgerSection, SourcePartition
+from airflow_provider_lakecommit.core import (
+    LAND,
+    RESET_OFFSETS,
+    Coverage,
+    Decision,
+    LedgerSection,
+    RangeSet,
+    SourcePartition,
+    evaluated_in,
+)
 from airflow_provider_lakecommit.cycle import LandingSession, endangered, ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import ClusterAdmin
-from airflow_provider_lakecommit.operations.reset.gone import gone, pruned
 
 Key = tuple[str, str]
 
@@ -113,3 +124,51 @@ def _asked(session: LandingSession, topics: list[str]) -> tuple[str, dict[str, s
         return admin.cluster_id(), {name: None if fact is None else fact.topic_id for name, fact in facts.items()}
     finally:
         admin.close()
+
+
+def gone(
+    section: LedgerSection, cluster_id: str, ids: Mapping[str, str | None], named: Collection[str] = ()
+) -> frozenset[SourcePartition]:
+    """Return the partitions of an entry whose topics are deleted.
+
+    :param cluster_id: of the cluster that answered
+    :param ids: its answer for each topic; a topic without an answer is not deleted
+    :param named: topics that the entry's landing still names, as far as known
+    """
+    if section.cluster_id != cluster_id:
+        return frozenset()
+    parts = {*section.starts, *section.covered.parts}
+    known = {(p.topic, p.topic_id) for p in section.starts}
+    return frozenset(
+        p
+        for p in parts
+        if p.topic in ids
+        and ids[p.topic] != p.topic_id
+        and (p.topic not in named if ids[p.topic] is None else (p.topic, ids[p.topic]) in known)
+    )
+
+
+def pruned(section: LedgerSection, parts: Set[SourcePartition], epoch: UUID, *, own: bool) -> LedgerSection | None:
+    """Return the rest of an entry, under a new epoch; ``None`` if it is empty, except for the caller's own."""
+    starts = {p: start for p, start in section.starts.items() if p not in parts}
+    covered = Coverage({p: ranges for p, ranges in section.covered.parts.items() if p not in parts})
+    if not starts and not covered and not own:
+        return None
+    # Facts about deleted ranges and logs are deleted too: a position needs its ranges.
+    judged = evaluated_in(section.evaluated, covered)
+    positions = {p: at for p, at in section.positions.items() if p not in parts}
+    replayed = _closed(section, parts, {p.topic for p in starts})
+    left = replace(section, starts=starts, covered=covered, epoch=epoch)
+    readings = tuple(e for e in section.provenance if not parts >= e.coverage.parts.keys())
+    sink = section.sink and replace(section.sink, landed=section.sink.landed & covered)
+    return replace(left, evaluated=judged, positions=positions, replayed=replayed, provenance=readings, sink=sink)
+
+
+def _closed(section: LedgerSection, parts: Collection[SourcePartition], left: Collection[str]) -> Coverage:
+    """Return the rest of ``replayed``. The former offsets of a recreated topic stay closed as a whole: otherwise the
+    dead letters of one would count as those of the other.
+    """
+    kept = {p: ranges for p, ranges in section.replayed.parts.items() if p not in parts}
+    gone = section.covered | section.replayed
+    former = {p: gone[p].ranges for p in parts if p.topic in left and gone[p]}
+    return Coverage(kept | {p: RangeSet.of((r[0].start, r[-1].end)) for p, r in former.items()})

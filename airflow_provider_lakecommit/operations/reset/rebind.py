@@ -130,14 +130,12 @@ class RebindPreview:
         return f"from cluster {self.old_cluster} to {self.source.cluster_id}, {proof}: continues at {ends}"[:300]
 
     def lines(self) -> Iterator[str]:
-        """For people."""
         yield f"from cluster {self.old_cluster} to {self.source.cluster_id}, in {', '.join(self.tables) or 'no table'}"
         yield from (f"  {r}" for r in self.partitions)
         if any(r.exact is None for r in self.partitions if r.landed):
             yield "  add --old HOST:PORT to compare with the old cluster and count skipped and repeated records"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "old_cluster": self.old_cluster,
             "cluster": self.source.cluster_id,

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.operations.reset.ledger_init import BEHIND
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.operations.reset.attest import Attested, AttestedTable
-    from airflow_provider_lakecommit.operations.reset.init_preview import InitPreview, InitTable
+    from airflow_provider_lakecommit.operations.reset.section_init import InitPreview, InitTable
 
 
 def init_text(preview: InitPreview) -> Iterable[str]:

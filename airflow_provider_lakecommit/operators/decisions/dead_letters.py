@@ -50,7 +50,6 @@ class ReplayDeadLetters(ApprovedOperation):
     table: str | None = None
 
     def check(self, landing: Landing) -> None:
-        """Check the ranges."""
         if is_stated(self.ranges):
             parse_ranges(texts_of(self.ranges), "ranges")
 

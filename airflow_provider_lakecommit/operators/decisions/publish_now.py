@@ -36,7 +36,6 @@ class PublishNow(DirectOperation):
     wait: timedelta | str | float = timedelta(minutes=1)
 
     def check(self, landing: Landing) -> None:
-        """Check the time."""
         span_of(self.wait, "wait")
 
     def perform(self, session: LandingSession, run: RunIdentity, decision: Decision) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _cost(session: LandingSession, table: Table) -> Iterator[CheckResult]:
     """How many rows a publication looks up for a few keys from anywhere, by bounds and buckets of the files."""
     landing = session.landing
     field = next((f for f in table.schema().fields if f.name == landing.upsert.key[0]), None)
-    files = [e.data_file for e in HeadReader(landing.table, landing.branch).read(table).entries.values()]
+    files = [e.data_file for e in HeadReader(landing.table).read(table, landing.branch).entries.values()]
     if field is None or not files:
         return
     places = [(*_bounds(field, f), *_buckets(table, f, field.field_id)) for f in files]

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.committer.alone import check_alone
+from airflow_provider_lakecommit.committer.ledger_updates import check_alone
 from airflow_provider_lakecommit.core.model import FILLED, LIVE, ControlPosition, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.exceptions import TableError

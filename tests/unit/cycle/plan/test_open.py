@@ -12,7 +12,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-from airflow_provider_lakecommit.cycle.plan.open import MAX_RACES, open_cycle, preview
+from airflow_provider_lakecommit.cycle.plan.open import open_cycle, preview
+from airflow_provider_lakecommit.cycle.plan.start import MAX_RACES
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,

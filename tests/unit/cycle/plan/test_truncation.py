@@ -140,10 +140,10 @@ def test_what_is_reported_of_a_lost_log_is_named_with_its_table(make_landing: Ca
     landing.leader_epoch = 0
     landing.report(landing.open("a"))
     landing.source.epochs = {P0: [0, 5], P1: [0]}
-    told = diverged_logs(landing.session, *_seen(landing)).text
+    told = diverged_logs(landing.session, *_seen(landing))[1]
     assert f"{DATA} gets rows of orders[0] [5, 20)" in told
     landing.close("a")
-    told = diverged_logs(landing.session, *_seen(landing)).text
+    told = diverged_logs(landing.session, *_seen(landing))[1]
     assert f"{DATA} has rows of orders[0] [5, 20)" in told
 
 

@@ -9,7 +9,7 @@ import sys
 
 PROGRAM = """
 import ctypes, sys, threading
-from airflow_provider_lakecommit.cycle.run.memory import bound_arenas
+from airflow_provider_lakecommit.cycle.run.follow import bound_arenas
 
 if sys.argv[1] == "bound":
     bound_arenas()

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import LIVE, Cycle, Plan, RefusalState
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.sets.idle import IDLE, is_idle
+from airflow_provider_lakecommit.cycle.sets.plans import IDLE, is_idle
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 PARTITION = SourcePartition("orders", 0, "id")

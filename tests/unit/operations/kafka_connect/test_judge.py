@@ -20,6 +20,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.judge import (
     History,
     Judged,
     KnownSnapshot,
+    blocking_files,
     chunks,
     floor_after,
     judge,
@@ -91,7 +92,7 @@ def history(
 
 
 def only(log: GroupLog, table: History, named: Iterable[str] = ()) -> Judged:
-    (judged,) = judge(log, TABLE, table, frozenset(named)).judged
+    (judged,) = judge(log, TABLE, table, frozenset(named))
     return judged
 
 
@@ -199,22 +200,22 @@ def test_what_is_read_again_is_not_committed() -> None:
 def test_what_cannot_be_appended_blocks_while_the_connector_would_take_it(unfit: File) -> None:
     log = GroupLog(announced=(announced(7, unfit),))
     found = judge(log, TABLE, history([1], floors={1: {0: 5}}), frozenset())
-    assert [j.fate for j in found.blocking] == [Fate.UNFIT]
+    assert [j.fate for j in blocking_files(found)] == [Fate.UNFIT]
     passed = judge(log, TABLE, history([1], floors={1: {0: 8}}), frozenset())
-    assert not passed.blocking
+    assert not blocking_files(passed)
 
 
 def test_what_is_unknown_blocks_only_above_the_floor() -> None:
     log = GroupLog(announced=(announced(3, file("old")), announced(9, file("new"))))
     table = history([4, 5], floors={5: {0: 6}})
     found = judge(log, TABLE, table, frozenset())
-    assert [(j.file.path, j.fate, j.below_floor) for j in found.judged] == [
+    assert [(j.file.path, j.fate, j.below_floor) for j in found] == [
         ("old", Fate.UNKNOWN, True),
         ("new", Fate.WAITING, False),
     ]
-    assert not found.blocking
+    assert not blocking_files(found)
     blind = judge(log, TABLE, history([4, 5]), frozenset())
-    assert [j.file.path for j in blind.blocking] == ["old", "new"]
+    assert [j.file.path for j in blocking_files(blind)] == ["old", "new"]
 
 
 def test_each_path_once_none_without_rows_and_only_of_the_table() -> None:
@@ -224,7 +225,7 @@ def test_each_path_once_none_without_rows_and_only_of_the_table() -> None:
         announced(3, file("c"), table="shop.other"),
     )
     log = GroupLog(announced=events)
-    assert [j.file.path for j in judge(log, TABLE, history([1]), frozenset()).judged] == ["a", "b"]
+    assert [j.file.path for j in judge(log, TABLE, history([1]), frozenset())] == ["a", "b"]
     assert log.tables == (TABLE, "shop.other")
 
 
@@ -239,7 +240,7 @@ def test_the_floor_passes_what_was_taken_and_never_goes_back() -> None:
 
 def test_portions_are_cut_between_events() -> None:
     events = [announced(n, *(file(f"{n}-{i}") for i in range(3))) for n in range(4)]
-    judged = judge(GroupLog(announced=tuple(events)), TABLE, history([1]), frozenset()).judged
+    judged = judge(GroupLog(announced=tuple(events)), TABLE, history([1]), frozenset())
     assert [len(portion) for portion in chunks(judged, 4)] == [6, 6]
     assert [len(portion) for portion in chunks(judged, 1)] == [3, 3, 3, 3]
     assert [len(portion) for portion in chunks(judged, 100)] == [12]

@@ -1,44 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reported slices that are not in their table, before the epoch of a ledger ends: of this landing and of others in the
-same table, including former ledgers in the metadata and former control topics.
+"""Reported slices that are not in their table, before the epoch of a ledger ends or a range is given up: of this
+landing and of others in the same table, including former ledgers in the metadata and former control topics.
 
 Contract: reads only. A ledger names the control topic with its landing's records, and that topic is read, whatever
 topic the landing has now. Nothing is known if a table never had a ledger of this stream, or if the ledger's topic is
 missing or was recreated.
 
-Unverified reports (another landing has another signing key, or a key was changed) are not pending work: nobody here
-publishes them. But they are endangered too, as a process with the key could.
+Reports in unverified control records (another landing has another signing key, or a key was introduced, changed or
+removed too early) are not pending work: nobody here publishes them. Their ranges are read again, which loses nothing
+while the source has them. Otherwise their rows may be in storage, and a process with the key could publish them: they
+are endangered too, and the remedy is to accept these records, not to give up their offsets.
 
 Failure story: if another landing's control topic is not readable, its pending slices are unknown, which is logged. If
-its source is not readable, all its reported slices count as impossible to read again.
+its source is not readable, all its reported slices count as impossible to read again. Any writer of the topic can forge
+unverified records: the operator's ``--give-up-reported`` overrides them, and a plan refused for lost offsets is refused
+without them, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_lakecommit.committer import LedgerState, read_ledger
-from airflow_provider_lakecommit.control import read_decided, read_entries
+from airflow_provider_lakecommit.control import entry_of, read_decided, read_entries
 from airflow_provider_lakecommit.core import (
     AcceptedSlice,
+    ControlPosition,
     Coverage,
     LandingState,
     LedgerSection,
+    Missing,
+    SliceReported,
     SourcePartition,
     TableLedger,
     Watermark,
+    find_missing,
     irreplaceable,
     losses,
     losses_text,
     removed,
 )
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.cycle.plan.unbelieved import unbelieved, unbelieved_text
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.named_log import log_of
+from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
+from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SourceError
+from airflow_provider_lakecommit.kafka import SourceState
+from airflow_provider_lakecommit.signing import OTHER_KEY, UNSIGNED_BELOW
+
+
+@contextmanager
+def log_of(session: LandingSession, position: ControlPosition) -> Iterator[ControlPort | None]:
+    """Yield the control topic that a ledger names; ``None`` if it is missing or was recreated.
+
+    :raises ControlTopicError: it cannot be read
+    """
+    own = position.topic == session.control.name
+    control = session.control if own else session.control.other(position.topic)
+    try:
+        place = control.describe() if own or control.exists() else None
+        same = place is not None and (place.cluster_id, place.topic_id) == (position.cluster_id, position.topic_id)
+        yield control if same else None
+    finally:
+        if not own:
+            control.close()
 
 
 def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
@@ -156,3 +183,60 @@ def _ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedg
     others = (s for s in state.sections or state.remembered if s is not own)
     covered = Coverage.of(item for s in others for item in s.covered.items())
     return TableLedger(table=name, uuid=state.table_uuid, section=own, others=covered)
+
+
+def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> Coverage:
+    """Return the ranges that unverified records report for a table, under an entry's epoch, and that it lacks. Topics
+    of other entries are ignored.
+
+    :raises ControlTopicError: the entry's control topic cannot be read
+    """
+    if not session.signed:
+        return Coverage()
+    with log_of(session, section.control) as control:
+        records = control.read(section.control.partition, section.control.read_from).records if control else ()
+    told = Coverage()
+    for record in records:
+        if record.doubt is None:
+            continue
+        entry = entry_of(replace(record, doubt=None), section.landing, section.lane)
+        of = entry.report.table(table) if isinstance(entry, SliceReported) else None
+        if isinstance(entry, SliceReported) and of is not None and of.epoch == section.epoch:
+            told = told | entry.report.coverage
+    return Coverage({p: told[p] for p in section.starts}) - section.covered
+
+
+def unbelieved_text(session: LandingSession, ranges: Coverage, section: LedgerSection) -> str:
+    """Return what to do about them."""
+    at = section.control
+    with log_of(session, at) as control:
+        end = control.read(at.partition, BEYOND).end if control else at.read_from
+    return (
+        f"unverified records of {at.topic} report {ranges}. If they are from the "
+        f"time before the signing key, accept them with `{UNSIGNED_BELOW}: {at.topic_id}/{at.partition}:{end}`"
+        f"; if they are signed with an earlier key, state it as `{OTHER_KEY}`"
+    )
+
+
+def missing_or_told(
+    session: LandingSession,
+    landing_state: LandingState,
+    source: SourceState,
+    claims: Coverage,
+    diverged: Collection[SourcePartition] = (),
+) -> Missing:
+    """Return the missing ranges; if they are lost, the error includes unverified reports on them.
+
+    :param diverged: partitions of which nothing is planned
+    :raises SourceError: the source has removed what the data table lacks
+    """
+    try:
+        return find_missing(landing_state, source.partitions, claims, diverged)
+    except SourceError as e:
+        for name, ledger in landing_state.ledgers.items():
+            told = unbelieved(session, name, ledger.section)
+            if told := removed(told, source.partitions):
+                raise SourceError(
+                    "LC6019", f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}"
+                ) from e
+        raise

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read everything that a plan depends on.
+
+Contract: :func:`read` makes the tables ready and reads them, the control log and the source; :func:`observe` then reads
+what a window of that state depends on. Only the former writes, and only to tables. The source is read before the
+tables, and meanwhile another run may land new records; a read shared by many landings may be seconds old. If a table
+has more than the read, the source is read again, so that only a log that is shorter *now* counts as one that lost
+records.
+
+Failure story: errors are those of the reads; lost offsets, replaced logs and tables that writers cannot fill are errors
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import islice
+from uuid import UUID
+
+from airflow_provider_lakecommit.committer import SnapshotKind, debt_of, landing_snapshots
+from airflow_provider_lakecommit.control import MAX_SLICES
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    MEASURED,
+    RESET_OFFSETS,
+    Coverage,
+    LandingState,
+    Missing,
+    PlanInputs,
+    Raised,
+    Terms,
+    WindowCost,
+    WindowLimits,
+    lifted,
+    needs_size_check,
+    newest,
+    own_budget,
+    sized,
+    source_notes,
+)
+from airflow_provider_lakecommit.core.blocked_slices import without
+from airflow_provider_lakecommit.core.retry import outdated
+from airflow_provider_lakecommit.cycle.plan.column_look import ColumnLook, check_sql, column_look, is_due, stops
+from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, planned
+from airflow_provider_lakecommit.cycle.plan.fates import given_up, rules_now
+from airflow_provider_lakecommit.cycle.plan.headroom import PLAN_SECONDS
+from airflow_provider_lakecommit.cycle.plan.reports import missing_or_told
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, prepare
+from airflow_provider_lakecommit.cycle.plan.truncation import check_logs
+from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.secrets import vended_of
+from airflow_provider_lakecommit.cycle.session.targets import check_unless_filled
+from airflow_provider_lakecommit.formats import check_registry
+from airflow_provider_lakecommit.kafka import SourceState, sizes
+from airflow_provider_lakecommit.landing import Landing, Window
+
+LOOK_BACK = 50
+"""Most appends to read for the duration of windows."""
+
+
+def read(session: LandingSession, source: SourceState, *, dry: bool = False) -> Reading:
+    """Make the tables ready, and read them and the control log.
+
+    :param source: an earlier read; it is made anew if a table has landed more
+    :param dry: write nothing; new tables and entries are only simulated
+    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.cycle.plan.tables.prepare`
+    :raises ControlTopicError: the control topic cannot be read
+    :raises SourceError: the topics cannot be read
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    prepared = prepare(session, source, dry=dry)
+    log = session.read_state(prepared.ledgers)
+    ledgers = log.state.ledgers.values()
+    older = any(ledger.end(p) > mark.high for ledger in ledgers for p, mark in source.partitions.items())
+    return Reading(prepared=prepared, log=log, source=session.source.watermarks() if older else source)
+
+
+def observe(
+    session: LandingSession,
+    reading: Reading,
+    *,
+    released: Collection[UUID],
+    told: Collection[str] = (),
+    columns: ColumnLook | None = None,
+) -> Facts:
+    """Read what a plan of this state depends on.
+
+    :param released: cycles whose claims end with the plan
+    :param told: tables whose problems are already logged
+    :param columns: an earlier result, whose records are reused for the same window
+    :raises SourceError: offsets are lost, the log was replaced, or the records cannot be read
+    :raises SourceUnavailableError: the brokers do not answer
+    :raises TableError: a table cannot be filled
+    :raises LedgerError: a record could end in two tables of the landing, or in none
+    """
+    landing, prepared, source, now = session.landing, reading.prepared, reading.source, session.now()
+    state, raised, lines = _retried(landing, reading)
+    for line in lines:
+        session.log(line)
+    voided = given_up(landing, prepared, state, source.partitions)
+    check_registry(landing, session.kafka)
+    check_unless_filled(landing, prepared.targets, state)
+    diverged, why_diverged = check_logs(session, state, source)
+    state = without(state, voided)
+    missing = missing_or_told(session, state, source, state.claims(now, released), diverged)
+    _report_removed(session, missing)
+    limits, notes = _window_limits(landing, session.lane, prepared, missing.coverage)
+    if needs_size_check(missing.coverage, limits):
+        # Earlier windows say little about a large backlog.
+        limits = replace(limits, sizes=sizes(session.kafka, missing.coverage))
+    debts = ((t.name, debt_of(t.table.metadata, landing.branch, landing.maintain)) for t in prepared.tables)
+    given = PlanInputs(
+        landing=landing.name,
+        lane=session.lane,
+        spec_version=landing.spec_version,
+        source=source.partitions,
+        requested_at=source.requested_at,
+        now=now,
+        targets=prepared.targets,
+        vended=vended_of(session.tables, prepared.epochs),
+        limits=limits,
+        terms=Terms(
+            budget=landing.pending_budget,
+            stalled_cycles=landing.backpressure.stalled_cycles,
+            slow_down=landing.backpressure.slow_down,
+            suspended=prepared.suspended,
+            logged=frozenset(told),
+        ),
+        released=released,
+        debts={name: debt for name, debt in debts if debt is not None},
+        diverged=why_diverged,
+    )
+    facts = Facts(
+        landing=landing,
+        reading=reading,
+        state=state,
+        retried=raised,
+        voided=voided,
+        missing=missing,
+        given=given,
+        notes=notes,
+        of_source=_source_notes(session, state, source) if session.lane == LIVE else (),
+    )
+    return replace(facts, columns=_columns(session, facts, columns)) if landing.evolve != "none" else facts
+
+
+def _retried(landing: Landing, reading: Reading) -> tuple[LandingState, tuple[Raised, ...], tuple[str, ...]]:
+    """Return the state without blocks of an older spec or older columns, the START's notes on them, and log lines."""
+    state = reading.log.state
+    blocks = outdated(state, landing.spec_version, rules_now(landing, reading.prepared))
+    lines = (f"retrying {b.coverage}: the spec or the table changed since it was blocked" for b in blocks)
+    state, raised = lifted(state, blocks, own_budget(landing.budget, landing.dead_letter_table))
+    return state, tuple(raised), tuple(lines)
+
+
+def _report_removed(session: LandingSession, missing: Missing) -> None:
+    for table, behind in missing.removed.items():
+        session.log(
+            f"{table} lacks {behind}, which {session.landing.table} has and the source has removed: newer records wait "
+            f"after it; to continue without it: `{RESET_OFFSETS} SPEC --from earliest`"
+        )
+
+
+def _source_notes(session: LandingSession, landing_state: LandingState, source: SourceState) -> tuple[str, ...]:
+    landed = Coverage.union(t.all_covered for t in landing_state.ledgers.values())
+    if {p.topic for p in source.partitions} <= {p.topic for p in landed.parts}:
+        return ()
+    compacted = [topic for topic, kept in session.source.retentions(PLAN_SECONDS).items() if kept.compacted]
+    earliest = session.landing.window.start == "earliest"
+    return tuple(source_notes(source.partitions, landed, compacted, earliest=earliest))
+
+
+def _columns(session: LandingSession, facts: Facts, before: ColumnLook | None) -> ColumnLook | None:
+    """Return the columns that the records of the planned window need; ``None`` if nothing is planned."""
+    landing, reading, (plan, _) = session.landing, facts.reading, planned(facts)
+    if not plan.slices:
+        return None
+    look = column_look(session, reading.prepared, reading.log, plan.coverage, facts.missing, before)
+    if before is None or before.ranges != look.ranges:
+        for line in look.not_made:
+            session.log(line if landing.routing else f"{landing.table}: {line}")
+    if not (stops(landing, look) or is_due(landing, look)):
+        check_sql(landing, reading.prepared, look)
+    return look
+
+
+def _window_limits(
+    landing: Landing, lane: str, prepared: Prepared, missing: Coverage
+) -> tuple[WindowLimits, tuple[str, ...]]:
+    """Return the limits of the next window, and their reason if they are derived from a declared target and the newest
+    windows.
+    """
+    limits = WindowLimits(
+        groups=landing.window.groups or 1,
+        slice_records=landing.window.slice_records,
+        max_records=landing.window.max_records,
+        max_bytes=landing.window.max_bytes,
+        max_slices=MAX_SLICES,
+        record_bytes=max((t.section.record_bytes for t in prepared.ledgers), default=0),
+        by_load=landing.window.group_by == "load",
+    )
+    if landing.window.target is None and landing.window.target_file_size is None:
+        return limits, ()
+    return sized(
+        limits,
+        _costs(landing, lane, prepared),
+        missing=sorted(missing.parts),
+        records=len(missing),
+        window_seconds=None if landing.window.target is None else landing.window.target.total_seconds(),
+        file_bytes=landing.window.target_file_size,
+        slice_limit=stated if (stated := landing.window.slice_records) != Window.slice_records else None,
+    )
+
+
+def _costs(landing: Landing, lane: str, prepared: Prepared) -> tuple[WindowCost, ...]:
+    data = next(t for t in prepared.tables if t.name == landing.table)
+    found = landing_snapshots(data.table.metadata, landing.branch, landing=landing.name, lane=lane)
+    appends = (r for r in found if r.kind is SnapshotKind.APPEND)
+    return newest(r.extra.get(MEASURED) for r in islice(appends, LOOK_BACK))

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data table and a dead-letter table of a landing, by their ledgers: what each has, and closed dead letters.
+
+Contract: reads only. The data table is read first, so its later snapshots show what is landed again after the read.
+
+Failure story: a ledger that does not show what is in its table is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer import (
+    Condition,
+    LedgerState,
+    landing_snapshots,
+    read_ledger,
+    require_ledger,
+)
+from airflow_provider_lakecommit.core import BACKFILL, FILLED, Coverage, LedgerSection
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
+from airflow_provider_lakecommit.operations.dead_letters.letters import table_name
+from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, Readings, closed_of, readings_by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledgers:
+    """The two loaded tables, and by their ledgers: what each has, and which dead letters are closed."""
+
+    data: Table
+    dead: Table
+    lane: str
+    """Whose section has what was replayed, of whatever lane its range is."""
+    readings: Readings
+    dead_readings: Readings
+    closed: Coverage
+
+    @property
+    def open_set(self) -> OpenSet:
+        return OpenSet(self.readings, self.dead_readings, self.closed)
+
+
+def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
+    """Return the current state of the tables.
+
+    :param table: a former dead-letter table of the landing
+    :raises SpecError: the landing has none, or several tables of rows
+    :raises LedgerError: a ledger does not show what is in its table
+    :raises CatalogError: the catalog is unreachable
+    """
+    landing, dead_name = session.landing, table_name(session.landing, table)
+    if landing.routing is not None:
+        raise SpecError(
+            "LC7404",
+            f"landing {landing.name} has several tables of rows (`route`), and a dead letter cannot move between them "
+            f"in one commit. Read its range again with `{BACKFILL} SPEC --replace` or a ReplayOperator, which replaces "
+            "it in all tables, or land the dead letters with a landing of one table",
+        )
+    # The data table first: its later snapshots show what is landed again after this read.
+    data = session.tables.load(landing.table)
+    _, own = landing_sections(session, landing.table, data.metadata)
+    dead = session.tables.load(dead_name)
+    _, others = landing_sections(session, dead_name, dead.metadata)
+    closed = closed_in(session, data.metadata, own) | Coverage.union(s.replayed for s in others)
+    return Ledgers(
+        data=data,
+        dead=dead,
+        lane=_home(session, own),
+        readings=readings_by(own),
+        dead_readings=readings_by(others, replacing=True),
+        closed=closed,
+    )
+
+
+def landing_sections(
+    session: LandingSession, name: str, metadata: TableMetadata
+) -> tuple[LedgerState, tuple[LedgerSection, ...]]:
+    """Return the ledger of a table, and its entries of the landing, of any stream."""
+    landing = session.landing
+    state = read_ledger(metadata, landing.branch)
+    require_ledger(state, name)
+    own = tuple(s for s in state.sections if s.landing == landing.name)
+    if state.condition is not Condition.PRESENT or not own:
+        raise LedgerError(
+            "LC7405",
+            f"{name}: {state.reason or f'landing {landing.name} has landed nothing in it yet'}; run the "
+            "landing first, then replay its dead letters",
+        )
+    return state, own
+
+
+def closed_in(session: LandingSession, metadata: TableMetadata, own: Iterable[LedgerSection]) -> Coverage:
+    landing = session.landing
+    return closed_of(own, landing_snapshots(metadata, landing.branch, landing=landing.name))
+
+
+def _home(session: LandingSession, own: Iterable[LedgerSection]) -> str:
+    lanes = [s.lane for s in own]
+    return next((lane for lane in (session.lane, FILLED) if lane in lanes), lanes[0])
