@@ -38,7 +38,7 @@ def entry(generation: int, coverage: Coverage, *, marked: bool = True) -> Proven
 
 
 def section(covered: Coverage, *entries: Provenance, **more: object) -> LedgerSection:
-    values = {"judged": {NOW: covered}, **more}
+    values = {"evaluated": {NOW: covered}, **more}
     return LedgerSection(
         landing="l",
         lane="live",
@@ -61,7 +61,7 @@ def test_every_covered_offset_is_compared_or_has_one_reason() -> None:
         entry(2, over((0, 60))),
         entry(3, over((40, 50))),
         entry(2, over((60, 70)), marked=False),
-        judged={BEFORE: over((20, 30)), NOW: over((0, 20), (30, 95)) | over((0, 10), of=OLD)},
+        evaluated={BEFORE: over((20, 30)), NOW: over((0, 20), (30, 95)) | over((0, 10), of=OLD)},
         replayed=over((15, 35)),
     )
     found = table_ranges([one], over((10, 200)), NOW, over((0, 20), (30, 95)))
