@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
-from airflow_provider_lakecommit.stall.verdict import Verdict, judge, observe
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate, observe
 from tests.support.story import P0, coverage
 
 RULES = StallRules(landing=True)
@@ -26,14 +26,14 @@ def failed_in(cycles: int, *, alone: bool = True) -> State:
 
 
 def test_a_range_that_failed_in_three_cycles_is_blocked_since_the_third() -> None:
-    assert judge(failed_in(2), 9.0, RULES).verdict is Verdict.HEALTHY
-    found = judge(failed_in(3), 9.0, RULES)
+    assert evaluate(failed_in(2), 9.0, RULES).verdict is Verdict.HEALTHY
+    found = evaluate(failed_in(3), 9.0, RULES)
     assert (found.verdict, found.since) == (Verdict.BLOCKED, 2.0)
     assert "failed in 3 cycles: out of memory" in found.reason
 
 
 def test_what_failed_together_blocks_none_of_it() -> None:
-    assert judge(failed_in(3, alone=False), 9.0, RULES).verdict is Verdict.HEALTHY
+    assert evaluate(failed_in(3, alone=False), 9.0, RULES).verdict is Verdict.HEALTHY
 
 
 def test_a_range_that_is_published_or_read_again_starts_over() -> None:
@@ -45,4 +45,4 @@ def test_a_range_that_is_published_or_read_again_starts_over() -> None:
 
 def test_a_range_counts_once_however_often_it_is_reported() -> None:
     state = failed_in(3)
-    assert judge(state, 9.0, RULES) == judge(tried(state, 7.0, b"later"), 9.0, RULES)
+    assert evaluate(state, 9.0, RULES) == evaluate(tried(state, 7.0, b"later"), 9.0, RULES)
