@@ -203,7 +203,8 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
     if after.done > before.done or after.undone > before.undone:
         known = known._replace(notes=after_rejects(known.notes, entry, at))
     if after.done > before.done:
-        known = _without_files(known, [after.work[entry.report.planned_slice or entry.report.slice_id]])
+        one = after.work[entry.report.planned_slice or entry.report.slice_id]
+        known = known if one.filed else _without_files(known, [one])
         known = known._replace(uncommitted=after_report(known.uncommitted, entry.report))
         known = _counted(known, read=after.counts.total - before.counts.total)
     return known._replace(cycles=(*known.cycles[:place], after, *known.cycles[place + 1 :]))
