@@ -13,6 +13,7 @@ __getattr__ = lazy_names(
         ),
         "agreement": "differing",
         "announced": "announced_in rows_of",
+        "blocks": "FAILURES_TO_BLOCK",
         "budgets": "PendingBudget WARNED_RATIO over_budget parse_budget",
         "debt": "DUE TableDebt",
         "commands": (

@@ -11,6 +11,7 @@ from airflow_provider_lakecommit.core.accounting import summed as summed
 from airflow_provider_lakecommit.core.agreement import differing as differing
 from airflow_provider_lakecommit.core.announced import announced_in as announced_in
 from airflow_provider_lakecommit.core.announced import rows_of as rows_of
+from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK as FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.budgets import WARNED_RATIO as WARNED_RATIO
 from airflow_provider_lakecommit.core.budgets import PendingBudget as PendingBudget
 from airflow_provider_lakecommit.core.budgets import over_budget as over_budget

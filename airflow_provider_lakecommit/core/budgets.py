@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.exceptions import SpecError
 
+LEAST_ALL = 5
+"""Records of a window that are too many if all are rejected, though they are no sample of the ratio."""
 WARNED_RATIO = 0.01
 """The share of rejected records from which a warning reports it."""
 
@@ -44,9 +46,11 @@ def over_ratio(rejected: int, records: int, max_ratio: float) -> bool:
     ==========================  =========================================
     0                           any
     up to 1                     ``1 / max_ratio`` and more, which is the smallest sample, and more than the ratio
+    below 1                     all records, if there are :data:`LEAST_ALL`
     ==========================  =========================================
     """
-    return rejected * max_ratio >= (max_ratio > 0) and rejected > max_ratio * records
+    enough = rejected * max_ratio >= (max_ratio > 0) or LEAST_ALL <= rejected >= records
+    return enough and rejected > max_ratio * records
 
 
 def parse_budget(text: str) -> tuple[int, float]:

@@ -165,8 +165,8 @@ class DeadLetters:
     """The budget of rejected records; `dead_letter_table` names their table.
 
     :param max_records: most rejected records of a slice; a slice that has more is not read to its end
-    :param max_ratio: largest share of rejected records of a window, evaluated from ``1 / ratio`` rejected records on; a
-        warning reports the share from 1 % on
+    :param max_ratio: largest share of rejected records of a window, evaluated from ``1 / ratio`` rejected records on,
+        or from 5 if all are rejected; a warning reports the share from 1 % on
     """
 
     max_records: int = field(default=100_000, metadata={_FLAT: "dead_letter_max_records"})

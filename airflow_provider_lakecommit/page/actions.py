@@ -113,7 +113,7 @@ def _publish_now(row: LandingRow) -> tuple[str, str, str]:
 
 def _retry_blocked(row: LandingRow) -> tuple[str, str, str]:
     does = "reads the blocked ranges again with the next run, under the landing's own budget"
-    blocked = [c for c, _ in row.state.blocked]
+    blocked = [c for c, _, _ in row.state.blocked]
     if not blocked:
         return does, "nothing is blocked", "there is nothing to retry"
     ranges = _count(sum(len(c.items()) for c in blocked), "range")

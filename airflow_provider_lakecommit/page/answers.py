@@ -18,8 +18,10 @@ from pydantic import BaseModel
 from airflow_provider_lakecommit.core import PendingBudget, lag_fields, pending_fields
 from airflow_provider_lakecommit.page.cycle_answers import CycleMark, mark_of, time_or_none
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
-from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle
+from airflow_provider_lakecommit.page.remedies import remedies
+from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle, under_way
 from airflow_provider_lakecommit.page.sensors import HeldSensor
+from airflow_provider_lakecommit.page.summary import summary_of
 from airflow_provider_lakecommit.stall import waiting
 
 STRIP = 50
@@ -75,11 +77,19 @@ class BudgetAnswer(BaseModel):
     bytes: int | None
 
 
+class RemedyAnswer(BaseModel):
+    """A command that helps now, and its effect."""
+
+    command: str
+    does: str
+
+
 class LandingAnswer(BaseModel):
     """A landing or a connector's group. ``kind`` is `landing` or `connector`. One that only a parsed DAG declares has
     no connection and no control topic; ``never_ran`` is set if its DAG has no run. ``budget`` is known for landings
     that a parsed DAG declares; ``debt`` is how much its tables need compaction, as a share of the limit, by the newest
-    commits. ``read_lag_since`` is the latest time since when records wait to be read,
+    commits. ``word`` names the state, ``if_nothing`` is what happens without a decision of a user, ``warning`` is worth
+    a look in a calm state. ``read_lag_since`` is the latest time since when records wait to be read,
     ``table_lag_since`` since when the table lacks some, read or not.
     """
 
@@ -89,8 +99,13 @@ class LandingAnswer(BaseModel):
     connection: str
     control_topic: str
     verdict: str
+    word: str
+    headline: str
+    cause: str
     reason: str
     clears: str
+    if_nothing: str
+    warning: str
     since: datetime | None
     never_ran: bool
     last_commit: datetime | None
@@ -109,6 +124,7 @@ class LandingAnswer(BaseModel):
     tables: list[str]
     dags: list[str]
     held: HeldAnswer
+    remedies: list[RemedyAnswer]
     cycles: list[CycleMark]
 
 
@@ -174,9 +190,9 @@ def in_common(
     state, cycles = row.state, row.cycles
     outcomes = row.outcomes
     newest = list(zip(cycles.cycles, outcomes, strict=True))[-STRIP:]
-    under_way = [c for c, o in newest if o is CycleOutcome.RUNNING or (o is CycleOutcome.FAILED and c.ended is None)]
+    going = under_way(cycles.cycles)
     waits = sum(1 for s in sensors if s.waits)
-    files = sum(c.files for c in under_way) if state.landing else sum(w.files for w in waiting(state))
+    files = sum(c.files for c in going) if state.landing else sum(w.files for w in waiting(state))
     return {
         "id": row.key,
         "kind": "landing" if state.landing else "connector",
@@ -184,8 +200,8 @@ def in_common(
         "connection": row.place.connection,
         "control_topic": row.place.topic,
         "verdict": row.found.verdict.value,
+        **summary_of(row)._asdict(),
         "reason": row.found.reason,
-        "clears": row.found.clears,
         "since": time_or_none(row.since),
         "never_ran": row.never_ran,
         "last_commit": time_or_none(state.completed_at),
@@ -193,13 +209,13 @@ def in_common(
         "table_lag_since": time_or_none(row.table_since if row.read_lag or row.commit_lag else None),
         **lag_fields(read_lag=row.read_lag, commit_lag=row.commit_lag, valid_through=time_or_none(state.valid_through)),
         "pending": {
-            **pending_fields(slices=sum(c.done for c in under_way), files=files, bytes=sum(c.bytes for c in under_way)),
-            "files_most": max(_files_of(under_way).values(), default=files),
+            **pending_fields(slices=sum(_slices(c) for c in going), files=files, bytes=sum(c.bytes for c in going)),
+            "files_most": max(_files_of(going).values(), default=files),
         },
         "budget": None if budget is None else BudgetAnswer.model_validate(budget, from_attributes=True),
         "debt": max(cycles.debts.values(), default=None),
         "open_cycles": outcomes.count(CycleOutcome.RUNNING),
-        "blocked": sum(len(c) for c, _ in state.blocked),
+        "blocked": sum(len(c) for c, _, _ in state.blocked),
         "rejected_24h": row.rejected_since(now - DAY),
         "topics": sorted({p.topic for p in row.partitions}),
         "tables": list(cycles.tables),
@@ -209,8 +225,14 @@ def in_common(
             ended=len(sensors) - waits,
             sensors=[SensorAnswer.model_validate(s, from_attributes=True) for s in sensors[:MOST_SENSORS]],
         ),
+        "remedies": [RemedyAnswer.model_validate(r, from_attributes=True) for r in remedies(row)],
         "cycles": [mark_of(c, o) for c, o in newest],
     }
+
+
+def _slices(cycle: SeenCycle) -> int:
+    """Return how many of its reported slices have files that no table has."""
+    return sum(1 for w in cycle.work.values() if w.files) if cycle.work else cycle.done
 
 
 def _files_of(cycles: Iterable[SeenCycle]) -> Counter[str]:

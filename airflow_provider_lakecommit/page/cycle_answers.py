@@ -13,7 +13,14 @@ from datetime import UTC, datetime
 from pydantic import BaseModel
 
 from airflow_provider_lakecommit.core import account_fields, cycle_fields
-from airflow_provider_lakecommit.page.seen_cycle import FINISHED, CycleOutcome, SeenCycle, SliceOutcome, SliceWork
+from airflow_provider_lakecommit.page.seen_cycle import (
+    FINISHED,
+    CycleOutcome,
+    SeenCycle,
+    SliceOutcome,
+    SliceWork,
+    under_way,
+)
 
 MOST_WINDOWS = 10
 MOST_SLICES = 500
@@ -156,8 +163,7 @@ def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
 
 def windows_of(pairs: Sequence[tuple[SeenCycle, CycleOutcome]]) -> list[WindowAnswer]:
     """Return open windows with slices, newest first."""
-    under_way = (CycleOutcome.RUNNING, CycleOutcome.FAILED)
-    found = [c for c, outcome in reversed(pairs) if outcome in under_way and c.work]
+    found = [c for c in reversed(under_way(tuple(c for c, _ in pairs))) if c.work]
     return [_window(c) for c in found[:MOST_WINDOWS]]
 
 

@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.page.notes import (
     after_report,
 )
 from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
-from airflow_provider_lakecommit.page.seen_cycle import SeenCycle, SliceWork, with_report
+from airflow_provider_lakecommit.page.seen_cycle import FINISHED, SeenCycle, SliceWork, with_report
 from airflow_provider_lakecommit.stall import EventKind, ObservedEvent
 
 MOST_CYCLES = 100
@@ -146,7 +146,10 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
     if _place(known, entry.commit_id) is not None:
         # Planned again by the same run, for example after a Clear: its newest plan counts.
         return _changed(known, entry.commit_id, lambda c: c._replace(**_planned(plan, tables, c.work)))
-    one = SeenCycle(commit_id=str(entry.commit_id), began=at, **_run(cycle), **_planned(plan, tables, NO_WORK))
+    behind = _behind(known, plan)
+    one = SeenCycle(
+        commit_id=str(entry.commit_id), began=at, behind=behind, **_run(cycle), **_planned(plan, tables, NO_WORK)
+    )
     cycles = (*known.cycles, one)[-MOST_CYCLES:]
     if len(cycles) > MOST_OPEN and cycles[-MOST_OPEN - 1].work:
         place = len(cycles) - MOST_OPEN - 1
@@ -161,6 +164,13 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
         planned=_furthest(known.planned, (span for s in plan.slices for span in s.spans)),
         ends={(p.topic, p.partition): end for p, end in plan.ends.items()} or known.ends,
     )
+
+
+def _behind(known: LandingCycles, plan: Plan) -> bool:
+    """Return True if the topics have records that nobody has read, and no other cycle reads any."""
+    done = known.read_upto
+    left = any(end > done.get((p.topic, p.partition), end) for p, end in plan.ends.items())
+    return left and not any(c.ended is None and c.done < c.slices and not c.failed for c in known.cycles)
 
 
 def _run(cycle: Cycle) -> dict[str, Any]:
@@ -193,6 +203,8 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
     if after.done > before.done or after.undone > before.undone:
         known = known._replace(notes=after_rejects(known.notes, entry, at))
     if after.done > before.done:
+        one = after.work[entry.report.planned_slice or entry.report.slice_id]
+        known = known if one.filed else _without_files(known, [one])
         known = known._replace(uncommitted=after_report(known.uncommitted, entry.report))
         known = _counted(known, read=after.counts.total - before.counts.total)
     return known._replace(cycles=(*known.cycles[:place], after, *known.cycles[place + 1 :]))
@@ -222,7 +234,21 @@ def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:
     if cycle is not None and cycle.published and cycle.ended is None:
         took = at - (cycle.last_report or cycle.began)
         known = _counted(known, commits=1, committed=cycle.recorded)._replace(took=max(0.0, took))
+    known = known if cycle is None else _without_files(known, cycle.work.values())
     return _changed(known, commit, lambda c: c._replace(ended=at, work=NO_WORK, files_of=()))
+
+
+def _without_files(known: LandingCycles, work: Iterable[SliceWork]) -> LandingCycles:
+    """Return the state after slices were read: without a file for the data table, they wait for no snapshot of it."""
+    table = next(iter(known.tables), "")
+    empty = (w for w in work if w.outcome in FINISHED and table not in w.filed)
+    ends = dict(known.published.get(table, {}))
+    for span in sorted(span for w in empty for span in w.spans):
+        place = (span.partition.topic, span.partition.partition)
+        upto = min(span.range.end, known.reported.get(place, 0))
+        if upto > ends.get(place, span.range.start) >= span.range.start:
+            ends[place] = upto
+    return known._replace(published={**known.published, table: ends}) if table and ends else known
 
 
 def _counted(known: LandingCycles, **more: int) -> LandingCycles:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -16,19 +17,12 @@ from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAn
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.notes import RejectSeen
 from airflow_provider_lakecommit.page.partitions import hot
-from airflow_provider_lakecommit.page.remedies import remedies
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.page.trend import Steps
 from airflow_provider_lakecommit.stall import State, waiting
 
 MOST_BLOCKED = 20
-
-
-class RemedyAnswer(BaseModel):
-    """A command that helps now, and its effect."""
-
-    command: str
-    does: str
+_COUNTED = re.compile(r" \(\d+(?: of \d+)? rejected records?\)$")
 
 
 class PartitionAnswer(BaseModel):
@@ -70,10 +64,13 @@ class AnnouncedAnswer(BaseModel):
 
 
 class BlockedAnswer(BaseModel):
-    """Blocked ranges with one reason."""
+    """Blocked ranges of one kind: how many, since when, and the reason of the newest."""
 
+    kind: str
     ranges: str
+    parts: int
     offsets: int
+    since: datetime
     reason: str
 
 
@@ -108,7 +105,6 @@ class LandingDetail(LandingAnswer):
     tasks: list[ConnectorTaskAnswer]
     announced: list[AnnouncedAnswer]
     blocked_ranges: list[BlockedAnswer]
-    remedies: list[RemedyAnswer]
     decisions: list[DecisionAnswer]
     rejects: list[RejectAnswer]
     history: list[CycleAnswer]
@@ -142,7 +138,6 @@ def detail_of(
         tasks=[_task(t, row.cycles.tasks) for t in row.cycles.tasks],
         announced=_announced(row.state),
         blocked_ranges=_blocked(row.state),
-        remedies=[RemedyAnswer.model_validate(r, from_attributes=True) for r in remedies(row)],
         decisions=[DecisionAnswer.model_validate(d, from_attributes=True) for d in reversed(notes.decisions)],
         rejects=[_reject(r) for r in reversed(notes.rejects)],
         history=[cycle_of(c, o) for c, o in reversed(pairs)],
@@ -150,12 +145,29 @@ def detail_of(
 
 
 def _blocked(state: State) -> list[BlockedAnswer]:
-    """Return what is blocked, by reason, the largest first."""
-    by_reason: dict[str, Coverage] = {}
-    for ranges, reason in state.blocked:
-        by_reason[reason] = by_reason.get(reason, Coverage()) | ranges
-    found = [BlockedAnswer(ranges=str(c), offsets=len(c), reason=reason) for reason, c in by_reason.items()]
+    """Return what is blocked, by kind, the largest first."""
+    kinds: dict[str, list[tuple[Coverage, str, float]]] = {}
+    for blocked in state.blocked:
+        kinds.setdefault(_kind(blocked[1]), []).append(blocked)
+    found = []
+    for kind, those in kinds.items():
+        ranges = Coverage.union(c for c, _, _ in those)
+        found.append(
+            BlockedAnswer(
+                kind=kind,
+                ranges=str(ranges),
+                parts=len(those),
+                offsets=len(ranges),
+                since=moment(min(at for _, _, at in those)),
+                reason=those[-1][1],
+            )
+        )
     return sorted(found, key=lambda b: -b.offsets)[:MOST_BLOCKED]
+
+
+def _kind(reason: str) -> str:
+    """Return the cause that a reason begins with, without its numbers."""
+    return _COUNTED.sub("", reason.partition(": slice ")[0]).partition(": ")[0]
 
 
 def _task(t: ConnectorTask, tasks: Sequence[ConnectorTask]) -> ConnectorTaskAnswer:

@@ -35,6 +35,8 @@ class CycleOutcome(StrEnum):
     FAILED = "failed"
     EMPTY = "empty"
     """There was nothing to plan."""
+    BLOCKED = "blocked"
+    """There was, but all of it waits for a user's decision."""
     REFUSED = "refused"
     """There was, but the plan has a reason why none of it was planned."""
 
@@ -56,7 +58,9 @@ TROUBLED = (SliceOutcome.BLOCKED, SliceOutcome.FAILED)
 
 
 class SliceWork(NamedTuple):
-    """A slice of an open cycle. ``reports`` counts all attempts; all else is of the one that counts."""
+    """A slice of an open cycle. ``reports`` counts all attempts; all else is of the one that counts. ``filed`` are the
+    tables that it has files for.
+    """
 
     slice_id: UUID
     group: int
@@ -68,13 +72,15 @@ class SliceWork(NamedTuple):
     counts: Counts = Counts()
     rows: int = 0
     files: int = 0
+    filed: tuple[str, ...] = ()
     bytes: int = 0
     seconds: float | None = None
     reason: str = ""
 
 
 class SeenCycle(NamedTuple):
-    """One cycle. Times are seconds of the epoch; ``planned`` counts offsets.
+    """One cycle. Times are seconds of the epoch; ``planned`` counts offsets, ``behind`` is whether records were left
+    that no other cycle was reading.
 
     ``done`` counts slices that were read completely or in part, ``undone`` those only over budget or failed; ``work``
     and ``files_of`` (files by table) are kept while it is open. ``redundant`` counts repeated reports. ``published``
@@ -93,6 +99,7 @@ class SeenCycle(NamedTuple):
     left: int = 0
     reason: str = ""
     refused: bool = False
+    behind: bool = False
     connector: bool = False
     done: int = 0
     undone: int = 0
@@ -126,6 +133,7 @@ class SeenCycle(NamedTuple):
             (CycleOutcome.RUNNING, self.ended is None and (self.slices or self.connector)),
             (CycleOutcome.COMPLETE, self.connector and self.published),
             (CycleOutcome.REFUSED, not self.slices and self.refused),
+            (CycleOutcome.BLOCKED, not self.slices and self.behind),
             (CycleOutcome.EMPTY, not self.slices),
             (CycleOutcome.PARTIAL, short),
         )
@@ -140,6 +148,12 @@ def outcomes(cycles: tuple[SeenCycle, ...]) -> tuple[CycleOutcome, ...]:
         CycleOutcome.LEFT if o is CycleOutcome.RUNNING and passed else o
         for o, passed in zip(alone, later[1:], strict=True)
     )
+
+
+def under_way(cycles: tuple[SeenCycle, ...]) -> tuple[SeenCycle, ...]:
+    """Return the cycles that are not over: a later one that completed has published what an earlier one had read."""
+    last = max((n for n, c in enumerate(cycles) if c.ended is not None), default=-1)
+    return tuple(c for c in cycles[last + 1 :] if c.slices or c.connector)
 
 
 def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
@@ -162,6 +176,7 @@ def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
         counts=counts,
         rows=sum(t.rows for t in report.tables),
         files=sum(t.files for t in report.tables),
+        filed=tuple(t.table for t in report.tables if t.files),
         bytes=report.bytes,
         seconds=None if cost is None else cost.read_seconds + cost.decode_seconds + cost.write_seconds,
         reason=report.blocked or report.failed or "",

@@ -174,13 +174,14 @@ def _ours(event: ObservedEvent, header: dict[str, Any], completion_timeout: floa
 
 
 def _reported(event: ObservedEvent, report: dict[str, Any]) -> ObservedEvent:
-    """Return a range over its budget, which needs a decision; several are first retried one by one."""
-    if report["blocked"] is None:
+    """Return a range that failed or is over its budget; several are first retried one by one."""
+    if report["blocked"] is None and report.get("failed") is None:
         return event
     spans = spans_from_json(report["spans"])
-    if len(spans) > 1:
-        return event
-    return event._replace(blocked=str(report["blocked"]), covers=Coverage.of((s.partition, s.range) for s in spans))
+    event = event._replace(covers=Coverage.of((s.partition, s.range) for s in spans), alone=len(spans) == 1)
+    if report["blocked"] is None:
+        return event._replace(tried=str(report["failed"]))
+    return event._replace(blocked=str(report["blocked"])) if event.alone else event._replace(covers=None)
 
 
 def _beside(header: dict[str, Any]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_provider_lakecommit.core import Coverage
+from airflow_provider_lakecommit.core import FAILURES_TO_BLOCK, Coverage
 from airflow_provider_lakecommit.stall.state import (
     Done,
     EventKind,
@@ -47,9 +47,8 @@ def _start(state: State, event: ObservedEvent, rules: StallRules) -> State:
         again = replace(known, deadline=event.deadline or known.deadline)
         if event.failed:
             again = replace(again, failed=event.failed, beside=event.beside)
-        return state._replace(
-            begun=tuple(again if b is known else b for b in state.begun), last=_later(state.last, event.at)
-        )
+        begun = tuple(again if b is known else b for b in state.begun)
+        return _settled(state, event.covers)._replace(begun=begun, last=_later(state.last, event.at))
     number = state.starts + 1
     one = OpenCycle(
         commit=event.commit,
@@ -64,7 +63,7 @@ def _start(state: State, event: ObservedEvent, rules: StallRules) -> State:
     changed = bool(state.senders) and (event.sender or b"") != state.senders[-1]
     # The time between two coordinators depends on when the loss was noticed.
     gap = () if state.last_start is None or changed else (max(0.0, event.at - state.last_start),)
-    return state._replace(
+    return _settled(state, event.covers)._replace(
         begun=_kept((*_passed_by(state, event, rules), one), rules),
         starts=number,
         last=_later(state.last, event.at),
@@ -78,7 +77,6 @@ def _start(state: State, event: ObservedEvent, rules: StallRules) -> State:
         journal=None,
         noted=0,
         waiting=waiting(state),
-        blocked=_settled(state.blocked, event.covers),
         deferred=(state.deferred[0] if state.deferred else event.at, event.deferred) if event.deferred else None,
     )
 
@@ -96,17 +94,38 @@ def _written(state: State, event: ObservedEvent, _rules: StallRules) -> State:
 
 
 def _answered(state: State, event: ObservedEvent, _rules: StallRules) -> State:
+    if event.tried is not None and event.covers:
+        return _tried(state, event, event.covers)
     if event.blocked is not None and event.covers:
-        known = any(reason == event.blocked and not event.covers - c for c, reason in state.blocked)
-        return state if known else state._replace(blocked=(*state.blocked, (event.covers, event.blocked)))
+        return _blocked(state, event.covers, event.blocked, event.at)
     if event.partitions is None:
         return state if state.only_heads else state._replace(only_heads=True)
     one = WorkerAnswer(commit=event.commit, at=event.at, partitions=event.partitions, timed=event.timed)
     return state._replace(answers=(one, state.answers))
 
 
+def _tried(state: State, event: ObservedEvent, covers: Coverage) -> State:
+    """Return the state after a slice failed: a range that has failed alone, and in enough cycles, is blocked."""
+    commit, before = state.tried_in
+    before = before if commit == event.commit else Coverage()
+    new, below, after = covers - before, covers, []
+    for tried in state.tried or (Coverage(),) * FAILURES_TO_BLOCK:
+        after.append(tried | (below & new))
+        below = tried
+    state = state._replace(tried=tuple(after), tried_in=(event.commit, before | covers))
+    often = after[-1] & covers
+    if not event.alone or not often:
+        return state
+    return _blocked(state, often, f"failed in {FAILURES_TO_BLOCK} cycles: {event.tried}", event.at)
+
+
+def _blocked(state: State, covers: Coverage, reason: str, at: float) -> State:
+    new = covers - Coverage.union(c for c, _, _ in state.blocked)
+    return state._replace(blocked=(*state.blocked, (new, reason, at))) if new else state
+
+
 def _published(state: State, event: ObservedEvent, _rules: StallRules) -> State:
-    state = state._replace(last=_later(state.last, event.at), blocked=_settled(state.blocked, event.covers))
+    state = _settled(state, event.covers)._replace(last=_later(state.last, event.at))
     if event.table is None:
         return state
     table = (event.table, event.table_id)
@@ -118,13 +137,12 @@ def _published(state: State, event: ObservedEvent, _rules: StallRules) -> State:
 
 def _completed(state: State, event: ObservedEvent, rules: StallRules) -> State:
     cycle = next((b for b in state.begun if b.commit == event.commit), None)
-    state = state._replace(
+    state = _settled(state, event.covers)._replace(
         begun=_still_open(state.begun, cycle) if rules.landing else (),
         last=_later(state.last, event.at),
         completed=state.completed + 1,
         completed_at=event.at,
         valid_through=state.valid_through if event.valid_through is None else event.valid_through,
-        blocked=_settled(state.blocked, event.covers),
     )
     return state if rules.landing else _worked_in(state, event, rules, cycle)
 
@@ -221,10 +239,15 @@ def _still_open(begun: tuple[OpenCycle, ...], completed: OpenCycle | None) -> tu
     )
 
 
-def _settled(blocked: tuple[tuple[Coverage, str], ...], covers: Coverage | None) -> tuple[tuple[Coverage, str], ...]:
-    if not blocked or not covers:
-        return blocked
-    return tuple((left, reason) for c, reason in blocked if (left := c - covers))
+def _settled(state: State, covers: Coverage | None) -> State:
+    """Return the state once a range is in the table, or is read again."""
+    if not covers or not (state.blocked or state.tried):
+        return state
+    return state._replace(
+        blocked=tuple((left, reason, at) for c, reason, at in state.blocked if (left := c - covers)),
+        tried=tuple(c - covers for c in state.tried),
+        tried_in=(state.tried_in[0], state.tried_in[1] - covers),
+    )
 
 
 def _same(one: Table, other: Table) -> bool:

@@ -45,7 +45,8 @@ class ObservedEvent(NamedTuple):
     an answer has a time for each of its partitions, ``records`` are those of the ``files``. For landings: ``failed`` is
     the evidence of a commit attempt, ``beside`` the failed tables if the data table is not among them, ``full`` whether
     a budget of pending work kept the cycle from planning, ``deferred`` why the debt of a table did, ``deadline`` the
-    end of the claim, ``blocked`` why the range ``covers`` failed; any other event that ``covers`` a range settles it.
+    end of the claim, ``blocked`` why the range ``covers`` is over its budget, ``tried`` why it failed, and ``alone``
+    whether it was read alone; any other event that ``covers`` a range settles it.
     """
 
     kind: EventKind
@@ -66,6 +67,8 @@ class ObservedEvent(NamedTuple):
     blocked: str | None = None
     covers: Coverage | None = None
     records: int | None = None
+    tried: str | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +161,8 @@ Chain = tuple[Any, Any] | None
 
 class State(NamedTuple):
     """The state of one group. Cheap to change: most events change it. ``landing``: one of its events had our header.
-    ``deferred``: since when, and why, a landing plans nothing before a compaction.
+    ``deferred``: since when, and why, a landing plans nothing before a compaction; ``blocked``: ranges, why, since
+    when. ``tried[n]`` failed in more than n cycles, ``tried_in`` the newest of these.
 
     ``missing`` counts, per partition that ever answered, the complete cycles since its last answer; ``unheard`` are the
     partitions with too many. ``partial`` counts complete cycles that waited in vain for partitions that never answered.
@@ -191,7 +195,9 @@ class State(NamedTuple):
     over: Mapping[Table, PassedOver] = MappingProxyType({})
     lost_files: int = 0
     done: Done | None = None
-    blocked: tuple[tuple[Coverage, str], ...] = ()
+    blocked: tuple[tuple[Coverage, str, float], ...] = ()
+    tried: tuple[Coverage, ...] = ()
+    tried_in: tuple[bytes, Coverage] = (b"", Coverage())
     landing: bool = False
     deferred: tuple[float, str] | None = None
 

@@ -268,12 +268,13 @@ def _news(state: State) -> bool:
 def _blocked(state: State) -> Diagnosis | None:
     if not state.blocked:
         return None
-    ranges = [str(coverage) for coverage, _ in state.blocked]
+    ranges = [str(coverage) for coverage, _, _ in state.blocked]
     need = "1 range needs" if len(ranges) == 1 else f"{len(ranges)} ranges need"
     return Diagnosis(
         verdict=Verdict.BLOCKED,
-        reason=f"{need} action: " + "; ".join(f"{coverage}: {reason}" for coverage, reason in state.blocked[:NAMED]),
+        reason=f"{need} action: " + "; ".join(f"{coverage}: {reason}" for coverage, reason, _ in state.blocked[:NAMED]),
         clears=f"`{UNBLOCK}` (or --raise N, --skip)",
+        since=min(at for _, _, at in state.blocked),
         evidence={"blocked": ranges[:NAMED]},
     )
 

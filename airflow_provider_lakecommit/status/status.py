@@ -286,7 +286,7 @@ def to_dict(status: Status) -> dict[str, Any]:
         "lag": status.lag,
         **lag_fields(
             read_lag=sum(p.read_lag for p in status.partitions),
-            commit_lag=sum(p.lag - p.read_lag for p in status.partitions),
+            commit_lag=sum(max(0, p.lag - p.read_lag - p.removed) for p in status.partitions),
             valid_through=None if status.valid_through is None else status.valid_through.isoformat(),
         ),
         "tables": [_table_to_dict(t) for t in status.tables],

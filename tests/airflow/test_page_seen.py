@@ -84,13 +84,13 @@ def test_a_stall_is_seen_with_what_it_holds_and_so_is_its_end(
     browser.evaluate("document.querySelector('a.entry').click()")
     for size, dark, name in (((1280, 800), True, "dark"), ((390, 844), False, "390")):
         browser.resize(*size, dark=dark)
-        browser.wait_for("Suggested commands")
+        browser.wait_for("What to do")
         shot(browser, f"landing-{name}")
     assert browser.evaluate("document.documentElement.scrollWidth") <= 390, "a phone scrolls one way"
 
     browser.resize(1280, 800)
     browser.visit(f"{live.airflow.url}/plugin/lakecommits")
-    for text in ("STALLED", "catalog answers 503", "Sensors: 1 waiting", f"{DAG}.guard"):
+    for text in ("STALLED", "catalog answers 503", "1 sensor waiting", f"{DAG}.guard"):
         browser.wait_for(text)
     shot(browser, "in-airflow")
     orders.lands("mended")
@@ -137,8 +137,8 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
         "group 2",
         "1 redundant",
         "1 with errors",
-        "500 read = 500 landed",
-        "One partition is hot",
+        "500 offsets read = 500 landed",
+        "One partition is several times further behind",
         "Records per second",
     ):
         browser.wait_for(text)
@@ -168,7 +168,7 @@ def test_a_landing_that_never_ran_is_seen_once_its_dag_is_parsed(live: Live, bro
     browser.wait_for("NEVER RAN")
     shot(browser, "never-ran")
     open_entry(browser, "future")
-    browser.wait_for("its DAG has no run yet")
+    browser.wait_for("DAG has no run yet")
     shot(browser, "never-ran-own")
 
 

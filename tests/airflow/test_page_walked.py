@@ -152,12 +152,12 @@ def see_a_stall_and_its_end(
     live.client.await_dag(GUARD, 600)
     live.client.trigger(GUARD, "held")
     live.await_state(GUARD, "held", "guard", "deferred")
-    browser.wait_for("Held: 1 sensor waits")
+    browser.wait_for("1 sensor waiting")
     browser.resize(1280, 560)
     shot(browser, "walk-stalled")
     at_every_size(live, browser)
 
-    browser.wait_for("Held: 1 sensor waits")
+    browser.wait_for("1 sensor waiting")
     browser.evaluate("window.loaded = 2")
     catalog.start()
     more(200)
@@ -189,7 +189,7 @@ def at_every_size(live: Live, browser: Browser) -> None:
             shot(browser, f"walk-{size[0]}-{'dark' if dark else 'light'}")
     browser.resize(1280, 1400)
     browser.visit(f"{live.airflow.url}/plugin/lakecommits")
-    browser.wait_for("Held: 1 sensor waits")
+    browser.wait_for("1 sensor waiting")
     link = f"[...{FRAME}.querySelectorAll('ul.sensors a')][0]"
     assert browser.evaluate(f"{link}.innerText") == f"{GUARD}.guard"
     browser.evaluate(f"{link}.click()")

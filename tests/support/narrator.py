@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.control.records import Outgoing, Sender, table_
 from airflow_provider_lakecommit.core.identity import cycle_id
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.model import LIVE, Cycle, Plan
-from tests.support.story import ORDERS, P0, Ranges, plan, report_of, table_uuid
+from tests.support.story import ORDERS, P0, Ranges, coverage, plan, report_of, table_uuid
 
 __all__ = ["Narrator"]
 
@@ -25,21 +25,29 @@ class Narrator:
     """What it tells happened ``ago`` seconds ago.
 
     :param kafka: settings of the client
+    :param producer: one that several share
     """
 
     ago = 0.0
 
     def __init__(
-        self, kafka: Mapping[str, Any], topic: str, landing: str, dag: str, deployment: str = "live-test"
+        self,
+        kafka: Mapping[str, Any],
+        topic: str,
+        landing: str,
+        dag: str,
+        deployment: str = "live-test",
+        producer: Producer | None = None,
     ) -> None:
         self.topic, self.landing = topic, landing
         self._dag, self._deployment = dag, deployment
-        self._producer = Producer({**kafka, "max.in.flight": 1})
+        self._producer = Producer({**kafka, "max.in.flight": 1}) if producer is None else producer
         self._plans: dict[str, Plan] = {}
 
     def opens(self, run: str, ranges: Ranges = ((P0, 0, 10),), *, groups: int = 1, **of_plan: Any) -> None:
         """A cycle with a slice for each range, in so many groups."""
-        made = plan([[r] for r in ranges], **of_plan)
+        asked = datetime.fromtimestamp(time.time() - self.ago, UTC)
+        made = plan([[r] for r in ranges], **{"asked_at": asked, **of_plan})
         slices = tuple(replace(s, group=n % groups) for n, s in enumerate(made.slices))
         self._plans[run] = replace(made, slices=slices)
         cycle = Cycle(
@@ -58,8 +66,8 @@ class Narrator:
         """A commit attempt of it fails."""
         self._send(self._sender(run, "commit").commit_failed(uuid4(), _now(), reason, str(uuid4()), Directives()))
 
-    def completes(self, run: str, tables: Sequence[str] = (ORDERS,)) -> None:
-        """It publishes its tables, and closes."""
+    def completes(self, run: str, tables: Sequence[str] = (ORDERS,), ranges: Ranges | None = None) -> None:
+        """It publishes its tables, and closes; by default with all that was planned."""
         sender, made = self._sender(run, "commit"), self._plans[run]
         for table in tables:
             self._send(
@@ -70,7 +78,7 @@ class Narrator:
                     name=table,
                     snapshot_id=7,
                     token=uuid4(),
-                    coverage=made.coverage,
+                    coverage=made.coverage if ranges is None else coverage(ranges),
                     directives=Directives(),
                 )
             )

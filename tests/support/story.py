@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 from uuid import UUID
 
 from hypothesis import settings
@@ -114,8 +115,9 @@ def plan(
     ends: Mapping[SourcePartition, int] | None = None,
     asked_at: datetime = NOON,
     budget: Budget | None = None,
+    **more: Any,
 ) -> Plan:
-    """A plan of these slices, one group for all."""
+    """A plan of these slices, one group for all; ``more`` are fields of the plan."""
     cut = [spans(s) for s in slices]
     window = window_id("orders", LIVE, "s1", dict.fromkeys(tables, EPOCH), [s for c in cut for s in c])
     return Plan(
@@ -130,6 +132,7 @@ def plan(
         targets=tuple(map(target, tables)),
         ends=ends or {},
         requested_at=asked_at,
+        **more,
     )
 
 

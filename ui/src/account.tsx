@@ -9,14 +9,14 @@ const PARTS: [keyof Account, string, string][] = [
   ["superseded", "superseded", "calm"],
   ["deleted", "deletes", "calm"],
   ["filtered", "filtered", "calm"],
-  ["gaps", "gaps", "none"],
+  ["gaps", "without a record", "none"],
   ["skipped", "skipped", "warn"],
 ];
 
 /** "15 read = 12 landed + 2 rejected + 1 filtered", with the parts that are none left out. */
 export function sum(account: Account): string {
   const parts = PARTS.filter(([name]) => account[name] > 0).map(([name, words]) => `${account[name].toLocaleString()} ${words}`);
-  return `${account.read.toLocaleString()} read${parts.length ? ` = ${parts.join(" + ")}` : ""}`;
+  return `${account.read.toLocaleString()} offsets read${parts.length ? ` = ${parts.join(" + ")}` : ""}`;
 }
 
 /** Does it add up? It always must; if it does not, that is what is shown. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The status API, version 1, as `page/answers.py` defines it; times are ISO 8601 in UTC, `null` is "unknown". */
 
-export type Outcome = "running" | "complete" | "partial" | "failed" | "empty" | "refused" | "left";
+export type Outcome = "running" | "complete" | "partial" | "failed" | "empty" | "refused" | "blocked" | "left";
 
 export interface Topic {
   connection: string;
@@ -79,8 +79,15 @@ export interface Landing {
   connection: string;
   control_topic: string;
   verdict: string;
+  /** The state in one word or two, in one line, and in the raw text of an error. */
+  word: string;
+  headline: string;
+  cause: string;
   reason: string;
   clears: string;
+  if_nothing: string;
+  /** Worth a look, though the state is calm. */
+  warning: string;
   since: string | null;
   never_ran: boolean;
   last_commit: string | null;
@@ -100,6 +107,7 @@ export interface Landing {
   tables: string[];
   dags: string[];
   held: { waiting: number; ended: number; sensors: Sensor[] };
+  remedies: { command: string; does: string }[];
   cycles: CycleMark[];
 }
 
@@ -201,8 +209,7 @@ export interface Detail extends Landing {
   tasks: ConnectorTask[];
   announced: Announced[];
   /** The largest first. */
-  blocked_ranges: { ranges: string; offsets: number; reason: string }[];
-  remedies: { command: string; does: string }[];
+  blocked_ranges: { kind: string; ranges: string; parts: number; offsets: number; since: string; reason: string }[];
   /** The newest first, as are rejects. */
   decisions: { at: string; command: string; actor: string; host: string; reason: string; what: string }[];
   rejects: { kind: string; records: number; since: string; at: string; ranges: string[]; reason: string }[];

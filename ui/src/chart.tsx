@@ -50,7 +50,7 @@ export function Chart({
         height: HEIGHT,
         legend: { show: false },
         cursor: { drag: { x: false, y: false } },
-        axes: [{ ...axis, values: (_, ticks) => clocks(ticks) }, { ...axis, size: 64, values: (_, ticks) => ticks.map(show) }],
+        axes: [{ ...axis, values: (_, ticks) => clocks(ticks) }, { ...axis, size: 84, values: (_, ticks) => ticks.map(show) }],
         series: [
           {},
           ...series.map((s) => ({

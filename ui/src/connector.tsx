@@ -58,7 +58,7 @@ function Tasks({ landing, now }: { landing: Detail; now: number }) {
               <td class="number">{count(t.answers)}</td>
               <td class="ranges">
                 <bdi>{t.partitions.slice(0, MOST_PARTITIONS).join(" ") || "none"}</bdi>
-                {t.partitions.length > MOST_PARTITIONS && ` +${t.partitions.length - MOST_PARTITIONS}`}
+                {t.partitions.length > MOST_PARTITIONS && ` and ${t.partitions.length - MOST_PARTITIONS} more`}
               </td>
             </tr>
           ))}

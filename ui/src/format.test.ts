@@ -28,7 +28,7 @@ test.each([
 });
 
 test("what took a moment is not nothing", () => {
-  expect([0.04, 0.26, 9.94, 75].map(duration)).toEqual(["0.0 s", "0.3 s", "9.9 s", "1 min 15 s"]);
+  expect([0.04, 0.26, 9.94, 75].map(duration)).toEqual(["40 ms", "260 ms", "9.9 s", "1 min 15 s"]);
 });
 
 test("what never was is not long ago", () => {

@@ -53,8 +53,9 @@ export function span(seconds: number): string {
   return "0 s";
 }
 
-/** How long something took: tenths below ten seconds. */
+/** How long something took: milliseconds below a second, tenths below ten. */
 export function duration(seconds: number): string {
+  if (seconds > 0 && seconds < 0.9995) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
   return seconds < 10 ? `${Math.max(0, seconds).toFixed(1)} s` : span(seconds);
 }
 

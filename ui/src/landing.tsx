@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /** One landing or connector: how it stands, what helps, how far its partitions are, and its cycles. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Actions } from "./actions";
 import { runUrl } from "./airflow";
 import { Accounting } from "./account";
 import { landing as fetchLanding, type Cycle, type Detail, type Partition } from "./api";
+import { causes } from "./causes";
 import { ConnectorParts } from "./connector";
 import { bytes, count, duration, many, short } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
 import { Decisions, Rejects } from "./notes";
 import {
   AirflowLink,
+  Answers,
   budgeted,
   DagLinks,
   Failure,
@@ -18,8 +20,6 @@ import {
   Freshness,
   Head,
   Name,
-  pending,
-  SensorLinks,
   Table,
   Time,
 } from "./parts";
@@ -60,25 +60,28 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
         <Head landing={landing} now={now} level="h1">
           <Name landing={landing} />
         </Head>
-        <p class="dim">
-          {landing.dags.length > 0 && (
-            <>
-              run by <DagLinks dags={landing.dags} /> ·{" "}
-            </>
-          )}
-          from {landing.topics.join(", ") || "unknown topics"}
-          {landing.control_topic && ` · control topic ${landing.control_topic} · pending: ${pending(landing)}`}
-          {landing.spec_version && ` · spec ${landing.spec_version.slice(0, 12)}`}
-        </p>
-        {landing.held.sensors.length > 0 && (
-          <div class="held">
-            <strong>Sensors</strong>
-            <SensorLinks sensors={landing.held.sensors} now={now} />
+        <Answers landing={landing} now={now} commands={landing.remedies.length}>
+          <div>
+            <dt>From</dt>
+            <dd>
+              {landing.topics.join(", ") || "topics that are known from the first run on"}
+              {landing.dags.length > 0 && (
+                <>
+                  {" by DAG "}
+                  <DagLinks dags={landing.dags} />
+                </>
+              )}
+              {landing.control_topic && (
+                <>
+                  , control topic <bdi>{landing.control_topic}</bdi>
+                </>
+              )}
+            </dd>
           </div>
-        )}
+        </Answers>
       </section>
-      <Blocked ranges={landing.blocked_ranges} />
-      <Remedies landing={landing} />
+      <Blocked ranges={landing.blocked_ranges} now={now} />
+      <Failures cycles={landing.history} now={now} />
       <Actions landing={landing} now={now} />
       <Timeline cycles={landing.history} now={now} />
       <Windows landing={landing} now={now} />
@@ -93,20 +96,52 @@ function Body({ landing, now }: { landing: Detail; now: number }) {
   );
 }
 
-function Blocked({ ranges }: { ranges: Detail["blocked_ranges"] }) {
+function Blocked({ ranges, now }: { ranges: Detail["blocked_ranges"]; now: number }) {
   if (ranges.length === 0) return null;
   return (
     <section>
-      <h2>Blocked ranges</h2>
-      <Table label="Blocked ranges" heads={["range", "#offsets", "reason"]}>
+      <h2>Blocked ranges by kind</h2>
+      <Table label="Blocked ranges by kind" heads={["kind", "#offsets", "#ranges", "since", "offsets", "reason"]}>
         {ranges.map((b) => (
-          <tr key={b.ranges}>
+          <tr key={b.kind}>
             <td>
-              <bdi>{short(b.ranges)}</bdi>
+              <bdi>{short(b.kind)}</bdi>
             </td>
             <td class="number">{count(b.offsets)}</td>
+            <td class="number">{count(b.parts)}</td>
+            <td class="time">
+              <Time at={b.since} now={now} /> ago
+            </td>
+            <td class="remark">
+              <bdi>
+                <Folded text={b.ranges} most={60} />
+              </bdi>
+            </td>
             <td class="remark">
               <Folded text={b.reason} />
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </section>
+  );
+}
+
+function Failures({ cycles, now }: { cycles: Cycle[]; now: number }) {
+  const found = causes(cycles);
+  if (found.length === 0) return null;
+  return (
+    <section>
+      <h2>Why commits fail</h2>
+      <Table label="Why commits fail" heads={["cause", "#cycles", "newest cycle began"]}>
+        {found.map((c) => (
+          <tr key={c.text}>
+            <td class="remark">
+              <Folded text={c.text} />
+            </td>
+            <td class="number">{count(c.cycles)}</td>
+            <td class="time">
+              <Time at={c.last} now={now} /> ago
             </td>
           </tr>
         ))}
@@ -136,7 +171,7 @@ function Waiting({ landing }: { landing: Detail }) {
         ))}
         {landing.debt !== null && (
           <tr>
-            <td>compaction debt, in % of its limit</td>
+            <td>compaction debt at the newest commit; nothing is read from 200 % on</td>
             <td>
               <meter min={0} max={2} value={Math.min(2, landing.debt)} aria-label={percent(landing.debt)} />
             </td>
@@ -153,43 +188,6 @@ function percent(share: number): string {
   return `${Math.round(share * 100)} %`;
 }
 
-function Remedies({ landing }: { landing: Detail }) {
-  if (landing.remedies.length === 0) return null;
-  return (
-    <section>
-      <h2>Suggested commands</h2>
-      <ul class="remedies">
-        {landing.remedies.map((r) => (
-          <li key={r.command}>
-            <code>{r.command}</code> <Copy text={r.command} /> <span class="dim">{r.does}</span>
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-function Copy({ text }: { text: string }) {
-  const [said, setSaid] = useState("Copy");
-  return (
-    <button
-      type="button"
-      onClick={() => {
-        navigator.clipboard.writeText(text).then(
-          () => {
-            setSaid("Copied");
-          },
-          () => {
-            setSaid("Select and copy it");
-          },
-        );
-      }}
-    >
-      {said}
-    </button>
-  );
-}
-
 function lag(p: Partition): number {
   return p.lag ?? 0;
 }
@@ -204,7 +202,7 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
       <h2>Partitions</h2>
       {hot > 0 && (
         <p>
-          {hot === 1 ? "One partition is" : `${hot} partitions are`} hot: several times further behind than the others.
+          {hot === 1 ? "One partition is" : `${hot} partitions are`} several times further behind than the others.
         </p>
       )}
       <Table
@@ -215,7 +213,7 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
           <tr key={p.partition} class={p.hot ? "hot" : ""}>
             <td>
               <bdi>{short(p.partition, 40)}</bdi>
-              {p.hot && <strong> hot</strong>}
+              {p.hot && <strong> far behind</strong>}
             </td>
             <td>
               <meter min={0} max={most} value={lag(p)} aria-label={`${lag(p)} records behind`} />
@@ -240,14 +238,14 @@ function Partitions({ partitions }: { partitions: Partition[] }) {
   );
 }
 
-/** What there is to say of a cycle, the trouble first. */
+/** What there is to say of a cycle beside its error, the trouble first. */
 export function remark(c: Cycle): string {
   const slices = c.slices ? `${c.slices_done} of ${c.slices} slices` : "";
   const trouble = c.slices_troubled ? `${many(c.slices_troubled, "slice")} over budget or failed` : "";
   const redundant = c.redundant ? many(c.redundant, "redundant report") : "";
-  const again = c.failures > 1 ? `${c.failures} attempts failed` : "";
+  const again = c.failures > 1 ? `${c.failures} commit attempts failed` : "";
   const left = c.left ? `${count(c.left)} left for the next cycle` : "";
-  return [c.failed, trouble, again, c.reason, c.end_asked, slices, redundant, left].filter(Boolean).join(" · ");
+  return [trouble, again, c.end_asked, slices, redundant, left].filter(Boolean).join(" · ");
 }
 
 function History({ landing, now }: { landing: Detail; now: number }) {
@@ -261,7 +259,7 @@ function History({ landing, now }: { landing: Detail; now: number }) {
       >
         {landing.history.map((c) => (
           <tr key={c.commit_id}>
-            <td>
+            <td class="time">
               <Time at={c.began} now={now} /> ago
             </td>
             <td class={`outcome ${c.outcome}`}>{outcomeWords(c.outcome)}</td>
@@ -285,6 +283,11 @@ function History({ landing, now }: { landing: Detail; now: number }) {
             </td>
             <td class="remark">
               {remark(c)}
+              {[c.failed, c.reason].filter(Boolean).map((text) => (
+                <div key={text}>
+                  <Folded text={text} most={60} />
+                </div>
+              ))}
               {c.read > 0 && (
                 <details>
                   <summary>accounting</summary>

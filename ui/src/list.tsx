@@ -5,6 +5,7 @@ import { landings, PAGE_ROWS, type Landing, type Search } from "./api";
 import { count } from "./format";
 import { useAnswer, useChanges, useNow } from "./live";
 import {
+  Answers,
   DagLinks,
   equalNames,
   Failure,
@@ -13,7 +14,6 @@ import {
   Lag,
   Name,
   pending,
-  SensorLinks,
   Table,
   Time,
   troubled,
@@ -110,7 +110,6 @@ export function List({ dag, opened }: { dag: string; opened: string }) {
 }
 
 function Card({ landing, now, apart }: { landing: Landing; now: number; apart: boolean }) {
-  const { held } = landing;
   return (
     <section class={`card ${landing.verdict}`} aria-label={`${landing.name} is ${landing.verdict}`}>
       <Head landing={landing} now={now} level="h2">
@@ -118,42 +117,17 @@ function Card({ landing, now, apart }: { landing: Landing; now: number; apart: b
           <Name landing={landing} apart={apart} />
         </a>
       </Head>
-      <dl class="facts">
-        <Fact term="last commit">
-          <Time at={landing.last_commit} now={now} />
-        </Fact>
-        <Fact term="valid through">
-          <Time at={landing.valid_through} now={now} never="unknown" />
-        </Fact>
-        <Fact term="not read">
-          <Lag records={landing.read_lag} since={landing.read_lag_since} now={now} />
-        </Fact>
-        <Fact term="not committed">{count(landing.commit_lag)}</Fact>
-        <Fact term="pending">{pending(landing)}</Fact>
+      <Answers landing={landing} now={now} commands={1}>
         {landing.dags.length > 0 && (
-          <Fact term="DAG">
-            <DagLinks dags={landing.dags} />
-          </Fact>
+          <div>
+            <dt>DAG</dt>
+            <dd>
+              <DagLinks dags={landing.dags} />
+            </dd>
+          </div>
         )}
-      </dl>
-      {held.waiting + held.ended > 0 && (
-        <div class="held">
-          <strong>
-            Sensors: {held.waiting} waiting, {held.ended} skipped or failed in the last day
-          </strong>
-          <SensorLinks sensors={held.sensors} now={now} />
-        </div>
-      )}
+      </Answers>
     </section>
-  );
-}
-
-function Fact({ term, children }: { term: string; children: preact.ComponentChildren }) {
-  return (
-    <div>
-      <dt>{term}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }
 
@@ -176,10 +150,11 @@ function Rows({ rows, equal, now }: { rows: Landing[]; equal: Set<string>; now: 
             </a>
           </td>
           <td>
-            <Verdict verdict={l.verdict} neverRan={l.never_ran} />
-            {l.verdict === "unknown" && !l.never_ran && <div class="dim why">{l.reason}</div>}
+            <Verdict verdict={l.verdict} word={l.word} />
+            {l.verdict === "unknown" && <div class="dim why">{l.headline}</div>}
+            {l.warning && <div class="warning why">▲ {l.warning}</div>}
           </td>
-          <td>
+          <td class="wide">
             <Strip cycles={l.cycles} />
           </td>
           <td class="number">
@@ -189,7 +164,7 @@ function Rows({ rows, equal, now }: { rows: Landing[]; equal: Set<string>; now: 
           <td class="number">
             <Time at={l.last_commit} now={now} />
           </td>
-          <td class="number">{pending(l)}</td>
+          <td class="number wide">{pending(l)}</td>
           <td class="number">{l.kind === "landing" ? count(l.rejected_24h) : "–"}</td>
         </tr>
       ))}

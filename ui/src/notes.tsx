@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import type { Detail } from "./api";
 import { count, short } from "./format";
-import { Table, Time } from "./parts";
+import { Folded, Table, Time } from "./parts";
 
 function Part({ label, heads, children }: { label: string; heads: string[]; children: ComponentChildren }) {
   return (
@@ -26,14 +26,18 @@ export function Rejects({ rejects, now }: { rejects: Detail["rejects"]; now: num
             <bdi>{short(r.kind, 60)}</bdi>
           </td>
           <td class="number">{count(r.records)}</td>
-          <td>
+          <td class="time">
             <Time at={r.at} now={now} /> ago
           </td>
-          <td>
+          <td class="time">
             <Time at={r.since} now={now} /> ago
           </td>
-          <td>{r.ranges.join(", ")}</td>
-          <td class="remark">{r.reason}</td>
+          <td>
+            <Folded text={r.ranges.join(", ")} most={60} />
+          </td>
+          <td class="remark">
+            <Folded text={r.reason} />
+          </td>
         </tr>
       ))}
     </Part>

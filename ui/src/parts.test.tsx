@@ -2,7 +2,7 @@
 import { render } from "preact";
 import { expect, test } from "vitest";
 import type { Landing } from "./api";
-import { budgeted, equalNames, fullest, headline, Lag, Name, pending } from "./parts";
+import { Answers, budgeted, equalNames, fullest, Lag, Name, pending, Table } from "./parts";
 
 const NOON = Date.parse("2026-01-01T12:00:00Z") / 1000;
 
@@ -37,15 +37,52 @@ test("lags are told with the time since when they are", () => {
   expect(place.textContent).toBe("1.2 k · 3 s|0");
 });
 
-test("a card has one line of why, and a blocked one counts", () => {
-  const why = (verdict: string, reason: string, blocked = 0) =>
-    headline({ verdict, reason, blocked } as unknown as Landing);
-  expect(why("healthy", "the last cycle is committed")).toBe("the last cycle is committed");
-  expect(why("stalled", "no commit for 12 min; 3 slices wait; the catalog is away")).toBe("no commit for 12 min");
-  expect(why("blocked", "1 range needs action: orders[0] [0, 400): 12 of 400 …", 400)).toBe(
-    "400 offsets blocked; all others are landed",
+test("a card answers what a person on call asks, with the raw text folded and commands whole", () => {
+  const command = "lakecommit doctor --dag land --landing orders";
+  const stalled = {
+    ...WAITS,
+    cause: `shop.orders: ConnectionError: ${"x".repeat(400)}`,
+    clears: "the next commit that succeeds",
+    if_nothing: "Each run tries again.",
+    held: { waiting: 2, ended: 1, sensors: [] },
+    remedies: [{ command, does: "checks brokers" }, { command: "other", does: "" }],
+    commit_lag: 1,
+    read_lag: 0,
+    last_commit: "2026-01-01T12:00:00Z",
+    valid_through: null,
+  } as unknown as Landing;
+  const place = document.createElement("div");
+  render(<Answers landing={stalled} now={NOON + 60} commands={1} />, place);
+  const terms = [...place.querySelectorAll("dt")].map((dt) => dt.textContent);
+  expect(terms).toEqual(["Why", "Waits", "Held", "Cleared by", "What to do", "If you do nothing", "Last commit"]);
+  expect(place.querySelector("details.raw")?.hasAttribute("open")).toBe(false);
+  expect([...place.querySelectorAll("code")].map((c) => c.textContent)).toEqual([command]);
+  expect(place.textContent).toContain("1 record read and not committed · 2 slices");
+});
+
+test("on a phone each cell names its column", () => {
+  const place = document.createElement("div");
+  render(
+    <Table label="t" heads={["kind", "#offsets"]}>
+      <tr>
+        <td>a</td>
+        <td>1</td>
+      </tr>
+      {[2].map((n) => (
+        <tr key={n}>
+          <td>b</td>
+          <td>{n}</td>
+        </tr>
+      ))}
+    </Table>,
+    place,
   );
-  expect(why("unknown", "x".repeat(500)).length).toBe(141);
+  expect([...place.querySelectorAll("td")].map((td) => `${td.dataset["label"]} ${td.textContent}`)).toEqual([
+    "kind a",
+    "offsets 1",
+    "kind b",
+    "offsets 2",
+  ]);
 });
 
 test("landings of one name are told apart by their control topics, and further tables are counted", () => {

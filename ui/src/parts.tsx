@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Parts that the list and a landing's page share. */
-import type { ComponentChildren } from "preact";
+import { cloneElement, isValidElement, toChildArray, type ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { dagUrl, follow, taskUrl } from "./airflow";
 import type { Landing, Sensor, Topic } from "./api";
 import { absolute, ago, bytes, count, many, short } from "./format";
@@ -16,6 +17,7 @@ const SIGNS: Record<string, string> = {
   unknown: "?",
   healthy: "●",
 };
+const CALM: Record<string, string> = { "never ran": "○", "first run": "◔", reading: "…" };
 export const VERDICTS = Object.keys(SIGNS);
 const LATE_SECONDS = 30;
 
@@ -24,11 +26,10 @@ export function troubled(verdict: string): boolean {
   return !["healthy", "unknown"].includes(verdict);
 }
 
-export function Verdict({ verdict, neverRan = false }: { verdict: string; neverRan?: boolean }) {
+export function Verdict({ verdict, word = verdict }: { verdict: string; word?: string }) {
   return (
     <span class={`verdict ${verdict}`}>
-      <span aria-hidden="true">{neverRan ? "○" : (SIGNS[verdict] ?? "?")}</span>{" "}
-      {neverRan ? "NEVER RAN" : verdict.toUpperCase()}
+      <span aria-hidden="true">{CALM[word] ?? SIGNS[verdict] ?? "?"}</span> {word.toUpperCase()}
     </span>
   );
 }
@@ -80,29 +81,18 @@ export function Name({ landing, apart = false }: { landing: Landing; apart?: boo
   );
 }
 
-const MOST_OF_HEADLINE = 140;
-
-/** Why, in one line: the first clause of a long reason. */
-export function headline(landing: Landing): string {
-  if (landing.verdict === "blocked" && landing.blocked > 0) {
-    return `${many(landing.blocked, "offset")} blocked; all others are landed`;
-  }
-  const [first = ""] = landing.reason.split(/(?<=[^:]); |\n/);
-  return first.length <= MOST_OF_HEADLINE ? first : `${first.slice(0, MOST_OF_HEADLINE)}…`;
-}
-
-/** A long text of one line, which opens. */
-export function Folded({ text, most = MOST_OF_HEADLINE }: { text: string; most?: number }) {
+/** The raw text of an error, of which the beginning is seen until it is opened. */
+export function Folded({ text, most = 90 }: { text: string; most?: number }) {
   if (text.length <= most) return <>{text}</>;
   return (
-    <details>
+    <details class="raw">
       <summary>{text.slice(0, most)}…</summary>
       {text}
     </details>
   );
 }
 
-/** The first lines of a card: the verdict, since when, whose it is, its last cycles, why, and what ends it. */
+/** The first lines of a card: the state, for how long, whose it is, its last cycles, and what is wrong. */
 export function Head({
   landing,
   now,
@@ -118,25 +108,164 @@ export function Head({
     <>
       <div class="line">
         <Level>
-          <Verdict verdict={landing.verdict} neverRan={landing.never_ran} />{" "}
+          <Verdict verdict={landing.verdict} word={landing.word} />{" "}
           {landing.since !== null && (
             <span class="since">
-              <Time at={landing.since} now={now} />
+              for <Time at={landing.since} now={now} />
             </span>
           )}{" "}
           {children}
         </Level>
-        <Strip cycles={landing.cycles} />
+        {landing.cycles.length > 0 && <Strip cycles={landing.cycles} />}
       </div>
-      <p class="reason">{headline(landing)}</p>
-      {landing.clears && <p class="dim">Cleared by {landing.clears}.</p>}
-      {headline(landing) !== landing.reason && (
-        <details class="dim">
-          <summary>Details</summary>
-          {landing.reason}
-        </details>
-      )}
+      <p class="reason">{landing.headline}</p>
+      {landing.warning && <p class="warning">▲ {landing.warning}</p>}
     </>
+  );
+}
+
+function Answer({ term, children }: { term: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{term}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+const HELD_SHOWN = 3;
+
+/** What a person on call asks: why, what waits, who is held, what ends it, what to do, and what if nothing is done. */
+export function Answers({
+  landing,
+  now,
+  commands,
+  children,
+}: {
+  landing: Landing;
+  now: number;
+  commands: number;
+  children?: ComponentChildren;
+}) {
+  const { held } = landing;
+  const remedies = landing.remedies.slice(0, commands);
+  return (
+    <dl class="answers">
+      {landing.cause && (
+        <Answer term="Why">
+          <Folded text={landing.cause} />
+        </Answer>
+      )}
+      <Answer term="Waits">
+        <Waits landing={landing} now={now} />
+      </Answer>
+      {held.waiting + held.ended > 0 && (
+        <Answer term="Held">
+          {many(held.waiting, "sensor")} waiting, {count(held.ended)} skipped or failed in the last day
+          <SensorLinks sensors={held.sensors.slice(0, HELD_SHOWN)} now={now} />
+          {held.sensors.length > HELD_SHOWN && (
+            <details>
+              <summary>{many(held.sensors.length - HELD_SHOWN, "more sensor")}</summary>
+              <SensorLinks sensors={held.sensors.slice(HELD_SHOWN)} now={now} />
+            </details>
+          )}
+        </Answer>
+      )}
+      {landing.clears && <Answer term="Cleared by">{landing.clears}</Answer>}
+      {remedies.length > 0 && (
+        <Answer term="What to do">
+          <ul class="remedies">
+            {remedies.map((r) => (
+              <li key={r.command}>
+                <Command text={r.command} /> <Copy text={r.command} />
+                <div class="dim">{r.does}</div>
+              </li>
+            ))}
+          </ul>
+        </Answer>
+      )}
+      {landing.if_nothing && <Answer term="If you do nothing">{landing.if_nothing}</Answer>}
+      <Answer term="Last commit">
+        <Time at={landing.last_commit} now={now} />
+        {landing.last_commit !== null && " ago"}
+        {landing.valid_through !== null && (
+          <>
+            ; the table has all records up to <Time at={landing.valid_through} now={now} /> ago
+          </>
+        )}
+      </Answer>
+      {children}
+    </dl>
+  );
+}
+
+/** Records, and the work on them, between the topic and the table. */
+function Waits({ landing, now }: { landing: Landing; now: number }) {
+  const { read_lag: unread, commit_lag: uncommitted } = landing;
+  const parts: ComponentChildren[] = [];
+  if (uncommitted !== null && uncommitted > 0) parts.push(`${many(uncommitted, "record")} read and not committed`);
+  if (unread !== null && unread > 0) {
+    const since = landing.read_lag_since;
+    parts.push(
+      <>
+        {many(unread, "record")} not read
+        {since !== null && (
+          <>
+            {" "}
+            for up to <Time at={since} now={now} />
+          </>
+        )}
+      </>,
+    );
+  }
+  const work = pending(landing);
+  if (work !== NONE) parts.push(work);
+  const unknown = unread === null && uncommitted === null && landing.last_commit !== null;
+  if (parts.length === 0) return <>{unknown ? "unknown" : NONE}</>;
+  return (
+    <>
+      {parts.map((part, i) => (
+        <span key={i}>
+          {i > 0 && " · "}
+          {part}
+        </span>
+      ))}
+    </>
+  );
+}
+
+/** A command that breaks between its words, and not within an option. */
+function Command({ text }: { text: string }) {
+  return (
+    <code>
+      {text.split(" ").map((word, i) => (
+        <span key={i}>
+          {i > 0 && " "}
+          <span class="word">{word}</span>
+        </span>
+      ))}
+    </code>
+  );
+}
+
+function Copy({ text }: { text: string }) {
+  const [said, setSaid] = useState("Copy");
+  return (
+    <button
+      type="button"
+      onClick={() => {
+        navigator.clipboard.writeText(text).then(
+          () => {
+            setSaid("Copied");
+          },
+          () => {
+            setSaid("Select and copy it");
+          },
+        );
+      }}
+    >
+      {said}
+    </button>
   );
 }
 
@@ -172,6 +301,8 @@ export function DagLinks({ dags }: { dags: string[] }) {
   );
 }
 
+const NONE = "nothing";
+
 /** What waits between the topic and the table, in one line. */
 export function pending(landing: Landing): string {
   const full = fullest(landing);
@@ -182,7 +313,7 @@ export function pending(landing: Landing): string {
     full !== null && full.share >= WORTH_TELLING ? `${Math.round(full.share * 100)} % of max_${full.option}` : "",
     landing.blocked ? `${count(landing.blocked)} offsets blocked` : "",
   ].filter(Boolean);
-  return parts.join(" · ") || "nothing";
+  return parts.join(" · ") || NONE;
 }
 
 /** Something that waits, and how much of it may: budgets are for each table. */
@@ -263,6 +394,17 @@ export function Failure({ error }: { error: string }) {
   ) : null;
 }
 
+/** Each cell with the head of its column: on a phone the heads are not seen, and a row is a list. */
+function labelled(rows: ComponentChildren, heads: string[]): ComponentChildren {
+  return toChildArray(rows).map((row) => {
+    if (!isValidElement(row)) return row;
+    const cells = toChildArray(row.props.children).map((cell, i) =>
+      isValidElement(cell) ? cloneElement(cell, { "data-label": heads[i]?.replace(/^#/, "") }) : cell,
+    );
+    return cloneElement(row, {}, cells);
+  });
+}
+
 /** A table that scrolls by itself where it is wider than the page; heads that begin with `#` are of numbers. */
 export function Table({ label, heads, children }: { label: string; heads: string[]; children: ComponentChildren }) {
   return (
@@ -277,7 +419,7 @@ export function Table({ label, heads, children }: { label: string; heads: string
             ))}
           </tr>
         </thead>
-        <tbody>{children}</tbody>
+        <tbody>{labelled(children, heads)}</tbody>
       </table>
     </div>
   );

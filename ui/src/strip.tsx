@@ -14,7 +14,8 @@ const WORDS: Record<Outcome, string> = {
   partial: "partly complete",
   failed: "failed",
   empty: "no new records",
-  refused: "deferred",
+  refused: "nothing planned",
+  blocked: "nothing planned: the rest is blocked",
   left: "continued by a later cycle",
 };
 

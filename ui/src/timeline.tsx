@@ -30,7 +30,7 @@ function seconds(time: string): number {
 /** A bar for the writing of each cycle and one for its commit; what is under way reaches to now. */
 export function bars(cycles: Cycle[], now: number): Bar[] {
   return cycles.flatMap((cycle) => {
-    if (cycle.outcome === "empty" || cycle.outcome === "refused") return [];
+    if (["empty", "refused", "blocked"].includes(cycle.outcome)) return [];
     const open = cycle.outcome === "running" ? now : seconds(cycle.began);
     const ended = cycle.ended === null ? open : seconds(cycle.ended);
     const written = cycle.written === null ? ended : seconds(cycle.written);

@@ -51,7 +51,7 @@ export function Trends({ id, kind }: { id: string; kind: string }) {
         )}
         {drawn.commits.length > 0 && (
           <Chart
-            title="From the last report to COMPLETE (maximum)"
+            title="Time to commit what was read (maximum)"
             times={drawn.times}
             series={drawn.commits}
             show={duration}

@@ -63,10 +63,10 @@ test("every slice is a cell of its group, with its state in words, and hostile t
 
 test("the accounting is told as a sum, and one that does not add up is not hidden", () => {
   const account = { ...NOTHING, read: 15, landed: 12, rejected: 2, filtered: 1 };
-  expect(sum(account)).toBe("15 read = 12 landed + 2 rejected + 1 filtered");
+  expect(sum(account)).toBe("15 offsets read = 12 landed + 2 rejected + 1 filtered");
   expect(addsUp(account)).toBe(true);
   const upserted = { ...NOTHING, read: 9, landed: 4, superseded: 3, deleted: 2 };
-  expect(sum(upserted)).toBe("9 read = 4 landed + 3 superseded + 2 deletes");
+  expect(sum(upserted)).toBe("9 offsets read = 4 landed + 3 superseded + 2 deletes");
   expect(addsUp(upserted)).toBe(true);
   expect(addsUp({ ...account, gaps: 1 })).toBe(false);
 });

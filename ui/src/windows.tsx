@@ -3,8 +3,8 @@
 import { runUrl } from "./airflow";
 import { Accounting } from "./account";
 import type { Detail, Group, Slice, SliceOutcome, Window } from "./api";
-import { bytes, count, duration, many, short, span } from "./format";
-import { AirflowLink, Table, Time } from "./parts";
+import { bytes, count, duration, many, rate, short, span } from "./format";
+import { AirflowLink, Folded, Table, Time } from "./parts";
 
 const WORDS: Record<SliceOutcome, string> = {
   waiting: "waiting",
@@ -30,29 +30,34 @@ export function Windows({ landing, now }: { landing: Detail; now: number }) {
     <section>
       <h2>Open windows</h2>
       {landing.windows.map((w) => (
-        <WindowCard key={w.commit_id} window={w} own={landing.dags.includes(w.dag)} now={now} />
+        <WindowCard key={w.commit_id} window={w} known={landing.cause} own={landing.dags.includes(w.dag)} now={now} />
       ))}
     </section>
   );
 }
 
-function WindowCard({ window: w, own, now }: { window: Window; own: boolean; now: number }) {
-  const going = pace(w, now);
+function WindowCard({ window: w, known, own, now }: { window: Window; known: string; own: boolean; now: number }) {
+  const whole = w.slices_done >= w.slices_total;
+  const going = whole ? null : pace(w, now);
   const run = <bdi title={w.run}>{short(w.run, 40)}</bdi>;
   return (
     <article class="window">
       <p>
         <strong>
-          {w.slices_done} of {w.slices_total} slices
+          {w.slices_done} of {many(w.slices_total, "slice")}
         </strong>{" "}
-        · {own ? <AirflowLink href={runUrl(w.dag, w.run)}>{run}</AirflowLink> : run} · began <Time at={w.began} now={now} />{" "}
+        {whole && "read, waits for its commit "}· {own ? <AirflowLink href={runUrl(w.dag, w.run)}>{run}</AirflowLink> : run} · began <Time at={w.began} now={now} />{" "}
         ago
-        {going !== null && ` · ${count(going.rate)} offsets/s`}
+        {going !== null && ` · ${rate(going.rate)} offsets/s`}
         {going !== null && going.left > 0 && ` · about ${span(going.left)} left`}
         {w.bytes > 0 && ` · ${bytes(w.bytes)}`}
         {w.redundant > 0 && ` · ${many(w.redundant, "redundant report")}`}
       </p>
-      {w.failed && <p class="reason">{w.failed}</p>}
+      {w.failed && w.failed !== known && (
+        <p class="reason">
+          <Folded text={w.failed} />
+        </p>
+      )}
       {w.end_asked && <p class="dim">Ends early: {w.end_asked}.</p>}
       <Accounting account={w} rows={w.rows} planned={w.planned} />
       <ul class="groups">

@@ -276,3 +276,14 @@ def test_what_is_left_is_within_the_ratio_unless_it_may_not_be_left_out(
     assert not over or not any(r.spans[0].counts.rejected > ratio * r.spans[0].counts.records for r in candidates)
     # A second evaluation finds no more.
     assert left_out([r for r in reports if r not in out], free, ratio) == ()
+
+
+@pytest.mark.parametrize(
+    ("rejected", "records", "over"),
+    [(4, 4, False), (5, 5, True), (19, 19, True), (19, 20, False), (20, 20, True), (5, 6, False)],
+)
+def test_a_window_of_nothing_but_rejects_is_over_the_ratio_though_it_is_small(
+    rejected: int, records: int, over: bool
+) -> None:
+    assert over_ratio(rejected, records, 0.05) is over
+    assert not over_ratio(rejected, records, 1.0), "all may be rejected"

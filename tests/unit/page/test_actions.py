@@ -156,7 +156,7 @@ def test_an_idle_landing_can_be_verified_suspended_and_drained_and_there_is_noth
 
 
 def test_blocked_ranges_are_counted_before_they_are_tried_again() -> None:
-    blocked = replace(ROW, state=State(landing=True, blocked=((BLOCKED, "too many rejects"),)))
+    blocked = replace(ROW, state=State(landing=True, blocked=((BLOCKED, "too many rejects", 0.0),)))
     retry = offered(blocked)["retry_blocked"]
     assert (retry.hindrance, retry.now) == ("", "4 offsets in 1 range blocked")
 

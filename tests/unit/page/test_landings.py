@@ -116,7 +116,7 @@ def test_what_helps_fits_the_verdict_and_is_quoted() -> None:
     commands = [r.command for r in remedies(stalled)]
     assert commands[0] == "lakecommit doctor --dag 'land; rm -rf /' --landing orders"
     assert 1 <= len(commands) <= 3
-    blocked = State(landing=True, blocked=((coverage([(P0, 0, 5)]), "over budget"),))
+    blocked = State(landing=True, blocked=((coverage([(P0, 0, 5)]), "over budget", 0.0),))
     assert "--retry" in remedies(row("orders", Verdict.BLOCKED, state=blocked))[0].command
     typed = remedies(row("orders", dags=()))
     assert typed[0].command == "lakecommit status SPEC.yaml"
@@ -150,9 +150,11 @@ def test_a_topic_without_a_name_is_refused(stated: str) -> None:
         page_topics(stated, "own")
 
 
-def test_blocked_ranges_are_listed_by_reason_the_largest_first() -> None:
-    parts = ((coverage([(P0, 0, 5)]), "too many rejects"), (coverage([(P0, 10, 40)]), "out of memory"))
-    again = (coverage([(P0, 50, 52)]), "too many rejects")
+def test_blocked_ranges_are_listed_by_kind_the_largest_first() -> None:
+    why = "too many ({0} rejected records): slice orders[0] [{0}, {1})".format
+    parts = ((coverage([(P0, 0, 5)]), why(0, 5), 7.0), (coverage([(P0, 10, 40)]), "failed in 3 cycles: memory", 9.0))
+    again = (coverage([(P0, 50, 52)]), why(50, 52), 8.0)
     told = detail_of(row("orders", Verdict.BLOCKED, state=State(landing=True, blocked=(*parts, again))), (), 0.0)
-    assert [(b.offsets, b.reason) for b in told.blocked_ranges] == [(30, "out of memory"), (7, "too many rejects")]
+    kinds = [(b.kind, b.offsets, b.parts, b.since.timestamp()) for b in told.blocked_ranges]
+    assert kinds == [("failed in 3 cycles", 30, 1, 9.0), ("too many", 7, 2, 7.0)]
     assert told.blocked == sum(b.offsets for b in told.blocked_ranges)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page beside a landing of the campaign: what it answers, and what tables and `lakecommit status` say of it.
+
+The page reads the control topic in memory as it reads a real one. Of the tables, only snapshot summaries that Iceberg
+itself defines count, and the rows that :class:`~tests.support.campaign.reader.TableReader` finds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from pyiceberg.table import StaticTable
+
+from airflow_provider_lakecommit.control import ControlRecord
+from airflow_provider_lakecommit.page import topic_reader
+from airflow_provider_lakecommit.page.detail_answers import detail_of
+from airflow_provider_lakecommit.page.landings import PageTopic
+from airflow_provider_lakecommit.page.topic_reader import TopicReader
+from airflow_provider_lakecommit.stall import watch
+from tests.fakes.broker import MemoryBroker
+from tests.support.campaign.play import Player
+from tests.support.campaign.reader import ROWS
+
+__all__ = ["Page", "page_of"]
+
+CONTROL, COMMIT_ID, WINDOWS = "control", "lakecommit.commit-id", "lakecommit.windows"
+
+
+class _Watch:
+    """The control topic in memory, read on."""
+
+    caught_up, trouble = True, None
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._control = broker.control(CONTROL)
+        self._next: dict[int, int] = {}
+
+    def poll(self, _: float) -> Sequence[ControlRecord]:
+        found: list[ControlRecord] = []
+        for p in range(self._control.partitions):
+            log = self._control.read(p, self._next.get(p))
+            self._next[p] = log.end
+            found += log.records
+        return sorted(found, key=lambda r: r.timestamp)
+
+    def close(self) -> None: ...
+
+
+class _Ends:
+    """The ends of the topics in memory."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self.known: Mapping[tuple[str, int], int] = {}
+
+    def look(self, _: object) -> Mapping[tuple[str, int], int]:
+        topics = self._broker.topics.items()
+        self.known = {(name, n): p.end for name, t in topics for n, p in enumerate(t.partitions)}
+        return self.known
+
+    def close(self) -> None: ...
+
+
+class Page:
+    """The page's answers on the landing of a player."""
+
+    def __init__(self, player: Player, reader: TopicReader) -> None:
+        self._player, self._reader = player, reader
+
+    def answer(self) -> dict[str, Any]:
+        """Return what its page shows."""
+        self._reader.look()
+        row = next(r for r in self._reader.rows.values() if r.state.landing)
+        return detail_of(row, (), time.time()).model_dump(mode="json")
+
+    def differences(self, *, moved: bool) -> list[str]:
+        """Return the numbers that are not those of the tables, of the logs, or of `lakecommit status`.
+
+        :param moved: the ledger was moved beside the control topic, which the page sees with the next run
+        """
+        shown = self.answer()
+        found = [*self._cycles(shown)]
+        if not moved:
+            status = self._player.landing.run("status", "SPEC").results[0]
+            found += [*_partitions(shown, status), *_waiting(shown, status)]
+        return [f"{name}: the page has {own}, {where} {theirs}" for name, own, where, theirs in found if own != theirs]
+
+    def _cycles(self, shown: Mapping[str, Any]) -> Iterator[tuple[str, object, str, object]]:
+        """Rows of a cycle are those of its snapshot, and so are the dead letters of all."""
+        added = {name: _added(location) for name, location in self._player.reader.read().heads.items()}
+        for cycle in shown["history"]:
+            # Some slices of a partly complete cycle may wait behind a blocked range.
+            if cycle["outcome"] == "complete" and cycle["commit_id"] in added.get(ROWS, {}):
+                theirs = added[ROWS][cycle["commit_id"]]
+                yield f"rows of {cycle['run']}", cycle["rows"].get(ROWS, 0), "its snapshot", theirs
+
+
+def _partitions(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, object, str, object]]:
+    ours = {p["partition"]: p for p in shown["partitions"]}
+    for theirs in status["partitions"]:
+        own = ours.get(theirs["partition"])
+        if own is None:
+            continue
+        for name in ("landed", "reported", "stable", "lag"):
+            # Unknown before the page has seen anything of it.
+            if own[name] is not None:
+                yield f"{name} of {theirs['partition']}", own[name], "status", theirs[name]
+
+
+def _waiting(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, object, str, object]]:
+    for name in ("read_lag", "commit_lag"):
+        yield name, shown[name], "status", status[name]
+    pending = [t["pending"] for t in status["tables"]]
+    slices = shown["pending"]["slices"]
+    # A slice may wait for several tables.
+    least, most = max((p["slices"] for p in pending), default=0), sum(p["slices"] for p in pending)
+    yield "pending slices", min(max(slices, least), most), "status", slices
+    yield "pending files", shown["pending"]["files"], "status", sum(p["files"] for p in pending)
+    yield "blocked", bool(shown["blocked"]), "status", bool(status["blocked"])
+
+
+def _added(location: str) -> Mapping[str, int]:
+    """Return the records that a commit cycle added to a table, if its snapshot has nothing of earlier cycles."""
+    found: dict[str, int] = {}
+    for snapshot in StaticTable.from_metadata(location).metadata.snapshots:
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        if COMMIT_ID in summary and "," not in summary.get(WINDOWS, ","):
+            found[summary[COMMIT_ID]] = int(summary.get("added-records", 0))
+    return found
+
+
+@contextmanager
+def page_of(player: Player, broker: MemoryBroker) -> Iterator[Page]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "ControlWatch", lambda *_, **__: _Watch(broker))
+        patch.setattr(watch, "TICK_SECONDS", 0.0)
+        patch.setattr(topic_reader, "CommitWatch", partial(watch.CommitWatch, interval=0.0))
+        patch.setattr(topic_reader, "SourceEnds", lambda _: _Ends(broker))
+        reader = TopicReader(PageTopic("kafka_default", CONTROL), lambda _: {}, "cli")
+        yield Page(player, reader)
+        reader.close()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges that need a decision: over their budget, or failed in as many cycles as a plan tries them."""
+
+from __future__ import annotations
+
+from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate, observe
+from tests.support.story import P0, coverage
+
+RULES = StallRules(landing=True)
+RANGE = coverage([(P0, 0, 10)])
+
+
+def tried(state: State, at: float, commit: bytes, covers: Coverage = RANGE, *, alone: bool = True) -> State:
+    event = ObservedEvent(EventKind.ANSWERED, at, commit, tried="out of memory", covers=covers, alone=alone)
+    return observe(state, event, RULES)
+
+
+def failed_in(cycles: int, *, alone: bool = True) -> State:
+    state = State(landing=True, completed=1)
+    for n in range(cycles):
+        # A slice, and its parts, may fail one after the other in one cycle.
+        state = tried(tried(state, n, b"%d" % n, alone=alone), n, b"%d" % n, alone=alone)
+    return state
+
+
+def test_a_range_that_failed_in_three_cycles_is_blocked_since_the_third() -> None:
+    assert evaluate(failed_in(2), 9.0, RULES).verdict is Verdict.HEALTHY
+    found = evaluate(failed_in(3), 9.0, RULES)
+    assert (found.verdict, found.since) == (Verdict.BLOCKED, 2.0)
+    assert "failed in 3 cycles: out of memory" in found.reason
+
+
+def test_what_failed_together_blocks_none_of_it() -> None:
+    assert evaluate(failed_in(3, alone=False), 9.0, RULES).verdict is Verdict.HEALTHY
+
+
+def test_a_range_that_is_published_or_read_again_starts_over() -> None:
+    for kind in (EventKind.PUBLISHED, EventKind.START):
+        again = observe(failed_in(3), ObservedEvent(kind, 5.0, b"next", covers=RANGE), RULES)
+        assert again.blocked == ()
+        assert tried(again, 6.0, b"next").blocked == ()
+
+
+def test_a_range_counts_once_however_often_it_is_reported() -> None:
+    state = failed_in(3)
+    assert evaluate(state, 9.0, RULES) == evaluate(tried(state, 7.0, b"later"), 9.0, RULES)
