@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How large the package may be. A number here only goes down; raising one needs its reason in a decision, as 0005,
-0087, 0093 to 0095.
+0087, 0092 to 0095, and 0039.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 89_840,
+    "lines": 90_150,
     "doors": 42,
     "pairs of rooms": 294,
     "dataclasses": 423,
