@@ -149,7 +149,7 @@ class MemoryBroker:
             raise SourceError("LC9999", f"{p}: the topic does not exist")
         if topic.topic_id != p.topic_id:
             raise SourceError(
-                "LC9999", f"{p}: topic {p.topic} has id {topic.topic_id}, the plan was made for {p.topic_id}"
+                "LC5045", f"{p}: topic {p.topic} has id {topic.topic_id}, the plan was made for {p.topic_id}"
             )
         if p.partition >= len(topic.partitions):
             raise SourceError("LC9999", f"{p}: topic {p.topic} has only {len(topic.partitions)} partitions")

@@ -231,7 +231,7 @@ from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSen
 from airflow_provider_lakecommit.triggers.stalled_commits import StalledCommitTrigger, guard_to_json
 
 sensor = StalledCommitSensor(task_id="guard", control_topic=topic, control_group_id="connect-orders", on_stall="wait")
-ruling, target = sensor._look()
+ruling, target = sensor._ruling()
 
 async def first():
     trigger = StalledCommitTrigger(

@@ -245,7 +245,7 @@ def test_a_topic_or_partition_that_is_not_there_is_an_error(
 
 def test_brokers_that_do_not_answer_are_unavailable_not_empty() -> None:
     with pytest.raises(SourceUnavailableError, match="LC5048"):
-        read("127.0.0.1:1", span("orders", 0, 3), ask_seconds=2.0)
+        read("127.0.0.1:1", span("orders", 0, 3), check_seconds=2.0)
 
 
 def test_chunks_are_bounded_by_bytes_and_a_huge_record_stands_alone(

@@ -37,7 +37,7 @@ def classes(kind: type) -> Iterator[type]:
 
 def is_base(kind: type) -> bool:
     """Does it do nothing by itself? Only what it is the base of is for DAG authors."""
-    return kind.__name__ in ("LandingTask", "ControlTopicTrigger")
+    return kind.__name__ in ("LandingTask", "SparkTask", "ControlTopicTrigger")
 
 
 def listed(what: str) -> set[str]:
