@@ -185,7 +185,7 @@ class Soak:
         """Wait until the last record of every partition is in its table; return the topics of which it never is."""
         deadline, triggered = time.monotonic() + self.options.catch_up, 0.0
         behind = list(self.world.topics)
-        with Reader.opened(self.world.open_catalog(), self.world.folder / "duckdb") as reader:
+        with Reader.opened(self.world.lake, self.world.folder / "duckdb") as reader:
             while (behind := [t for t in behind if not _is_landed(t, reader)]) and time.monotonic() < deadline:
                 if time.monotonic() > triggered + TRIGGER_SECONDS:
                     triggered = time.monotonic()
@@ -197,7 +197,7 @@ class Soak:
         return behind
 
     def _compared(self) -> list[Comparison]:
-        with Reader.opened(self.world.open_catalog(), self.world.folder / "duckdb") as reader:
+        with Reader.opened(self.world.lake, self.world.folder / "duckdb") as reader:
             found = [compared(topic, reader) for topic in self.world.topics]
         _say(f"{'table':24}{'expected':>10}{'rows':>10}{'lost':>8}{'doubled':>9}{'altered':>9}{'foreign':>9}")
         for each in found:

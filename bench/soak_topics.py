@@ -120,7 +120,7 @@ class Topic:
 
     def closing(self, registry: FakeRegistry) -> list[Message]:
         """Return one record of a key of its own for each partition, when nothing else will be sent."""
-        messages = []
+        messages: list[Message] = []
         for row in self._closing() if self.upserts else ():
             messages += self._messages(row, registry, deleted=False)
         self._note_sent(messages)

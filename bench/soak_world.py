@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -191,8 +192,9 @@ class World:
         """Where the files of the tables are."""
         return self.folder / "catalog" / "warehouse"
 
-    def open_catalog(self) -> Catalog:
-        """Return the catalog as an independent client has it."""
+    @cached_property
+    def lake(self) -> Catalog:
+        """The catalog as an independent client has it."""
         return load_catalog(**self.catalog_properties)
 
     def spec(self, topic: Topic) -> Path:

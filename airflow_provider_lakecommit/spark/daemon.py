@@ -4,7 +4,7 @@
 Contract: set as `spark.python.daemon.module`, it is pyspark's own daemon with :data:`LIBRARIES` loaded. Spark ends
 workers that were idle for a minute; new ones are forks of the daemon, which saves seconds of processor time before
 their first record. This package itself is not kept: workers import it from their session's path. Spark keeps the daemon
-of each session, some 150 MB. So a daemon without workers ends after a while, and the next task gets another one.
+of each session, some 100 MB. So a daemon without workers ends after a while, and the next task gets another one.
 
 Failure story: a missing library is left to the job that needs it. Forks of a process with threads may hang, so
 libraries are configured to start no threads when loaded, and the daemon fails if one did.
