@@ -88,7 +88,7 @@ def open_cycle(
         log, source = reading.log, reading.source
         if (before := seen(session, log, commit_id) or past) is not None:
             if not _is_foreign(session, reading, before):
-                return before.opened(session, log.state)
+                return before.continued(session, log.state)
             foreign.add(commit_id)
             run, past = replace(run, number=run.number + 1), None
             commit_id = cycle_id_of(session, run)
@@ -181,7 +181,7 @@ def _opened_without_tables(
     if past is not None:
         if not waits:
             session.log(f"the catalog is unreachable, only the earlier plan of this run is known: {error}")
-        return not_held(past.opened(session, None))
+        return not_held(past.continued(session, None))
     session.log(f"{'' if waits else 'WARNING: catalog unreachable, '}opened the cycle with an empty plan: {error}")
     why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
     return start_without_tables(session, run, why, release)

@@ -48,7 +48,7 @@ class FoundCycle:
         """Return it as a cycle that was opened just now."""
         return Opened(ticket=self.ticket, plan=self.state.plan, slices=self.granted, explain=explain, state=self.state)
 
-    def opened(self, session: LandingSession, landing_state: LandingState | None) -> Opened:
+    def continued(self, session: LandingSession, landing_state: LandingState | None) -> Opened:
         """Return it as the plan step would; without a ``landing_state`` of the tables their gaps are unknown."""
         state = self.state
         if not state.over:

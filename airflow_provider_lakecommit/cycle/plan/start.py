@@ -42,7 +42,7 @@ def start_without_tables(
     for _ in range(MAX_RACES):
         folded = session.read_state(())
         if (before := seen(session, folded, commit_id)) is not None:
-            return not_held(before.opened(session, None))
+            return not_held(before.continued(session, None))
         released = abandoned(folded.state, dead_cycles(folded.state, release))
         found = start(session, run, folded, empty_plan(session, why), Directives(released=released))
         if found is not None:
