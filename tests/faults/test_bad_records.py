@@ -55,7 +55,7 @@ def send(world: World, ids: Sequence[int], *, partition: int = 0, codec: str = "
     settings = {
         "bootstrap.servers": world.kafka["bootstrap.servers"],
         "compression.type": codec,
-        "linger.ms": 500,
+        "linger.ms": 10_000,
         "max.in.flight": 1,
     }
     producer = Producer({**settings, "batch.num.messages": max(1, len(ids))})
