@@ -38,7 +38,7 @@ __getattr__ = lazy_names(
             "DELETED EVOLVED LOOKED_UP MOVED REPLAYED SPEC SUPERSEDED had_before merged_sections moved_lanes "
             "pruned_sections replay_of replay_to_text"
         ),
-        "supersede": "bound_of",
+        "supersede": "bound_of buckets_of",
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",

@@ -95,6 +95,7 @@ from airflow_provider_lakecommit.committer.summary_extras import pruned_sections
 from airflow_provider_lakecommit.committer.summary_extras import replay_of as replay_of
 from airflow_provider_lakecommit.committer.summary_extras import replay_to_text as replay_to_text
 from airflow_provider_lakecommit.committer.supersede import bound_of as bound_of
+from airflow_provider_lakecommit.committer.supersede import buckets_of as buckets_of
 from airflow_provider_lakecommit.committer.swap import Change as Change
 from airflow_provider_lakecommit.committer.swap import compare_and_swap as compare_and_swap
 from airflow_provider_lakecommit.committer.swap import ledger_change as ledger_change

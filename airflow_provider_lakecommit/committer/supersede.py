@@ -16,7 +16,7 @@ Failure story: after a lost swap only new files are searched.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -132,15 +132,13 @@ class Superseding:
     def _in_buckets(self, table: Table, file: DataFile) -> bool:
         """Return False if no key of the publish belongs to the buckets of a file's partition."""
         ids = list(self._columns.ids())
-        for at, one in enumerate(table.specs()[file.spec_id].fields):
-            if isinstance(one.transform, BucketTransform) and one.source_id in ids:
-                number, buckets = ids.index(one.source_id), one.transform.num_buckets
-                if (number, buckets) not in self._buckets:
-                    kind, values = table.schema().find_type(one.source_id), self._newest.keys.values(number)
-                    found = transformed(values, one.transform, kind)
-                    self._buckets[number, buckets] = frozenset(pc.unique(found).to_pylist())
-                if file.partition[at] not in self._buckets[number, buckets]:
-                    return False
+        for field_id, transform, bucket in buckets_of(table, file, ids):
+            number, many = ids.index(field_id), transform.num_buckets
+            if (number, many) not in self._buckets:
+                kind, values = table.schema().find_type(field_id), self._newest.keys.values(number)
+                self._buckets[number, many] = frozenset(pc.unique(transformed(values, transform, kind)).to_pylist())
+            if bucket not in self._buckets[number, many]:
+                return False
         return True
 
     def _search(self, table: Table, file: DataFile) -> _Found:
@@ -285,6 +283,15 @@ def _is_of(rows: Order, readings: Mapping[int, Collection[int]]) -> Numbers:
     for source, generations in readings.items():
         out |= (rows.source == source) & np.isin(rows.generation, list(generations))
     return out
+
+
+def buckets_of(
+    table: Table, file: DataFile, field_ids: Collection[int]
+) -> Iterator[tuple[int, BucketTransform[Any], int | None]]:
+    """Yield the buckets of some columns that a file's partition states: the column's id, the transform, the bucket."""
+    for at, one in enumerate(table.specs()[file.spec_id].fields):
+        if isinstance(one.transform, BucketTransform) and one.source_id in field_ids:
+            yield one.source_id, one.transform, file.partition[at]
 
 
 def bound_of(kind: IcebergType, value: bytes | None) -> Any:

@@ -13,10 +13,9 @@ from typing import Any
 from confluent_kafka import Message
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.committer import HeadReader, bound_of
+from airflow_provider_lakecommit.committer import HeadReader, bound_of, buckets_of
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, ok, warn
@@ -80,13 +79,6 @@ def _bounds(field: NestedField, file: DataFile) -> tuple[Any, Any]:
     return bound_of(field.field_type, low), bound_of(field.field_type, high)
 
 
-def _buckets(table: Table, file: DataFile, field_id: int) -> tuple[int, list[Any]]:
-    """Return the partition spec of a file, and the buckets of a column that it is in."""
-    fields = enumerate(table.specs()[file.spec_id].fields)
-    by_key = [at for at, f in fields if isinstance(f.transform, BucketTransform) and f.source_id == field_id]
-    return file.spec_id, [file.partition[at] for at in by_key]
-
-
 def _cost(session: LandingSession, table: Table) -> Iterator[CheckResult]:
     """How many rows a publication looks up for a few keys from anywhere, by bounds and buckets of the files."""
     landing = session.landing
@@ -94,7 +86,7 @@ def _cost(session: LandingSession, table: Table) -> Iterator[CheckResult]:
     files = [e.data_file for e in HeadReader(landing.table).read(table, landing.branch).entries.values()]
     if field is None or not files:
         return
-    places = [(*_bounds(field, f), *_buckets(table, f, field.field_id)) for f in files]
+    places = [(*_bounds(field, f), f.spec_id, [b for *_, b in buckets_of(table, f, (field.field_id,))]) for f in files]
     keys = [place for place in places[:: -(-len(places) // FILES_COMPARED)] if place[0] is not None]
     hits = sum(
         (low is None or high is None or low <= key <= high) and (spec != its_spec or buckets == its_buckets)
