@@ -131,6 +131,11 @@ class AirflowClient:
         """Mark a task success or failed; a mapped one as ``task/index``."""
         self._ask("PATCH", f"/dags/{dag}/dagRuns/{run}/taskInstances/{task}", {"new_state": state})
 
+    def answer(self, dag: str, run: str, task: str, option: str, given: Mapping[str, object]) -> None:
+        """Answer what a task of a run asks a user under *Required Actions*."""
+        body = {"chosen_options": [option], "params_input": given}
+        self._ask("PATCH", f"/dags/{dag}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails", body)
+
     def delete_run(self, dag: str, run: str) -> None:
         """Delete a run that is not running."""
         self._ask("DELETE", f"/dags/{dag}/dagRuns/{run}")

@@ -11,6 +11,7 @@ for a sweep, by the mark in its name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,9 +27,17 @@ from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.summary_extras import DELETED, LOOKED_UP, SUPERSEDED
 from airflow_provider_lakecommit.core import REWRITE, file_mark, file_name
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
-from airflow_provider_lakecommit.iceberg import DeletePositions, Numbers, own_locations, trouble_of, write_deletes
+from airflow_provider_lakecommit.iceberg import (
+    DeletePositions,
+    Numbers,
+    own_locations,
+    sorted_once,
+    trouble_of,
+    write_deletes,
+)
 
-THREADS = 2
+THREADS = min(8, os.cpu_count() or 1)
+"""Each has the key columns of one row group in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +113,14 @@ class DeleteFiles:
             applied = head.deletes.of(entry)
             own = [d for d in applied if set(self.positions.named_by(d.file_path)) == {path}]
             others = [d for d in applied if d not in own]
-            every = np.union1d(self.positions.of(table, entry.data_file, own), some)
+            every = sorted_once([self.positions.of(table, entry.data_file, own), some])
             replaced.update(d.file_path for d in own)
             if len(every) == entry.data_file.record_count and not others:
                 removed.add(path)
                 continue
-            # What another engine's delete file names is counted there.
-            every = np.setdiff1d(every, self.positions.of(table, entry.data_file, others), assume_unique=True)
+            if others:
+                # What another engine's delete file names is counted there.
+                every = np.setdiff1d(every, self.positions.of(table, entry.data_file, others), assume_unique=True)
             due.append((entry.data_file, every))
         due += added
         mark = file_mark(table.metadata.table_uuid, self._landing, REWRITE)

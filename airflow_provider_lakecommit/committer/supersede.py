@@ -87,12 +87,13 @@ class Superseding:
         chosen = [e for e in head.entries.values() if self._may_have(table, e.data_file)]
         with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(lambda e: self._search(table, e.data_file), chosen))
+            hit = [(e, hits) for e, hits in zip(chosen, found, strict=True) if len(hits.rows)]
+            of = self._deletes.positions.of
+            dead = list(pool.map(lambda one: of(table, one[0].data_file, head.deletes.of(one[0])), hit))
         marks = _Marks(newest=self._newest)
-        ordered = self._is_ordered(state, slices)
-        for entry, hits in zip(chosen, found, strict=True):
-            if len(hits.rows):
-                dead = self._deletes.positions.of(table, entry.data_file, head.deletes.of(entry))
-                self._mark(table, entry, hits, dead, None if ordered else self._readings(state, slices), marks)
+        readings = None if self._is_ordered(state, slices) else self._readings(state, slices)
+        for (entry, hits), gone in zip(hit, dead, strict=True):
+            self._mark(table, entry, hits, gone, readings, marks)
         old = {n: [rows] for n, rows in self._newest.old.items()}
         for n in np.unique(self._newest.file[marks.beaten_rows]).tolist():
             rows = self._newest.row[marks.beaten_rows & (self._newest.file == n)]

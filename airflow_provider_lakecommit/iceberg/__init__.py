@@ -13,7 +13,7 @@ __getattr__ = lazy_names(
         "guarded_catalog": "own_locations",
         "locations": "location_problem",
         "parquet.arrow_types": "arrow_field arrow_schema",
-        "parquet.deletes": "DeletePositions Deletes deletes_of write_deletes",
+        "parquet.deletes": "DeletePositions Deletes deletes_of sorted_once write_deletes",
         "parquet.key_set": "KeySet equal_rows hashes order_numbers",
         "parquet.layout": "Layout check_target",
         "parquet.parquet": "FileFormat",

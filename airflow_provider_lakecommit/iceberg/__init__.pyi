@@ -16,6 +16,7 @@ from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions as DeletePositions
 from airflow_provider_lakecommit.iceberg.parquet.deletes import Deletes as Deletes
 from airflow_provider_lakecommit.iceberg.parquet.deletes import deletes_of as deletes_of
+from airflow_provider_lakecommit.iceberg.parquet.deletes import sorted_once as sorted_once
 from airflow_provider_lakecommit.iceberg.parquet.deletes import write_deletes as write_deletes
 from airflow_provider_lakecommit.iceberg.parquet.key_set import KeySet as KeySet
 from airflow_provider_lakecommit.iceberg.parquet.key_set import equal_rows as equal_rows

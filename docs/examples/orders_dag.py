@@ -19,5 +19,12 @@ orders = Landing(
     timestamps={"ts": "epoch_millis"},
 )
 
-with DAG("orders", schedule=timedelta(minutes=5), start_date=datetime(2026, 1, 1), catchup=False, max_active_runs=2):
+with DAG(
+    "orders",
+    schedule=timedelta(minutes=5),
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    max_active_runs=2,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+):
     KafkaToIcebergTaskGroup("land", landing=orders)

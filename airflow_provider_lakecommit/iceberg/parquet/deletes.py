@@ -11,7 +11,7 @@ Failure story: position deletes in another format than Parquet are a :class:`Tab
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -87,11 +87,17 @@ class DeletePositions:
             if path not in self._positions:
                 self._positions[path] = positions_of(table.io, path)
             parts.append(self._positions[path].get(file.file_path, _NONE_DELETED))
-        return np.unique(np.concatenate(parts)) if parts else _NONE_DELETED
+        return sorted_once(parts)
 
     def named_by(self, path: str) -> Collection[str]:
         """Return the data files that a delete file names, if it was read."""
         return self._positions.get(path, {})
+
+
+def sorted_once(parts: Sequence[Numbers]) -> Numbers:
+    """Return positions of several lists, sorted, each once; ``numpy.unique`` would hash what is mostly sorted."""
+    found: Numbers = np.sort(np.concatenate([_NONE_DELETED, *parts]), kind="stable")
+    return found[np.diff(found, prepend=-1) > 0]
 
 
 def deletes_of(table: Table, manifests: Collection[ManifestFile], listed: Iterable[ManifestEntry] = ()) -> Deletes:

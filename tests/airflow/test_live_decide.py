@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations with an approval in a live Airflow: dead letters are replayed after a correction, and rows go back.
+
+The request waits under *Required Actions*, as a user meets it, and is answered by Airflow's API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.airflow.live import RUN_SECONDS, Live, until
+from tests.support.airflow_dags import UNSCHEDULED
+
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.heavy]
+
+Produce = Callable[..., list[tuple[int, int]]]
+Make = Callable[..., str]
+
+DAG_FILE = """
+import datetime
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Param
+
+from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operators import LandingOperationOperator
+
+with DAG({dag!r}, **{options!r}):
+    about = dict(landing=Landing.from_flat({landing!r}), operation={operation!r}, arguments={arguments!r})
+    look = LandingOperationOperator(task_id="look", **about)
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Do it",
+        body="{{{{ ti.xcom_pull(task_ids='look')['text'] }}}}",
+        params={{"reason": Param("", type="string")}},
+        response_timeout=datetime.timedelta(hours=1),
+    )
+    change = LandingOperationOperator(task_id="change", agreed=look.output, decided_by=approve.output, **about)
+    look >> approve >> change
+"""
+NEEDED = {
+    "schema": [{"name": "id", "type": "long", "required": True}, {"name": "note", "type": "string", "required": True}]
+}
+
+
+class Decisions:
+    """A landing and the DAGs of operations on it."""
+
+    def __init__(self, live: Live, name: str, topic: str) -> None:
+        self.live, self.name, self.table = live, name, f"shop.{name}"
+        landing = {
+            "name": name,
+            "topics": topic,
+            "table": self.table,
+            "create": NEEDED,
+            "dead_letter_table": f"{self.table}_dead",
+            "dead_letter_max_ratio": 1.0,
+            "metadata_columns": True,
+        }
+        self._landing = landing
+        live.declare(**landing)
+
+    def dag(self, operation: str, **arguments: Any) -> str:
+        """A DAG that previews an operation, asks, and does it; known to Airflow when this returns."""
+        dag = f"{self.name}_{operation.replace(' ', '_').replace('-', '_')}"
+        text = DAG_FILE.format(
+            dag=dag, options=UNSCHEDULED, landing=self._landing, operation=operation, arguments=arguments
+        )
+        made = self.live.folder / f"{dag}.new"
+        made.write_text(text)
+        made.replace(made.with_suffix(".py"))
+        self.live.client.await_dag(dag, RUN_SECONDS)
+        return dag
+
+    def run(self, dag: str, run: str, answer: str) -> tuple[str, dict[str, str | None]]:
+        """A run whose request is answered; its state and those of its tasks."""
+        client = self.live.client
+        client.trigger(dag, run)
+        until(f"the request of {run}", lambda: self.live.states(dag, run).get("approve") == "awaiting_input")
+        assert self.live.states(dag, run) == {"look": "success", "approve": "awaiting_input", "change": None}
+        client.answer(dag, run, "approve", answer, {"reason": "the producer is corrected"})
+        return self.live.ended(dag, run)
+
+
+DONE = {"look": "success", "approve": "success", "change": "success"}
+
+
+def test_dead_letters_are_replayed_after_the_table_is_corrected(live: Live, make_topic: Make, produce: Produce) -> None:
+    topic = make_topic(1)
+    one = Decisions(live, "letters", topic)
+    produce(topic, [{"id": n} if n < 3 else {"id": n, "note": "n"} for n in range(10)], 0)
+    assert live.run("letters", "a")[0] == "success"
+    assert live.lake.ids(one.table) == list(range(3, 10))
+    replay = one.dag("dead-letters", kinds="missing_required:note")
+    # Without the correction the same records are rejected again: nothing is lost, and nothing is there twice.
+    state, tasks = one.run(replay, "early", "Approve")
+    assert (state, live.lake.ids(one.table)) == ("success", list(range(3, 10))), tasks
+    with live.lake.open().load_table(one.table).update_schema() as update:
+        update.make_column_optional("note")
+    assert one.run(replay, "refused", "Reject") == ("success", {**DONE, "change": "skipped"})
+    assert live.lake.ids(one.table) == list(range(3, 10))
+    assert one.run(replay, "agreed", "Approve") == ("success", DONE)
+    assert live.lake.ids(one.table) == list(range(10))
+    live.client.trigger(replay, "again")
+    state, tasks = live.ended(replay, "again")
+    assert (state, tasks["change"], live.lake.ids(one.table)) == ("success", "skipped", list(range(10)))
+
+
+def test_rows_go_back_by_an_approval_and_the_next_run_reads_them_again(
+    live: Live, make_topic: Make, produce: Produce
+) -> None:
+    topic = make_topic(1)
+    one = Decisions(live, "back", topic)
+    produce(topic, [{"id": n, "note": "n"} for n in range(10)], 0)
+    assert live.run("back", "a")[0] == "success"
+    reset = one.dag("reset offsets", start=f"{topic}:0=4", delete=True)
+    assert one.run(reset, "refused", "Reject") == ("success", {**DONE, "change": "skipped"})
+    assert live.lake.ids(one.table) == list(range(10))
+    # Landed between preview and approval: it goes back too, since the next run reads it again.
+    live.client.trigger(reset, "agreed")
+    live.await_state(reset, "agreed", "approve", "awaiting_input")
+    produce(topic, [{"id": 10, "note": "n"}], 0)
+    assert live.run("back", "b")[0] == "success"
+    live.client.answer(reset, "agreed", "approve", "Approve", {"reason": ""})
+    assert live.ended(reset, "agreed") == ("success", DONE)
+    assert live.lake.ids(one.table) == list(range(4))
+    assert live.run("back", "c")[0] == "success"
+    assert live.lake.ids(one.table) == list(range(11))
