@@ -73,7 +73,7 @@ def take_from_tests() -> None:
     :raises BrowserError: a test fails
     """
     with tempfile.TemporaryDirectory(prefix="lakecommit-shots-") as folder:
-        command = [sys.executable, "-m", "pytest", "-q", *TESTS]
+        command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={folder}/lake", *TESTS]
         done = subprocess.run(
             command, cwd=CHECKOUT, env={**os.environ, SHOTS: folder}, capture_output=True, text=True, check=False
         )

@@ -192,7 +192,9 @@ def in_common(
     newest = list(zip(cycles.cycles, outcomes, strict=True))[-STRIP:]
     going = under_way(cycles.cycles)
     waits = sum(1 for s in sensors if s.waits)
-    files = sum(c.files for c in going) if state.landing else sum(w.files for w in waiting(state))
+    # Slices of cycles that are over wait behind a blocked range.
+    staged = [w for w in cycles.staged if w.files and not any(w.slice_id in c.work for c in going)]
+    files = sum(x.files for x in (*going, *staged)) if state.landing else sum(w.files for w in waiting(state))
     return {
         "id": row.key,
         "kind": "landing" if state.landing else "connector",
@@ -209,7 +211,11 @@ def in_common(
         "table_lag_since": time_or_none(row.table_since if row.read_lag or row.commit_lag else None),
         **lag_fields(read_lag=row.read_lag, commit_lag=row.commit_lag, valid_through=time_or_none(state.valid_through)),
         "pending": {
-            **pending_fields(slices=sum(_slices(c) for c in going), files=files, bytes=sum(c.bytes for c in going)),
+            **pending_fields(
+                slices=sum(_slices(c) for c in going) + len(staged),
+                files=files,
+                bytes=sum(x.bytes for x in (*going, *staged)),
+            ),
             "files_most": max(_files_of(going).values(), default=files),
         },
         "budget": None if budget is None else BudgetAnswer.model_validate(budget, from_attributes=True),

@@ -7,7 +7,7 @@ slices. An event of a cycle that is not kept changes the partitions only; the ol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -36,11 +36,12 @@ from airflow_provider_lakecommit.page.notes import (
     after_report,
 )
 from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
-from airflow_provider_lakecommit.page.seen_cycle import FINISHED, SeenCycle, SliceWork, with_report
+from airflow_provider_lakecommit.page.seen_cycle import FINISHED, NO_GROUP, SeenCycle, SliceWork, with_report
 from airflow_provider_lakecommit.stall import EventKind, ObservedEvent
 
 MOST_CYCLES = 100
 MOST_OPEN = 20
+MOST_STAGED = 1000
 MOST_TABLES = 100
 MOST_DAGS = 10
 NO_WORK: Mapping[UUID, SliceWork] = MappingProxyType({})
@@ -69,6 +70,7 @@ class LandingCycles(NamedTuple):
     spec_version: str = ""
     planned: Ends = NO_ENDS
     reported: Ends = NO_ENDS
+    staged: tuple[SliceWork, ...] = ()
     published: Mapping[str, Ends] = MappingProxyType({})
     ends: Ends = NO_ENDS
     totals: Totals = Totals()
@@ -161,9 +163,19 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
         dags=dags,
         tables=tables,
         spec_version=plan.spec_version,
-        planned=_furthest(known.planned, (span for s in plan.slices for span in s.spans)),
-        ends={(p.topic, p.partition): end for p, end in plan.ends.items()} or known.ends,
+        planned=(planned := _furthest(known.planned, (span for s in plan.slices for span in s.spans))),
+        ends=(ends := {(p.topic, p.partition): end for p, end in plan.ends.items()} or known.ends),
+        published=_with_unplanned(known, plan, tables[:1], {p: e for p, e in ends.items() if p not in planned}),
     )
+
+
+def _with_unplanned(known: LandingCycles, plan: Plan, data: Sequence[str], ends: Ends) -> Mapping[str, Ends]:
+    """Return the tables' ends: what a complete plan leaves out though nobody has planned it, is before the landing's
+    start.
+    """
+    if plan.left or plan.refused is not None or not data or not ends:
+        return known.published
+    return {**known.published, data[0]: {**ends, **known.published.get(data[0], NO_ENDS)}}
 
 
 def _behind(known: LandingCycles, plan: Plan) -> bool:
@@ -194,20 +206,47 @@ def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]
 
 def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingCycles:
     report, place = entry.report, _place(known, entry.commit_id)
+    before = None if place is None else known.cycles[place]
+    after = None if before is None else with_report(before, entry, at)
+    of = report.planned_slice or report.slice_id
     if report.blocked is None and report.failed is None:
-        known = known._replace(reported=_furthest(known.reported, (s.span for s in report.spans)))
-    if place is None:
+        counted = SliceWork(of, NO_GROUP) if after is None else after.work.get(of, SliceWork(of, NO_GROUP))
+        known = _joined(known, counted._replace(spans=tuple(s.span for s in report.spans)))
+    if place is None or before is None or after is None:
         return known
-    before = known.cycles[place]
-    after = with_report(before, entry, at)
     if after.done > before.done or after.undone > before.undone:
         known = known._replace(notes=after_rejects(known.notes, entry, at))
     if after.done > before.done:
-        one = after.work[entry.report.planned_slice or entry.report.slice_id]
+        one = after.work[of]
         known = known if one.filed else _without_files(known, [one])
         known = known._replace(uncommitted=after_report(known.uncommitted, entry.report))
         known = _counted(known, read=after.counts.total - before.counts.total)
     return known._replace(cycles=(*known.cycles[:place], after, *known.cycles[place + 1 :]))
+
+
+def _joined(known: LandingCycles, *more: SliceWork) -> LandingCycles:
+    """Return the state after reports and commits: ``reported`` passes the slices that nothing unreported precedes."""
+    ends, table, staged = dict(known.reported), known.in_table, list[SliceWork]()
+    for work in sorted((*known.staged, *more), key=lambda w: w.spans):
+        waits = False
+        for span in work.spans:
+            place = (span.partition.topic, span.partition.partition)
+            upto = max(ends.get(place, -1), table.get(place, -1))
+            upto = upto if upto >= 0 else _first(known, span)
+            if span.range.start <= upto:
+                ends[place] = max(upto, span.range.end)
+            else:
+                waits = True
+        if waits:
+            staged.append(work)
+    ends = {place: max(end, table.get(place, 0)) for place, end in ends.items()}
+    return known._replace(reported=ends, staged=tuple(staged[-MOST_STAGED:]))
+
+
+def _first(known: LandingCycles, span: Span) -> int:
+    """Return the first planned offset of a span's partition."""
+    spans = (s for c in known.cycles for w in c.work.values() for s in w.spans if s.partition == span.partition)
+    return min((s.range.start for s in spans), default=span.range.start)
 
 
 def _published(known: LandingCycles, entry: TablePublished, at: float) -> LandingCycles:
@@ -216,7 +255,7 @@ def _published(known: LandingCycles, entry: TablePublished, at: float) -> Landin
     if entry.debt is not None:
         known = known._replace(debts={**known.debts, table: entry.debt})
     # All of its tables report the same ranges; those of the data count.
-    known = known._replace(published=ends)
+    known = _joined(known._replace(published=ends))
     if table == next(iter(known.tables), table):
         known = _counted(known, committed=len(entry.coverage))
     left, rejected, kinds = after_commit(known.uncommitted, entry)

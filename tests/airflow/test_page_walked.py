@@ -118,7 +118,7 @@ def see_dead_letters(live: Live, browser: Browser) -> None:
     browser.evaluate(f"[...{FRAME}.querySelectorAll('a.entry')].find((a) => /^{WALK}/.test(a.innerText)).click()")
     browser.wait_for("Dead letters by kind")
     browser.evaluate(f"{FRAME}.querySelectorAll('details').forEach((d) => (d.open = true))")
-    browser.wait_for("lakecommit dead-letters --values")
+    browser.wait_for("lakecommit dead-letters --dag orders --landing orders --values")
     browser.wait_for("max_pending_files")
     assert browser.evaluate(f"[window, {FRAME}.defaultView].every((w) => w.hostile === undefined)")
     row = own_row(live)
@@ -142,7 +142,7 @@ def see_a_stall_and_its_end(
     until("the end of its commit", lambda: live.states(WALK, "cut").get("commit") == "failed")
     told = time.monotonic()
     browser.wait_for("SLOWING")
-    browser.wait_for("unable to open database file")
+    browser.wait_for("catalog lake")
     assert time.monotonic() - told < 20, "within one cycle"
     for n, run in enumerate(("second", "third")):
         more(101 + n)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -132,6 +133,35 @@ def test_one_that_left_out_partitions_is_partial() -> None:
     story.reports("a", [(P0, 0, 10)])
     story.closes("a")
     assert ended(story) == ["partial"]
+
+
+def test_a_slice_behind_an_unreported_one_waits_and_counts_once_that_is_reported_or_published() -> None:
+    story = Story()
+    story.opens("a", [[(P0, 0, 5)], [(P0, 5, 8)], [(P0, 8, 10)]], ends={P0: 10})
+    story.reports("a", [(P0, 8, 10)])
+    known = told(story.entries)
+    assert ([p.reported for p in known.partitions({})], len(known.staged)) == ([None], 1)
+    story.reports("a", [(P0, 0, 5)])
+    known = told(story.entries)
+    assert ([p.reported for p in known.partitions({})], len(known.staged)) == ([5], 1)
+    for skipped in (False, True):
+        end = deepcopy(story)
+        if skipped:
+            published(end, "a", [(P0, 0, 8)], ORDERS)
+        else:
+            end.reports("a", [(P0, 5, 8)])
+        known = told(end.entries)
+        assert ([p.reported for p in known.partitions({})], known.staged) == ([10], ())
+
+
+def test_what_nobody_has_planned_is_in_the_table_when_a_complete_plan_leaves_it_out() -> None:
+    """A landing that begins at the newest records has skipped the older ones."""
+    story = Story()
+    story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS,), ends={P0: 10, P1: 16})
+    by_number = {p.partition: p for p in told(story.entries).partitions({})}
+    assert (by_number[1].published, by_number[1].lag, by_number[0].lag) == (16, 0, 10)
+    story.opens("b", [[(P0, 10, 11)]], tables=(ORDERS,), ends={P0: 11, P1: 17})
+    assert {p.partition: p.lag for p in told(story.entries).partitions({})} == {0: 11, 1: 1}
 
 
 def test_a_partition_is_published_as_far_as_the_data_table_has_it() -> None:
