@@ -158,13 +158,15 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
         cycles = (*cycles[:place], cycles[place]._replace(work=NO_WORK), *cycles[place + 1 :])
     dag = (cycle.deployment, cycle.dag)
     dags = known.dags if known.dags[:1] == (dag,) else (dag, *(d for d in known.dags if d != dag))[:MOST_DAGS]
+    planned = _furthest(known.planned, (span for s in plan.slices for span in s.spans))
+    ends = {(p.topic, p.partition): end for p, end in plan.ends.items()} or known.ends
     return known._replace(
         cycles=cycles,
         dags=dags,
         tables=tables,
         spec_version=plan.spec_version,
-        planned=(planned := _furthest(known.planned, (span for s in plan.slices for span in s.spans))),
-        ends=(ends := {(p.topic, p.partition): end for p, end in plan.ends.items()} or known.ends),
+        planned=planned,
+        ends=ends,
         published=_with_unplanned(known, plan, tables[:1], {p: e for p, e in ends.items() if p not in planned}),
     )
 
