@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.core import PendingBudget, lag_fields, pending_
 from airflow_provider_lakecommit.page.cycle_answers import CycleMark, mark_of, time_or_none
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
 from airflow_provider_lakecommit.page.remedies import remedies
-from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle, under_way
+from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle, SliceWork, under_way
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.page.summary import summary_of
 from airflow_provider_lakecommit.stall import waiting
@@ -194,7 +194,8 @@ def in_common(
     waits = sum(1 for s in sensors if s.waits)
     # Slices of cycles that are over wait behind a blocked range.
     staged = [w for w in cycles.staged if w.files and not any(w.slice_id in c.work for c in going)]
-    files = sum(x.files for x in (*going, *staged)) if state.landing else sum(w.files for w in waiting(state))
+    pending: list[SeenCycle | SliceWork] = [*going, *staged]
+    files = sum(p.files for p in pending) if state.landing else sum(w.files for w in waiting(state))
     return {
         "id": row.key,
         "kind": "landing" if state.landing else "connector",
@@ -212,9 +213,7 @@ def in_common(
         **lag_fields(read_lag=row.read_lag, commit_lag=row.commit_lag, valid_through=time_or_none(state.valid_through)),
         "pending": {
             **pending_fields(
-                slices=sum(_slices(c) for c in going) + len(staged),
-                files=files,
-                bytes=sum(x.bytes for x in (*going, *staged)),
+                slices=sum(map(_slices, going)) + len(staged), files=files, bytes=sum(p.bytes for p in pending)
             ),
             "files_most": max(_files_of(going).values(), default=files),
         },
