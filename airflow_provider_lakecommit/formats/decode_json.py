@@ -44,6 +44,7 @@ LIKE = 0.6
 """Least similarity of a misspelled name."""
 Pieces = list[tuple[pa.StructArray, Counter[str]]]
 UnknownOf = Callable[[pa.StructArray, Sequence[bytes]], Counter[str]]
+_Paths = Mapping[str, tuple[str, str]]
 _UNEXPECTED = "unexpected field"
 _ONE_BLOCK = pj.ReadOptions(use_threads=False, block_size=2**31 - 1)
 # The name of a column may have parentheses: what follows the last one is told apart by its words.
@@ -63,7 +64,7 @@ class JsonDecoder(NothingOpen):
         self._columns = columns_of(schema, options, skip)
         self._rewriter = rewriter_for(self._columns)
         self._decimals = with_decimals(self._columns)
-        self._paths = {node.parsed_at: node.path for c in self._columns for node in c.nodes()}
+        self._paths = {node.parsed_at: (node.path, _hint(node)) for c in self._columns for node in c.nodes()}
         self._struct_paths = struct_paths(self._columns)
         self._strict = options.unknown_fields == "dead_letter"
         self._uncounted = options.unknown_fields == UNCOUNTED
@@ -224,7 +225,7 @@ def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:
     return pa.schema([pa.field(ROW, pa.struct(fields))])
 
 
-def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int, paths: Mapping[str, str]) -> pa.StructArray:
+def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int, paths: _Paths) -> pa.StructArray:
     """Parse a block into as many rows as values, or refuse it."""
     options = pj.ParseOptions(explicit_schema=wire, newlines_in_values=True, unexpected_field_behavior=unexpected)
     try:
@@ -242,7 +243,13 @@ def _read(text: bytes, wire: pa.Schema, unexpected: str, values: int, paths: Map
     return rows
 
 
-def _refusal(message: str, paths: Mapping[str, str]) -> Refusal:
+def _hint(column: Column) -> str:
+    """Return the remedy for numbers in a column that is read from strings."""
+    of_texts = pa.types.is_string(column.wire) and pa.types.is_temporal(column.target.type)
+    return ": state its unit in `timestamps`, for example epoch_millis" if of_texts else ""
+
+
+def _refusal(message: str, paths: _Paths) -> Refusal:
     text = message.removeprefix("JSON parse error: ")
     if text == _UNEXPECTED:
         return Refusal("unknown_field", None, "the table lacks a field")
@@ -250,8 +257,9 @@ def _refusal(message: str, paths: Mapping[str, str]) -> Refusal:
     if where and not where["path"]:
         return Refusal("not_json", None, f"the value is not a JSON object: it{other_kind(where['what'])}")
     if where:
-        path = paths.get(where["path"], where["path"].removeprefix("/"))
-        return Refusal("wrong_value", path, f"column {path}{other_kind(where['what'])}")
+        path, hint = paths.get(where["path"], (where["path"].removeprefix("/"), ""))
+        what = other_kind(where["what"])
+        return Refusal("wrong_value", path, f"column {path}{what}{hint if what.startswith(' is a number') else ''}")
     if message != text:
         return Refusal("not_json", None, f"the value is not valid JSON: {re.sub(r' in row [0-9]+$', '', text)}")
     return Refusal("wrong_value", None, text)

@@ -39,6 +39,7 @@ _EPOCH = {f"epoch_{unit}": nanos for unit, nanos in _NANOS.items()}
 _OF_DAY = {f"{unit}_of_day": nanos for unit, nanos in _NANOS.items()}
 WHOLE_NUMBERS = frozenset({"epoch_days", *_EPOCH, *_OF_DAY})
 """Rules of times that are numbers; others are texts."""
+_CHECK_UNIT = "check the unit: today's times have 10 digits in seconds, 13 in millis, 16 in micros, 19 in nanos"
 _EARLIEST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _LATEST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
 _DAY_MICROS = 86_400_000_000
@@ -48,6 +49,7 @@ _THIS_CENTURY = int(datetime(2000, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _OF_CLOCK = set("HIMSfpX%")
 _NOT_OF_DATE = set("HIMSfpXczZ")
+_OF_YEAR = set("YyGcx")
 
 
 def rule_problem(kind: IcebergType, rule: str) -> str | None:
@@ -58,12 +60,18 @@ def rule_problem(kind: IcebergType, rule: str) -> str | None:
         named = _named(kind)
         return None if rule in named else f"is {kind}, not for {rule}: use {', '.join(named)} or a strptime pattern"
     directives = set(re.findall(r"%(.)", rule))
-    if isinstance(kind, _WITHOUT_ZONE) and "z" in directives:
-        return "has no zone, so the zone of %z would be lost: make it timestamptz"
-    lost = directives & _NOT_OF_DATE if isinstance(kind, DateType) else set[str]()
-    if isinstance(kind, TimeType):
-        lost = directives - _OF_CLOCK
-    return f"is {kind}, so the value of {', '.join(f'%{d}' for d in sorted(lost))} would be lost" if lost else None
+    of_clock = isinstance(kind, TimeType)
+    lost = directives - _OF_CLOCK if of_clock else directives & _NOT_OF_DATE if isinstance(kind, DateType) else ()
+    zoned = isinstance(kind, _WITHOUT_ZONE) and "z" in directives
+    wrong = (
+        (zoned, "has no zone, so the zone of %z would be lost: make it timestamptz"),
+        (lost, f"is {kind}, so the value of {', '.join(f'%{d}' for d in sorted(lost))} would be lost"),
+        # In each of these cases strptime returns a wrong time without an error.
+        ("Z" in directives, "cannot be read by %Z, which ignores the zone: use %z for an offset, or the word itself"),
+        (("I" in directives) != ("p" in directives), "needs %I and %p together: without the other, each is ignored"),
+        (not of_clock and not directives & _OF_YEAR, f"is {kind}, and without %Y each value would be in 1900: add %Y"),
+    )
+    return next((why for found, why in wrong if found), None)
 
 
 def time_reading(kind: IcebergType, rule: str) -> Reading:
@@ -138,7 +146,8 @@ def _number(nanos: int) -> Convert:
         else:
             factor = pa.scalar(kept // nanos, pa.int64())
             ticks = pc.divide(array, factor)
-            require(pc.equal(pc.multiply(ticks, factor), array), array, "not a whole number of microseconds")
+            unit = "" if pa.types.is_time(target) else f"; {_CHECK_UNIT}"
+            require(pc.equal(pc.multiply(ticks, factor), array), array, f"not a whole number of microseconds{unit}")
         if pa.types.is_time(target):
             within = pc.and_(pc.greater_equal(ticks, 0), pc.less(ticks, _DAY_MICROS))
             require(within, array, "not within a day; check the unit")
@@ -171,7 +180,7 @@ def _times(array: pa.Array, factor: int) -> pa.Array:
     try:
         return pc.multiply_checked(array, pa.scalar(factor, pa.int64()))
     except pa.ArrowInvalid:
-        raise ValueError("beyond the range of the column; check the unit") from None
+        raise ValueError(f"beyond the range of the column; {_CHECK_UNIT}") from None
 
 
 def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -192,5 +201,5 @@ def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
         return values
     scale = _DAY_MICROS if pa.types.is_date(target) else 1
     if least * scale < _EARLIEST or most * scale > _LATEST:
-        raise ValueError("not in the years 1 to 9999; check the unit")
+        raise ValueError(f"not in the years 1 to 9999; {_CHECK_UNIT}")
     return values

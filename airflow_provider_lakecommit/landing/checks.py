@@ -69,6 +69,7 @@ MOST_REPLICAS = 8
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_UNIT = re.compile("(milli|micro|nano)second")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 Check = Callable[[Any], str | None]
@@ -108,8 +109,9 @@ def _topics(v: Any) -> str | None:
 
 
 def _pattern(name: Any) -> str:
-    pattern = isinstance(name, str) and re.search(r"[*+?^$|\[(]", name)
-    return ": for a pattern, declare a landing set with `topics_pattern`" if pattern else ""
+    if isinstance(name, str) and re.search(r"[*+?^$|\[(]", name):
+        return ": for a pattern, declare a landing set with `topics_pattern`"
+    return ": several topics are a list, as in [a, b]" if isinstance(name, str) and re.search("[,; ]", name) else ""
 
 
 def _timestamps(v: Any) -> str | None:
@@ -119,7 +121,7 @@ def _timestamps(v: Any) -> str | None:
         return f"{v!r} is not a mapping of column paths to rules [LC1107]"
     wrong = {c: r for c, r in v.items() if not (isinstance(r, str) and (r in TIMESTAMP_RULES or "%" in r))}
     bad = ", ".join(f"{c}: {r!r}" for c, r in wrong.items())
-    near = "".join(sorted({meant(str(r), TIMESTAMP_RULES) for r in wrong.values()}))
+    near = "".join(sorted({meant(_UNIT.sub(r"\1", str(r)), TIMESTAMP_RULES) for r in wrong.values()}))
     return f"{bad}: allowed are {', '.join(TIMESTAMP_RULES)} or a strptime pattern{near} [LC1108]" if bad else None
 
 

@@ -351,14 +351,18 @@ def hint(key: str, known: Iterable[str], section: str = "") -> str:
     :param section: the section where it was found
     """
     if key not in ALONE and (path := SECTION_KEYS.get(key) or _BY_KEY.get(key)) is not None:
-        return f" (it is `{': '.join(path)}`)"
+        return f" (it is `{_place(*path)}`)"
     if section and (key in TOP or key in SECTIONS):
         return f" (it is `{key}`, outside of `{section}`)"
     found = nearest(key, {*known, *SECTION_KEYS, *_BY_KEY}, 1, 0.6)
     if not found:
         return ""
-    meant = repr(found[0]) if found[0] in known else f"`{': '.join(SECTION_KEYS.get(found[0]) or _BY_KEY[found[0]])}`"
+    meant = repr(found[0]) if found[0] in known else f"`{_place(*(SECTION_KEYS.get(found[0]) or _BY_KEY[found[0]]))}`"
     return f" (did you mean {meant}?)"
+
+
+def _place(section: str, key: str) -> str:
+    return f"{section}: {{{ALONE[section]}: …, {key}: …}}" if section in ALONE else f"{section}: {key}"
 
 
 def section_of(name: str, value: Any) -> tuple[Any, list[str]]:

@@ -214,7 +214,7 @@ def test_exact_values_are_taken(kind: IcebergType, text: str, row: Any) -> None:
         ),
         (TimestamptzType(), '"2026-01-01T00:00:00"', "has no zone offset, and the table has timestamptz: write one"),
         (TimestamptzType(), '"2026-01-01T00:00:00.1234567Z"', "1234567Z"),
-        (TimestamptzType(), "1767225600", "is a number, not a string"),
+        (TimestamptzType(), "1767225600", "is a number, not a string: state its unit in `timestamps`"),
         (TimestampNanoType(), '"2026-01-01T00:00:00.1234567891"', "1234567891"),
         (TimestampNanoType(), '"2300-01-01T00:00:00"', "2300-01-01"),
         (TimestamptzType(), '"2026-06-30T23:59:60Z"', "23:59:60"),
@@ -308,7 +308,11 @@ def test_nanoseconds_are_kept(text: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "text", "reason"),
     [
-        ("epoch_seconds", "1767355200000", "years 1 to 9999; check the unit"),
+        (
+            "epoch_seconds",
+            "1767355200000",
+            "years 1 to 9999; check the unit: today's times have 10 digits",
+        ),
         ("epoch_seconds", "9223372036854775807", "beyond the range"),
         ("epoch_millis", "1.5", "not written as a whole number"),
         ("epoch_millis", '"1767355200000"', "is a string, not a number"),
@@ -381,6 +385,11 @@ RULED = Schema(
         ({"clock": "epoch_millis"}, "column clock is time, .* seconds_of_day, millis_of_day"),
         ({"clock": "%d %H:%M"}, "column clock is time, so the value of %d would be lost"),
         ({"tags.key": "%Y-%m-%d %z"}, r"column tags\.key is date, so the value of %z"),
+        ({"local": "%Y-%m-%d %H:%M %Z"}, "column local cannot be read by %Z"),
+        ({"local": "%d.%m. %H:%M"}, "column local is timestamp, and without %Y each value would be in 1900"),
+        ({"on": "%d.%m."}, "column on is date, and without %Y"),
+        ({"clock": "%H:%M %p"}, "column clock needs %I and %p together"),
+        ({"local": "%Y-%m-%d %I:%M"}, "column local needs %I and %p together"),
     ],
 )
 def test_a_rule_that_fits_no_column_is_refused_before_reading(timestamps: dict[str, str], message: str) -> None:

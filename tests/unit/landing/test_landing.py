@@ -374,6 +374,7 @@ class TestMistakes:
             ("topics", ["a", "a"], "list of different topic names"),
             ("topics", ["a", 1], "the number 1: put the name in quotes"),
             ("topics", "a/b", "'a/b' is not a topic name"),
+            ("topics", "a,b", "'a,b' is not a topic name: several topics are a list, as in [a, b]"),
             ("topics", 5, "the number 5: put the name in quotes"),
             ("table", "orders", "'orders' is not a table name (namespace.table)"),
             ("table", "shop..orders", "is not a table name"),
@@ -438,9 +439,10 @@ class TestMistakes:
             "partition_by": "day(tz)",
         }
         with pytest.raises(SpecError) as refused:
-            Landing(nmae="orders", topics="orders", table="orders", create=create, max_record=5)  # type: ignore[call-arg]
+            Landing(nmae="orders", topics="orders", table="orders", create=create, max_record=5, csv={})  # type: ignore[call-arg]
         for said in (
             "unknown key 'nmae' (did you mean 'name'?)",
+            "unknown key 'csv' (it is `format: {name: …, csv: …}`)",
             "unknown key 'max_record' (did you mean `window: max_records`?)",
             "missing key 'name'",
             "table: 'orders' is not a table name",
@@ -570,7 +572,7 @@ class TestYaml:
                 name="orders",
                 topics="orders",
                 table="shop.orders",
-                timestamps={"ts": "epoch_milis"},
+                timestamps={"ts": "epoch_milliseconds"},
                 create={"schema": [{"name": "a", "typ": "long"}]},
             )
         told = str(refused.value)
