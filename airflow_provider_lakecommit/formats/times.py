@@ -39,7 +39,7 @@ _EPOCH = {f"epoch_{unit}": nanos for unit, nanos in _NANOS.items()}
 _OF_DAY = {f"{unit}_of_day": nanos for unit, nanos in _NANOS.items()}
 WHOLE_NUMBERS = frozenset({"epoch_days", *_EPOCH, *_OF_DAY})
 """Rules of times that are numbers; others are texts."""
-_CHECK_UNIT = "check the unit: today's times have 10 digits in seconds, 13 in millis, 16 in micros, 19 in nanos"
+_CHECK_UNIT = "check the unit (today's times have 10 digits in seconds, 13 in millis, 16 in micros, 19 in nanos)"
 _EARLIEST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _LATEST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
 _DAY_MICROS = 86_400_000_000
@@ -67,7 +67,7 @@ def rule_problem(kind: IcebergType, rule: str) -> str | None:
         (zoned, "has no zone, so the zone of %z would be lost: make it timestamptz"),
         (lost, f"is {kind}, so the value of {', '.join(f'%{d}' for d in sorted(lost))} would be lost"),
         # In each of these cases strptime returns a wrong time without an error.
-        ("Z" in directives, "cannot be read by %Z, which ignores the zone: use %z for an offset, or the word itself"),
+        ("Z" in directives, "cannot be read by %Z, which ignores the zone: use %z (an offset), or the letters UTC"),
         (("I" in directives) != ("p" in directives), "needs %I and %p together: without the other, each is ignored"),
         (not of_clock and not directives & _OF_YEAR, f"is {kind}, and without %Y each value would be in 1900: add %Y"),
     )

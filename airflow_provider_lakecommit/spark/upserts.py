@@ -135,9 +135,8 @@ class UpsertDecoder:
             )
             rows, none = self._joined(rows, self._marked(added(Decoded(table=empty, records=none)), True)), []
         rows = self._checked(replace(rows, filtered=sorted([*rows.filtered, *none])))
-        left = replace(rows, rejects=(), filtered=(), ignored=Counter())
-        ignored = rows.ignored + block.ignored
-        return Block(tables={name: left}, rejects=rows.rejects, filtered=rows.filtered, ignored=ignored)
+        left = replace(rows, rejects=(), filtered=())
+        return Block(tables={name: left}, rejects=rows.rejects, filtered=rows.filtered)
 
     def _marked(self, rows: Decoded, deleted: bool) -> Decoded:
         """With :data:`IS_DELETED`, behind all other columns."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject
@@ -16,23 +16,24 @@ from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """The rows by table; rejects, filtered values and unknown fields are those of all tables together."""
+    """The rows by table, each with its unknown fields; rejects and filtered values are those of all tables."""
 
     tables: Mapping[str, Decoded]
     rejects: tuple[Reject, ...] = ()
     filtered: Sequence[int] = ()
-    ignored: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def ignored(self) -> Counter[str]:
+        return sum((decoded.ignored for decoded in self.tables.values()), Counter[str]())
 
     def extended(self, by: Callable[[str, Decoded], Decoded]) -> Block:
         """Return the block with keys, headers and metadata added to the rows of each table, which may reject more."""
         made = {name: by(name, decoded) for name, decoded in self.tables.items()}
         more = [reject for decoded in made.values() for reject in decoded.rejects]
-        ignored = sum((decoded.ignored for decoded in made.values()), self.ignored)
         return replace(
             self,
-            tables={n: replace(decoded, rejects=(), ignored=Counter()) for n, decoded in made.items()},
+            tables={n: replace(decoded, rejects=()) for n, decoded in made.items()},
             rejects=tuple(sorted([*self.rejects, *more], key=lambda r: r.index)) if more else self.rejects,
-            ignored=ignored,
         )
 
     def landed(self, values: int) -> Sequence[int]:
@@ -64,10 +65,8 @@ class OneTable:
 
     def decode(self, values: Sequence[bytes]) -> Block:
         decoded = self._decoder.decode(values)
-        rows = replace(decoded, rejects=(), filtered=(), ignored=Counter())
-        return Block(
-            tables={self._table: rows}, rejects=decoded.rejects, filtered=decoded.filtered, ignored=decoded.ignored
-        )
+        rows = replace(decoded, rejects=(), filtered=())
+        return Block(tables={self._table: rows}, rejects=decoded.rejects, filtered=decoded.filtered)
 
     def close(self) -> None:
         self._decoder.close()

@@ -9,7 +9,6 @@ a missing table are rejects of kind ``missing_table``, unmatched ones of kind ``
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
@@ -48,7 +47,7 @@ class Router:
     def decode(self, values: Sequence[bytes]) -> Block:
         by_route, rejects = self._dealt(values)
         tables: dict[str, Decoded] = {}
-        filtered, ignored = list[int](), Counter[str]()
+        filtered = list[int]()
         for table, mine in by_route.items():
             if (decoder := self._decoders.get(table)) is None:
                 why = f"the record's table {table} does not exist"
@@ -57,13 +56,11 @@ class Router:
             decoded = _decoded(decoder, values, mine)
             rejects += decoded.rejects
             filtered += decoded.filtered
-            ignored.update(decoded.ignored)
-            tables[table] = Decoded(table=decoded.table, records=decoded.records)
+            tables[table] = Decoded(table=decoded.table, records=decoded.records, ignored=decoded.ignored)
         return Block(
             tables=tables,
             rejects=tuple(sorted(rejects, key=lambda r: r.index)),
             filtered=sorted(filtered),
-            ignored=ignored,
         )
 
     def tables_of(self, values: Sequence[bytes]) -> dict[str, list[int]]:

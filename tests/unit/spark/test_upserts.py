@@ -109,6 +109,11 @@ def test_a_tombstone_is_a_delete_in_its_place() -> None:
     ]
 
 
+def test_a_key_that_the_value_repeats_is_no_unknown_field() -> None:
+    block = decoded(landing(), PLAIN, [record({"id": 1}, {"id": 1, "name": "a", "more": 2}), record({"id": 1}, None)])
+    assert block.ignored == Counter({"more": 1})
+
+
 @pytest.mark.parametrize("schema", [PLAIN, STRICT], ids=["optional", "required"])
 def test_ignored_deletes_are_filtered(schema: Schema) -> None:
     block = decoded(
