@@ -272,7 +272,7 @@ class Closed:
         return tuple(
             f"{what}: {_counted(found)}{more}"
             for what, found, more in (
-                ("fields without a column were left out, in this many records", ignored, ""),
+                ("fields without a column of exactly that name were left out, in this many records", ignored, ""),
                 (
                     "times in January/February 1970, in a coarser unit than `timestamps` states, in this many records",
                     odd,

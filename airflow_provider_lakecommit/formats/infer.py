@@ -20,6 +20,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
+from airflow_provider_lakecommit.formats.column_names import TakenNames, unusable
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
 from airflow_provider_lakecommit.iceberg import create_from_spec
@@ -84,7 +85,8 @@ def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColum
 
     :param examples: show values in the notes
     """
-    return [_column(name, node, examples) for name, node in found.root.fields.items()]
+    taken = TakenNames()
+    return [_column(name, node, examples, taken) for name, node in found.root.fields.items()]
 
 
 def schema_of(columns: Iterable[InferredColumn]) -> Schema | None:
@@ -93,12 +95,14 @@ def schema_of(columns: Iterable[InferredColumn]) -> Schema | None:
     return create_from_spec({"schema": typed})[0] if typed else None
 
 
-def _column(name: str, node: Node, examples: bool) -> InferredColumn:
+def _column(name: str, node: Node, examples: bool, taken: TakenNames) -> InferredColumn:
     notes = _Notes(examples)
     kind = _type(node, name, notes)
-    if kind is not None and (why := _unusable(name, kind)):
-        notes.log(name, f"left out: {why}")
+    if kind is not None and (why := unusable(name) or taken.clash(name) or _unusable(name, kind)):
+        notes.log(name or "''", f"left out: {why}")
         kind = None
+    if kind is not None:
+        taken.add(name)
     instead, rule = notes.instead.get(name, (None, None)) if kind is not None else (None, None)
     return InferredColumn(
         name=name,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from pyiceberg.types import LongType
 
-from airflow_provider_lakecommit.formats.evolution.names import RESERVED
+from airflow_provider_lakecommit.formats.column_names import RESERVED
 from dev.servers.engine import Engine, EngineError
 from tests.support.messes import table_of
 from tests.support.steps import check_verified

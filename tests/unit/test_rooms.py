@@ -177,9 +177,9 @@ RULES = (
         "committer core formats formats/avro formats/protobuf formats/registry iceberg kafka landing",
         nowhere=AIRFLOW | SPARK,
     ),
-    rule("formats/evolution/changes", nowhere=KAFKA | frozenset({"pyarrow"})),
+    rule("formats/evolution/changes", "formats", nowhere=KAFKA | frozenset({"pyarrow"})),
     rule("formats/evolution/misfits", nowhere=KAFKA | frozenset({"pyarrow"})),
-    rule("formats/evolution/names", "landing", nowhere=KAFKA | frozenset({"pyarrow"})),
+    rule("formats/column_names", "landing", nowhere=KAFKA | frozenset({"pyarrow"})),
     rule("formats/evolution/paths", nowhere=KAFKA | frozenset({"pyarrow"})),
     rule("formats/evolution/schema", nowhere=KAFKA | frozenset({"pyarrow"})),
     rule(

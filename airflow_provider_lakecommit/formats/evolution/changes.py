@@ -42,8 +42,8 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from airflow_provider_lakecommit.formats.column_names import TakenNames, unusable
 from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
-from airflow_provider_lakecommit.formats.evolution.names import TakenNames, unusable
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 
 MAX_DIGITS = 38

@@ -167,7 +167,9 @@ def test_what_is_in_no_row_is_a_warning_with_counts() -> None:
         rejects={"wrong_value cost": 3, "not_json": 4},
     )
     fields, rejects = closed.warnings
-    assert fields.startswith("fields without a column were left out, in this many records: f29 29, f28 28")
+    assert fields.startswith(
+        "fields without a column of exactly that name were left out, in this many records: f29 29, f28 28"
+    )
     assert fields.endswith("f10 10 and 9 more")
     assert rejects == "records were rejected: not_json 4, wrong_value cost 3"
     assert Closed(commit_id=CYCLE).warnings == ()
@@ -213,7 +215,7 @@ def test_a_window_of_nothing_but_tombstones_has_a_warning() -> None:
 def test_times_that_are_hardly_meant_so_are_a_warning_of_their_own() -> None:
     closed = Closed(commit_id=CYCLE, ignored_fields={"x": 3, f"{ODD_TIME}at (epoch_millis)": 200})
     assert closed.warnings == (
-        "fields without a column were left out, in this many records: x 3",
+        "fields without a column of exactly that name were left out, in this many records: x 3",
         "times in January/February 1970, in a coarser unit than `timestamps` states, in this many records: "
         "at (epoch_millis) 200",
     )

@@ -184,3 +184,18 @@ def test_no_value_is_shown_unless_it_is_asked_for(tmp_path: Path) -> None:
 def test_a_value_that_is_nested_without_end_is_refused_and_not_followed() -> None:
     found = sample_values([("t[0]@0", b'{"a":' * 100_000), ("t[0]@1", b'{"a":' * 200 + b"1" + b"}" * 200)])
     assert sum(n for n, _ in found.refused.values()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Price", "its name differs from column price only in case"),
+        ("", "its name is empty"),
+        ("lot.name", "its name has a dot"),
+        ("_pos", "Iceberg reserves that name"),
+    ],
+)
+def test_a_name_that_other_engines_cannot_read_is_left_out(name: str, why: str) -> None:
+    found = columns({"price": 1, name: 2})
+    assert (found["price"].type, found[name].type) == ("long", None)
+    assert found[name].notes[0].startswith(f"{name or repr(name)}: left out: {why}")

@@ -29,6 +29,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from airflow_provider_lakecommit.formats.column_names import RESERVED
 from airflow_provider_lakecommit.formats.evolution.changes import (
     Added,
     Evolution,
@@ -38,7 +39,6 @@ from airflow_provider_lakecommit.formats.evolution.changes import (
     evolution,
 )
 from airflow_provider_lakecommit.formats.evolution.misfits import lacking
-from airflow_provider_lakecommit.formats.evolution.names import RESERVED
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, parts_of, paths_in
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from tests.support.effort import examples
