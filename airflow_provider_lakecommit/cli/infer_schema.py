@@ -17,6 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
+
 from airflow_provider_lakecommit.cli.infer_parts import (
     SqlColumns,
     columns_of_envelope,
@@ -121,6 +124,7 @@ def infer_schema(
     else:
         found = sample_values(csv_as_json(taken, options) if options.format == "csv" else taken)
         columns = infer(found, examples=question.examples)
+        found.values = len(taken)
     wrong = rejected(taken, columns, options, examples=question.examples)
     inferred = Inferred(question=question, found=found, columns=columns, wrong=wrong, format=format or options.format)
     return output_of(replace(inferred, records=records), output)
@@ -181,7 +185,8 @@ def output_of(inferred: Inferred, output: Output) -> int:
             [*to_yaml(inferred, given, _upsert(inferred)), *sections_yaml(sections, own=bool(question.catalog))]
         )
     if not any(c.type is not None for c in columns):
-        why = "".join(f"; {reason}: {n} ({', '.join(locations)})" for reason, (n, locations) in found.refused.items())
+        refused = [(reason, n, at) for reason, (n, at) in found.refused.items()] or inferred.wrong
+        why = "".join(f"; {reason}: {n} ({', '.join(locations)})" for reason, n, locations in refused)
         output.log(f"{', '.join(question.topics)}: no column could be found in {found.values} records{why}")
         return Exit.REFUSED
     return Exit.DONE
@@ -227,6 +232,8 @@ def rejected(
 ) -> list[tuple[str, int, list[str]]]:
     """Return the rejects of the sample by the landing's own decoder: reason, count, first positions."""
     schema = schema_of(columns)
+    if schema is None and options.format == "csv":
+        schema = Schema(NestedField(1, options.csv["columns"][0], StringType(), required=False))
     values = [(location, value) for location, value in taken if value is not None]
     if schema is None or not values:
         return []

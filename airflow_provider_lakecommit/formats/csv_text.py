@@ -69,7 +69,7 @@ class CsvRows:
                 break
             at += 2 if text[at] == ord("\r") else 1
             if not self._many:
-                raise Refusal("not_csv", None, "the value has more than one row")
+                raise Refusal("not_csv", None, "the value has more than one row: set `csv.rows: many` if all are rows")
         if row is None:
             raise Refusal("not_csv", None, _BROKEN)
         return rows
@@ -79,7 +79,8 @@ class CsvRows:
 
     def _counted(self, row: bytes, count: int) -> bytes:
         if count != self._fields:
-            raise Refusal("not_csv", None, f"a row has {count} fields, `csv.columns` names {self._fields}")
+            delimiter = ": check `csv.delimiter`" if count == 1 else ""
+            raise Refusal("not_csv", None, f"a row has {count} fields, `csv.columns` names {self._fields}{delimiter}")
         return row
 
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from airflow_provider_lakecommit.formats.alike import known_form
+from airflow_provider_lakecommit.formats.decoder import Refusal
+
 MAX_LOCATIONS = 3
 MAX_DEPTH = 60
 DIGITS = 17
@@ -180,7 +183,7 @@ def sample_values(
         except _NotOurs as e:
             found.refuse(str(e), location)
         except (ValueError, RecursionError):
-            found.refuse("is not JSON", location)
+            found.refuse(known_form(value, Refusal("not_json", None, "is not JSON")).reason, location)
         else:
             if not isinstance(parsed, dict):
                 found.refuse("is not a JSON object", location)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -96,6 +97,26 @@ def test_what_is_printed_is_a_landing_of_that_format(
     again = Landing.from_yaml(printed)
     assert (again.format, again.decoding.csv) == (landing.format, landing.decoding.csv)
     assert yaml.safe_load(printed.read_text())["create"]["schema"]
+
+
+@pytest.mark.parametrize(
+    ("format", "value", "why"),
+    [
+        ("csv", b"1,2026,x", "a row has 1 fields, `csv.columns` names 6: check `csv.delimiter`: 2 (t[0]@0, t[0]@1)"),
+        ("json", gzip.compress(b"{}"), "is not JSON; it is gzip: leave compression to Kafka"),
+        ("json", b"\x00\x00\x00\x00\x07x", "magic byte (schema 7): state `format: avro`"),
+    ],
+)
+def test_a_sample_without_a_row_is_answered_by_the_reason(
+    format: str, value: bytes, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    csv = dict(CSV.csv) if format == "csv" else {}
+    landing = landing_of(name="o", topics="o", table="a.b", dead_letter_table="a.d", format=format, csv=csv)
+    asked = Question(kafka={}, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
+    assert infer_schema(asked, Output(), taken=taken(value, value)) == Exit.REFUSED
+    told = capsys.readouterr().err
+    assert "no column could be found in 2 records; " in told
+    assert why in told
 
 
 def test_without_examples_no_reason_quotes_a_value() -> None:

@@ -208,7 +208,7 @@ def test_what_is_wrong_is_said() -> None:
             None,
             "a quoted field has no end or is followed by text, or an unquoted field has a quote or a carriage return",
         ),
-        (5, "not_csv", None, "the value has more than one row"),
+        (5, "not_csv", None, "the value has more than one row: set `csv.rows: many` if all are rows"),
     ]
     assert decoded.table["id"].to_pylist() == [7]
 
