@@ -171,7 +171,8 @@ class RunOutcome:
         elif last.stopped:
             text += f"; planned only partly: {last.stopped}"
         if last.blocked:
-            text += f"; {first_of(last.blocked)} blocked: decide with `{UNBLOCK}` (or --raise N, --skip)"
+            text += f"; {first_of(last.blocked)} blocked: correct the spec or the table and run again, or decide with "
+            text += f"`{UNBLOCK}` (or --raise N, --skip)"
         if last.waiting:
             text += f"; {first_of(last.waiting)} waiting"
         return text

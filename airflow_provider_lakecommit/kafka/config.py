@@ -168,6 +168,10 @@ def bootstrap_servers(config: Mapping[str, Any]) -> str:
     return f"{servers_of(config)}{connection_suffix(config)}"
 
 
+_TOO_LARGE = ": increase receive.message.max.bytes"
+"""The advice of librdkafka on an answer whose first bytes are no length, such as that of an HTTP server."""
+
+
 def servers_of(config: Mapping[str, Any]) -> str:
     """Where the brokers are, for a command.
 
@@ -198,9 +202,11 @@ def unreachable(
 ) -> LakecommitError:
     """The error for brokers that gave no useful answer while *doing* something."""
     servers = bootstrap_servers(config)
-    cause = redacted(trouble.cause or detail or "no reason was given", config)
+    cause, other_protocol, _ = redacted(trouble.cause or detail or "no reason was given", config).partition(_TOO_LARGE)
     if trouble.denied:
         remedy = "check security.protocol, sasl.mechanism and the credentials"
         return kind("LC2010", f"{doing}: Kafka at {servers} refused the login: {cause}; {remedy}")
     remedy = "check bootstrap.servers, security.protocol and that the brokers are up"
+    if other_protocol:
+        remedy = "this answer is not Kafka's: check the port of bootstrap.servers; for TLS, set security.protocol"
     return kind("LC2011", f"{doing}: no answer from Kafka at {servers} within {seconds:.0f} s: {cause}; {remedy}")

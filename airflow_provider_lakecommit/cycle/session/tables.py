@@ -89,6 +89,8 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
     imagined = _imagined(name, *wanted)
     _check(landing, name, imagined)
     check_fit(landing, target_of(name, imagined, session.new_id()))
+    if name.count(".") > 1 and name.startswith(f"{session.tables.name}."):
+        session.log(f"WARNING: {name} begins with the name of its catalog, which `table` does not need")
     if dry:
         session.log(f"table {name} is missing; a run creates it")
         return imagined

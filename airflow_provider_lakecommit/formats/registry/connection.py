@@ -194,7 +194,7 @@ def remedy_of(error: str) -> str:
 
 def remedy_of_status(status: int) -> str:
     if status in (401, 403):
-        return "check the credentials"
+        return "check the credentials (`basic.auth.user.info`, or login and password of the connection)"
     if 300 <= status < 400:
         return "it redirects: use the target address as its url, which often begins with https"
     if status == 404:

@@ -82,7 +82,8 @@ def offsets_of(
 def _check_known(named: Iterable[tuple[str, int]], partitions: Iterable[SourcePartition]) -> None:
     known = {(p.topic, p.partition) for p in partitions}
     if unknown := [f"{t}[{n}]" for t, n in named if (t, n) not in known]:
-        raise SourceError("LC7046", f"{', '.join(unknown)}: the source has no such partition")
+        first = ", ".join(f"{t}[{n}]" for t, n in sorted(known)[:3])
+        raise SourceError("LC7046", f"{', '.join(unknown)}: the source has no such partition; its first are {first}")
 
 
 def _at(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,19 @@ def test_a_table_that_cannot_be_filled_is_not_made(
     with pytest.raises(error, match=message):
         table_of(session_of(catalog_properties, **more), "shop.orders", dry=dry)
     assert not catalog.table_exists("shop.orders")
+
+
+def test_a_table_below_the_name_of_its_catalog_is_reported(
+    catalog: Catalog, catalog_properties: dict[str, str]
+) -> None:
+    lines: list[str] = []
+    session = session_of(catalog_properties, create=create("long"))
+    session = replace(session, log=lines.append)
+    for name in (f"{session.tables.name}.shop.orders", "shop.eu.orders"):
+        table_of(replace(session, landing=replace(session.landing, table=name)), name, dry=True)
+    assert [line for line in lines if "WARNING" in line] == [
+        f"WARNING: {session.tables.name}.shop.orders begins with the name of its catalog, which `table` does not need"
+    ]
 
 
 def test_a_table_of_every_type_is_made(catalog: Catalog, catalog_properties: dict[str, str]) -> None:
