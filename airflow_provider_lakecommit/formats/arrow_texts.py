@@ -21,6 +21,10 @@ _TABLE = (
         "make a new column with {needed} decimals",
     ),
     (r"Empty string cannot be converted to decimal\d+", "an empty text is not a number"),
+    (
+        r"The string '(?P<value>[\d.,-]*,[\d.,-]*)' is not a valid decimal\d+ number",
+        "'{value}' is not a number: write it with a decimal point and without other separators",
+    ),
     (r"The string '(?P<value>.*)' is not a valid decimal\d+ number", "'{value}' is not a number"),
     (
         r"Decimal value.* does not fit in precision (?P<precision>\d+).*",

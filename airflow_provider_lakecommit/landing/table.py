@@ -81,7 +81,7 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
         whose = f"column {path[:-1]}: struct needs " if path else ""
         yield f"{whose}a list of columns, each {{name, type, required, doc}}, not {given!r} [LC1160]"
         return
-    known: set[str] = set()
+    known: dict[str, str] = {}
     for n, column in enumerate(given):
         name = column.get("name") if isinstance(column, Mapping) else None
         if not isinstance(name, str) or not name:
@@ -90,9 +90,11 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
             yield f"{entry}: {why}" if (why := unquoted(name)) else needs
             continue
         where = f"{path}{name}"
-        if name in known:
+        if (other := known.get(name.casefold())) == name:
             yield f"column {where} is given twice [LC1162]"
-        known.add(name)
+        elif other is not None:
+            yield f"column {where} differs from {path}{other} only in case, which Spark and Trino ignore [LC1366]"
+        known[name.casefold()] = name
         if _is_split(column):
             columns[where] = ""
             yield f"column {where}: YAML has split its type {column['type']!r} at the comma: put it in quotes [LC1341]"

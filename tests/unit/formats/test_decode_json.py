@@ -195,7 +195,7 @@ def test_exact_values_are_taken(kind: IcebergType, text: str, row: Any) -> None:
         (DecimalType(12, 2), "1.005", "1.005 has 3 decimals, and the table has decimal(12, 2)"),
         (DecimalType(9, 2), "10000000", "10000000.00 has 8 digits before the point, and the table has decimal(9, 2)"),
         (DecimalType(38, 10), "12345678901234567890123456789", "no decimal has so many digits"),
-        (DecimalType(12, 2), '"12,30"', "'12,30' is not a number"),
+        (DecimalType(12, 2), '"12,30"', "'12,30' is not a number: write it with a decimal point"),
         (LongType(), "1.0", "1.0 is not written as a whole number"),
         (LongType(), '"1"', "is a string, not a number"),
         (LongType(), "9223372036854775808", "9223372036854775808 does not fit in 64 bits"),
