@@ -123,11 +123,19 @@ def infer_schema(
         found, columns = unread(taken), raw_columns(taken)
     else:
         found = sample_values(csv_as_json(taken, options) if options.format == "csv" else taken)
-        columns = infer(found, examples=question.examples)
+        columns = [_as_stated(c, options.timestamps.get(c.name)) for c in infer(found, examples=question.examples)]
         found.values = len(taken)
     wrong = rejected(taken, columns, options, examples=question.examples)
     inferred = Inferred(question=question, found=found, columns=columns, wrong=wrong, format=format or options.format)
     return output_of(replace(inferred, records=records), output)
+
+
+def _as_stated(column: InferredColumn, rule: str | None) -> InferredColumn:
+    """Return the column as a time, if the spec has a rule for its numbers or strings."""
+    if rule is None or column.type not in ("long", "string"):
+        return column
+    kind = "date" if rule == "epoch_days" else "time" if rule.endswith("_of_day") else "timestamptz"
+    return replace(column, type=kind, notes=(), instead=None, rule=None)
 
 
 def _by_field(route: Route | None) -> bool:
@@ -233,6 +241,7 @@ def rejected(
     """Return the rejects of the sample by the landing's own decoder: reason, count, first positions."""
     schema = schema_of(columns)
     if schema is None and options.format == "csv":
+        options = FormatOptions(format="csv", csv=options.csv)
         schema = Schema(NestedField(1, options.csv["columns"][0], StringType(), required=False))
     values = [(location, value) for location, value in taken if value is not None]
     if schema is None or not values:
@@ -284,6 +293,9 @@ def to_yaml(
     yield f"dead_letter_table: {scalar(dead)}"
     yield from upsert[0]
     typed = [c for c in (*columns, *(c for of in inferred.beside.values() for c in of)) if c.type is not None]
+    times = {c.name for c in typed if c.type in ("date", "time", "timestamp", "timestamptz")}
+    if landing and (stated := {name: rule for name, rule in landing.timestamps.items() if name in times}):
+        yield f"timestamps: {flow(stated)}"
     if rules := {c.name: c.rule for c in typed if c.rule is not None}:
         yield comment("format of times in the records, for columns that are times:")
         yield f"# timestamps: {flow(rules)}"

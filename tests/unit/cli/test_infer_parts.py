@@ -99,6 +99,23 @@ def test_what_is_printed_is_a_landing_of_that_format(
     assert yaml.safe_load(printed.read_text())["create"]["schema"]
 
 
+def test_rules_of_the_spec_decide_which_columns_are_times(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = {"ts": "epoch_millis", "day": "%d.%m.%Y", "clock": "seconds_of_day"}
+    landing = landing_of(name="o", topics="o", table="a.b", dead_letter_table="a.d", timestamps=rules)
+    kafka = {"bootstrap.servers": "127.0.0.1:9"}
+    asked = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
+    value = b'{"ts": 1767355200000, "day": "31.01.2026", "clock": 5, "n": 1}'
+    assert infer_schema(asked, Output(), taken=taken(value)) == Exit.DONE
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert {c["name"]: c["type"] for c in printed["create"]["schema"]} == {
+        "ts": "timestamptz",
+        "day": "timestamptz",
+        "clock": "time",
+        "n": "long",
+    }
+    assert printed["timestamps"] == rules
+
+
 @pytest.mark.parametrize(
     ("format", "value", "why"),
     [
@@ -111,7 +128,9 @@ def test_a_sample_without_a_row_is_answered_by_the_reason(
     format: str, value: bytes, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     csv = dict(CSV.csv) if format == "csv" else {}
-    landing = landing_of(name="o", topics="o", table="a.b", dead_letter_table="a.d", format=format, csv=csv)
+    landing = landing_of(
+        name="o", topics="o", table="a.b", dead_letter_table="a.d", format=format, csv=csv, timestamps={"at": "iso8601"}
+    )
     asked = Question(kafka={}, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
     assert infer_schema(asked, Output(), taken=taken(value, value)) == Exit.REFUSED
     told = capsys.readouterr().err
