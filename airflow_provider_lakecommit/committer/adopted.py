@@ -78,8 +78,8 @@ def sink_commits(metadata: TableMetadata, branch: str, sink: AdoptedSink) -> Ite
 
 
 def _is_of(snapshot: Snapshot, group: str) -> bool:
-    told = snapshot.summary.additional_properties if snapshot.summary else {}
-    return _CYCLE in told and any(k.startswith(_POSITION) and k.endswith(f".{group}") for k in told)
+    properties = snapshot.summary.additional_properties if snapshot.summary else {}
+    return _CYCLE in properties and any(k.startswith(_POSITION) and k.endswith(f".{group}") for k in properties)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

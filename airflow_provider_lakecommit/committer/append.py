@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, judge
+from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
@@ -65,7 +65,7 @@ class AppendRequest:
     :param record_bytes: the section's next estimate, ``None`` to leave it
     :param spec_version: the section's next spec version, ``None`` to leave it
     :param extra: further summary keys, without prefix
-    :param kept: attempts whose ranges the source does not have any more: see :func:`judge`
+    :param kept: attempts whose ranges the source does not have any more: see :func:`evaluate_slices`
     :param decisions: of persons, by the log, which the table's history is to keep
     :param upsert: the rows supersede those of the same keys; ``None``: they are appended
     """
@@ -110,22 +110,22 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
     :raises CatalogError: the catalog or the storage cannot be reached; nothing was sent
     """
     last: list[AppendDecision] = []
-    looked: list[Superseded] = []
+    scanned: list[Superseded] = []
     superseding = _superseding(request)
 
     def decide(loaded: Table) -> Change[AppendDecision] | None:
         metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
         section = _section(request, metadata, state)
-        judgement = judge(request.slices, metadata, state, section, request.kept)
+        judgement = evaluate_slices(request.slices, metadata, state, section, request.kept)
         last[:] = [judgement]
         if not judgement.accepted:
             return None
         changes = any(s.files or s.tombstones for s in judgement.accepted)
-        looked[:] = [superseding.on(loaded, state, judgement.accepted)] if superseding and changes else []
-        return _change(request, metadata, state, section, judgement, looked[0] if looked else None)
+        scanned[:] = [superseding.on(loaded, state, judgement.accepted)] if superseding and changes else []
+        return _change(request, metadata, state, section, judgement, scanned[0] if scanned else None)
 
     def staging(loaded: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        return stage(loaded, branch, files, summary, rewrite=looked[0].rewrite if looked else None)
+        return stage(loaded, branch, files, summary, rewrite=scanned[0].rewrite if scanned else None)
 
     swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staging)
     judgement = swapped.landed.why if swapped.landed else last[0]
@@ -175,10 +175,10 @@ def _change(
     state: LedgerState,
     section: LedgerSection,
     judgement: AppendDecision,
-    looked: Superseded | None,
+    superseded: Superseded | None,
 ) -> Change[AppendDecision]:
     chosen = judgement.accepted
-    upserted = {} if looked is None else looked.extra
+    upserted = {} if superseded is None else superseded.extra
     ranges = Coverage.union(s.coverage for s in chosen)
     record = SnapshotRecord(
         kind=SnapshotKind.APPEND,

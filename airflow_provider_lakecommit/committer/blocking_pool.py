@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["MOST", "PER_TABLE", "SLOW_AFTER", "TELL_AFTER", "THREADS", "BlockingPool", "ExitError"]
+__all__ = ["MOST", "PER_TABLE", "SLOW_AFTER", "THREADS", "WARN_AFTER", "BlockingPool", "ExitError"]
 
 THREADS = 8
 """Calls of the catalog at a time."""
@@ -44,7 +44,7 @@ SLOW_AFTER = 1.0
 """Seconds after which a call counts as hanging. However slow all calls are, ``threads / slow_after`` of them begin each
 second, as long as there may be more threads.
 """
-TELL_AFTER = 30.0
+WARN_AFTER = 30.0
 """Seconds after which a call that hangs is worth a line, each time they have passed again."""
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class _Busy:
 class BlockingPool:
     """Threads for the blocking calls of one event loop; made while it runs.
 
-    :param log: gets a line for a call that has hung for ``tell_after`` seconds
+    :param log: gets a line for a call that has hung for ``warn_after`` seconds
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BlockingPool:
         most: int = MOST,
         per_table: int = PER_TABLE,
         slow_after: float = SLOW_AFTER,
-        tell_after: float = TELL_AFTER,
+        warn_after: float = WARN_AFTER,
         log: Callable[[str], None] = _log.warning,
     ) -> None:
         if not 1 <= threads <= most or per_table < 1:
@@ -97,7 +97,7 @@ class BlockingPool:
         self._threads = threads
         self._most = most
         self._slow_after = slow_after
-        self._tell_after = tell_after
+        self._warn_after = warn_after
         self._log = log
         self._queue = CallQueue(per_table)
         self._idle: list[_Worker] = []
@@ -198,12 +198,12 @@ class BlockingPool:
     def _hangs(self, worker: _Worker) -> None:
         busy = self._busy[worker]
         busy.hangs = True
-        busy.timer = self._loop.call_later(self._tell_after, self._tell, worker, self._tell_after)
+        busy.timer = self._loop.call_later(self._warn_after, self._warn, worker, self._warn_after)
         self._begin()
 
-    def _tell(self, worker: _Worker, seconds: float) -> None:
+    def _warn(self, worker: _Worker, seconds: float) -> None:
         busy, hanging, room = self._busy[worker], len(self.hanging), max(0, self._most - self._threads)
-        busy.timer = self._loop.call_later(self._tell_after, self._tell, worker, seconds + self._tell_after)
+        busy.timer = self._loop.call_later(self._warn_after, self._warn, worker, seconds + self._warn_after)
         self._log(
             f"{busy.job.table}: a catalog call has not returned for {seconds:g} s; other tables continue ({hanging} "
             f"calls hang now; more than {room} would delay other tables)"

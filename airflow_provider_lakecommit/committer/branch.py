@@ -110,11 +110,11 @@ def _apart(metadata: TableMetadata, branch: str, there: Container[int]) -> str:
     own = [s for s in ancestry(metadata, MAIN_BRANCH) if s.snapshot_id not in there]
     if not own:
         return ""
-    shown = ", ".join(
+    listed = ", ".join(
         f"{s.snapshot_id} ({s.summary.operation.value if s.summary else 'unknown'})" for s in own[:_SHOWN]
     )
     more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
-    return f"main has snapshots of another writer, which branch {branch} lacks: {shown}{more}"
+    return f"main has snapshots of another writer, which branch {branch} lacks: {listed}{more}"
 
 
 def _rolled_back(metadata: TableMetadata) -> str:
@@ -142,8 +142,8 @@ def ensure_branch(tables: Tables, name: str, table: Table, branch: str, *, dry: 
         at = -1 if begins is None else begins.snapshot_id
         made = SnapshotRef.model_validate({"snapshot-id": at, "type": SnapshotRefType.BRANCH})
         refs = {**metadata.refs, branch: made, **({} if tag is None else {own_tag: tag})}
-        seen = metadata.model_copy(update={"refs": refs})
-        return Table(table.name(), seen, table.metadata_location, table.io, table.catalog)
+        with_branch = metadata.model_copy(update={"refs": refs})
+        return Table(table.name(), with_branch, table.metadata_location, table.io, table.catalog)
     if begins is None:
         compare_and_swap(tables, name, MAIN_BRANCH, _first, staging=stage_untagged)
         return ensure_branch(tables, name, tables.load(name), branch)

@@ -59,8 +59,8 @@ def _foreign(table: Table, state: LedgerState) -> set[int]:
 def _taken_back(table: Table, state: LedgerState) -> list[SnapshotRecord]:
     """The landing snapshots with rows that are beside the branch, of whose ranges the ledger lacks some."""
     there = {s.snapshot_id for s in ancestry(table.metadata, state.branch)}
-    beside = (record_of(s) for s in table.metadata.snapshots if s.snapshot_id not in there)
-    return [r for r in beside if r is not None and r.rows and r.branch == state.branch and _again(r, state)]
+    elsewhere = (record_of(s) for s in table.metadata.snapshots if s.snapshot_id not in there)
+    return [r for r in elsewhere if r is not None and r.rows and r.branch == state.branch and _again(r, state)]
 
 
 def _again(record: SnapshotRecord, state: LedgerState) -> Coverage:

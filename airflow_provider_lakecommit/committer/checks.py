@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may be appended: each staged slice against the ledger, the table's schema and spec, and its own files.
 
-Contract: pure. :func:`judge` sorts slices into those to append, those that are in the ledger already, and those that
-are refused, each with its reason. What may be appended is disjoint from all that any landing has in the table and from
-each other, and leaves no hole: per partition it reaches back to the end of the ledger through the set itself.
+Contract: pure. :func:`evaluate_slices` sorts slices into those to append, those already in the ledger, and refused
+ones, each with its reason. Slices to append overlap neither each other nor the rows of any landing in the table, and
+leave no hole: in each partition they continue from the end of the ledger.
 
 A slice written under an older schema is taken if that schema is still known and every column of the current one can be
-read from its files: there with the same or a narrower type, or absent and optional. One written under another partition
-spec than the default is refused, because an append writes one manifest of one spec, the default one as a rule; what the
-source does not have any more is *kept*: it may be appended under its own spec, in a commit of its own.
+read from its files: present with the same or a narrower type, or absent and optional. A slice of another partition spec
+than the default is refused, because an append writes one manifest of one spec. If the source no longer has its records,
+it is *kept*: it may be appended under its own spec, in a commit of its own.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class AppendDecision:
     refused: tuple[Refused, ...]
 
 
-def judge(
+def evaluate_slices(
     slices: Sequence[StagedSlice],
     metadata: TableMetadata,
     state: LedgerState,
@@ -257,12 +257,12 @@ def _connected(
     slices: list[StagedSlice], section: LedgerSection, others: Coverage
 ) -> tuple[tuple[StagedSlice, ...], tuple[Refused, ...]]:
     """The greatest set without a hole between the ledger and any of its slices."""
-    held = holes([s.coverage for s in slices], section.covered | others, section.starts)
+    disconnected = holes([s.coverage for s in slices], section.covered | others, section.starts)
     refused = tuple(
         Refused(slice=slices[n], grounds=Grounds.HOLE, reason=f"offset {behind} of {p} is missing before it: it waits")
-        for n, (p, behind) in held.items()
+        for n, (p, behind) in disconnected.items()
     )
-    return tuple(s for n, s in enumerate(slices) if n not in held), refused
+    return tuple(s for n, s in enumerate(slices) if n not in disconnected), refused
 
 
 def _unreadable(written: Schema, current: Schema) -> str | None:

@@ -47,8 +47,8 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
     left = _total(line[since], "data-files") if since < len(line) else None
     files, size = _total(line[0], "data-files") or 0, _total(line[0], "files-size") or 0
     target = metadata.properties.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, "")
-    wanted = int(target) if target.isdecimal() else TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
-    needed = min(files, max(left or 0, ceil(size * GOOD_ENOUGH / max(1, wanted))))
+    target_size = int(target) if target.isdecimal() else TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+    needed = min(files, max(left or 0, ceil(size * GOOD_ENOUGH / max(1, target_size))))
     rows, dead = _total(line[0], "records") or 0, _total(line[0], "position-deletes") or 0
     # Many snapshots of few files hurt nobody.
     snapshots = since / limits.max_snapshots if files - needed >= limits.max_snapshots else 0.0
@@ -72,9 +72,9 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
 
 def _is_compacted(metadata: TableMetadata, head: Snapshot, limits: Limits) -> bool:
     """Return True if runs compact the table, and can: files to which equality deletes apply are left alone."""
-    wanted = KEEP_SNAPSHOTS in metadata.properties if limits.compact is None else limits.compact
+    required = KEEP_SNAPSHOTS in metadata.properties if limits.compact is None else limits.compact
     able = metadata.format_version <= SUPPORTED_TABLE_FORMAT_VERSION and not _total(head, "equality-deletes")
-    return wanted and able
+    return required and able
 
 
 def _total(snapshot: Snapshot, what: str) -> int | None:

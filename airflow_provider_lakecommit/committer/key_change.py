@@ -32,13 +32,13 @@ def rekey_table(
     landing: str,
     branch: str,
     key: tuple[str, ...],
-    look: Callable[[Table], Superseded | None],
+    scan: Callable[[Table], Superseded | None],
     new_epoch: Callable[[], UUID],
     decided: Callable[[Superseded | None], Decision],
 ) -> tuple[Superseded | None, int | None]:
     """Change the key of a landing's rows; returns the rows that went, and the snapshot.
 
-    :param look: called with each head; returns the rows that go, ``None`` if none do
+    :param scan: called with each head; returns the rows that go, ``None`` if none do
     :param decided: the user's decision about these rows
     :raises LedgerError: the ledger is gone, or its rollback was not dealt with
     :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
@@ -48,7 +48,7 @@ def rekey_table(
     def change(loaded: Table) -> Change[Superseded | None]:
         state = read_ledger(loaded.metadata, branch)
         require_ledger(state, table)
-        found = look(loaded)
+        found = scan(loaded)
         record = SnapshotRecord(
             kind=SnapshotKind.INIT,
             branch=branch,

@@ -88,7 +88,7 @@ class KeyRows:
         many = sum(e.data_file.record_count for e in head.entries.values())
         passes = -(-many // ROWS_AT_ONCE) or 1
         paths = list(head.entries)
-        gone: defaultdict[str, list[Numbers]] = defaultdict(list)
+        removed: defaultdict[str, list[Numbers]] = defaultdict(list)
         superseded = deleted = undecided = 0
         for number in range(passes):
             self._progress(number + 1, passes)
@@ -96,8 +96,8 @@ class KeyRows:
             out, by_delete, unknown = self._too_many(some)
             superseded, deleted, undecided = superseded + len(out) - by_delete, deleted + by_delete, undecided + unknown
             for n in np.unique(some.file[out]).tolist():
-                gone[paths[n]].append(some.row[out[some.file[out] == n]])
-        rows = {path: np.sort(np.concatenate(parts)) for path, parts in gone.items()}
+                removed[paths[n]].append(some.row[out[some.file[out] == n]])
+        rows = {path: np.sort(np.concatenate(parts)) for path, parts in removed.items()}
         found = Superseded(
             rewrite=None,
             superseded=superseded,

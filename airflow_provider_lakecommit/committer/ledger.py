@@ -201,7 +201,7 @@ def require_ledger(state: LedgerState, table: str) -> None:
         )
 
 
-def should_carry(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bool:
+def needs_refresh(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bool:
     """Whether so many foreign snapshots have piled up that the ledger is brought forward by an empty append."""
     if state.condition is not Condition.PRESENT or not state.foreign_since:
         return False
@@ -309,16 +309,16 @@ def _picked(metadata: TableMetadata, line: list[Snapshot], holder: Snapshot) -> 
     if not picks:
         return None
     there, known = {s.snapshot_id for s in line}, {(s.landing, s.lane) for s in sections_of(holder)}
-    for place, source_id in picks:
+    for index, source_id in picks:
         source = None if source_id in there else metadata.snapshot_by_id(source_id)
         record = None if source is None else record_of(source)
         if record is None or not record.rows or (record.landing, record.lane) not in known:
             continue
-        since = (r for s in line[:place] if (r := record_of(s)) is not None and r.kind is SnapshotKind.INIT)
+        since = (r for s in line[:index] if (r := record_of(s)) is not None and r.kind is SnapshotKind.INIT)
         if all((r.landing, r.lane) != (record.landing, record.lane) for r in since):
             return _Picked(
                 source_id,
-                f"snapshot {line[place].snapshot_id} of another writer brought back the rows of snapshot {source_id} "
+                f"snapshot {line[index].snapshot_id} of another writer brought back the rows of snapshot {source_id} "
                 f"(landing {record.landing}, {record.lane}), which is not on the branch",
             )
     return None

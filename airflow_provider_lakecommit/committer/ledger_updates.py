@@ -94,8 +94,8 @@ def renew_epochs(
         require_ledger(state, table)
         epochs = {s.key: s.epoch for s in state.sections}
         before.append(epochs)
-        wanted = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
-        return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if wanted and epochs else None
+        needed = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
+        return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if needed and epochs else None
 
     record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=lane)
     return swap_sections(tables, table, record, update, retry_policy)
@@ -132,7 +132,7 @@ def restore_tag(
     return swap_sections(tables, table, record, update, retry_policy, newest=True)
 
 
-def carry_forward(
+def refresh_ledger(
     tables: Tables,
     table: str,
     landing: str,

@@ -33,8 +33,8 @@ class MergingAppend(KnownSpecs, _FastAppendFiles):
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         metadata = self._transaction.table_metadata
-        asked = metadata.properties.get("commit.manifest-merge.enabled", "true").lower()
-        if asked == "false" or metadata.format_version > _LAST_VERSION:
+        enabled = metadata.properties.get("commit.manifest-merge.enabled", "true").lower()
+        if enabled == "false" or metadata.format_version > _LAST_VERSION:
             return manifests
         old = [m for m in manifests if m.added_snapshot_id != self._snapshot_id]
         out = manifests

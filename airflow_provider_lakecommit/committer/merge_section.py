@@ -57,7 +57,7 @@ def merge_section(
     :raises LedgerError: the ledger is gone
     """
     landing, lane = own
-    told: dict[str, str] = {}
+    extra: dict[str, str] = {}
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         require_ledger(state, table)
@@ -65,10 +65,10 @@ def merge_section(
         if section is None:
             return None
         passed = had - state.covered()
-        told.clear()
-        told[MERGED] = json.dumps([[landing, lane]])
+        extra.clear()
+        extra[MERGED] = json.dumps([[landing, lane]])
         if passed:
-            told[HAD] = had_to_text(passed)
+            extra[HAD] = had_to_text(passed)
         return _with_closed(state.sections, section, passed, cluster_id or section.cluster_id)
 
     record = SnapshotRecord(
@@ -76,7 +76,7 @@ def merge_section(
         branch=branch,
         landing=landing,
         lane=lane,
-        extra=told,
+        extra=extra,
         decisions=() if decision is None else (decision,),
     )
     return swap_sections(tables, table, record, update)
@@ -119,7 +119,7 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
             provenance=(),
             control=replace(section.control, low=None),
         )
-    judged = merged(other.evaluated, section.evaluated.items(), most=None)
+    evaluated = merged(other.evaluated, section.evaluated.items(), most=None)
     starts = {p: min(o, other.starts.get(p, o)) for p, o in section.starts.items()}
     return replace(
         other,
@@ -127,7 +127,7 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
         spec_version=other.spec_version if other.spec_version == section.spec_version else "",
         starts={**other.starts, **starts},
         covered=other.covered | section.covered | passed,
-        evaluated=judged,
+        evaluated=evaluated,
         replayed=other.replayed | section.replayed,
         provenance=added(other.provenance, (*section.provenance, *_empty(section, passed))),
     )

@@ -58,7 +58,7 @@ class OutcomeLookup:
     def __post_init__(self) -> None:
         self._deadline = self.retry_policy.clock() + self.retry_policy.seconds
 
-    def look(self) -> Table:
+    def load(self) -> Table:
         """The table as it is now.
 
         :raises CommitUnknownError: a request was sent and the table cannot be seen
@@ -116,9 +116,9 @@ class OutcomeLookup:
         left = self._deadline - self.retry_policy.clock()
         if left <= 0:
             return False
-        wanted = min(self.retry_policy.first_wait * 2.0**self._waits, self.retry_policy.longest_wait)
+        backoff = min(self.retry_policy.first_wait * 2.0**self._waits, self.retry_policy.longest_wait)
         self._waits += 1
-        self.retry_policy.sleep(min(left, wanted * random.uniform(0.5, 1.0)))
+        self.retry_policy.sleep(min(left, backoff * random.uniform(0.5, 1.0)))
         return True
 
     def _last_end(self) -> str:

@@ -87,27 +87,27 @@ class OverwritingFiles(KnownSpecs, Producer):
     def _without(self, manifest: ManifestFile) -> list[ManifestFile]:
         """A manifest less the files to take out: itself where it lists none of them."""
         entries = self.fetch_manifest_entry(manifest)
-        gone = [e for e in entries if e.data_file.file_path in self._removed]
-        if not gone:
+        removed = [e for e in entries if e.data_file.file_path in self._removed]
+        if not removed:
             return [manifest]
         if not is_rewritable(entries):
             raise TableError(
                 "LC3021",
-                f"manifest {manifest.manifest_path} lists {gone[0].data_file.file_path}, which is to be replaced, "
+                f"manifest {manifest.manifest_path} lists {removed[0].data_file.file_path}, which is to be replaced, "
                 "and equality deletes, which pyiceberg cannot write so that Spark can read them. Nothing was "
                 "committed; rewrite the manifests of the table with another engine",
             )
-        self._taken_out += (e.data_file for e in gone)
+        self._taken_out += (e.data_file for e in removed)
         return self._less(self.new_manifest_writer(self.spec(manifest.partition_spec_id)), entries, self._removed)
 
     def _without_deletes(self, manifest: ManifestFile) -> list[ManifestFile]:
         """A manifest less the position delete files to take out; one with equality deletes stays as it is."""
         out = self._rewrite.removed_deletes
         entries = self.fetch_manifest_entry(manifest) if out else []
-        gone = [e.data_file for e in entries if e.data_file.file_path in out]
-        if not gone or any(e.data_file.equality_ids for e in entries):
+        removed = [e.data_file for e in entries if e.data_file.file_path in out]
+        if not removed or any(e.data_file.equality_ids for e in entries):
             return [manifest]
-        self._taken_deletes += gone
+        self._taken_deletes += removed
         return self._less(self.new_delete_manifest_writer(self.spec(manifest.partition_spec_id)), entries, out)
 
     def _less(

@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice, judge
+from airflow_provider_lakecommit.committer.checks import StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.committer.ledger import (
     Condition,
     LedgerState,
@@ -95,7 +95,7 @@ class ReplaceRequest:
         return Replacement(
             lane=self.lane,
             coverage=Coverage.union(s.coverage for s in self.slices),
-            judged=tuple((s.rules, s.coverage) for s in self.slices),
+            evaluated=tuple((s.rules, s.coverage) for s in self.slices),
             provenance=tuple(entry for s in self.slices for entry in s.provenance),
         )
 
@@ -287,9 +287,9 @@ def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: Ledge
     )
     free = replace(state, sections=emptied)
     section = free.section(request.landing, request.lane)
-    judged = judge(request.slices, metadata, free, section, ()) if section is not None else None
-    if judged is None or judged.refused:
-        why = "; ".join(map(str, judged.refused)) if judged else "it has no such stream"
+    decided = evaluate_slices(request.slices, metadata, free, section, ()) if section is not None else None
+    if decided is None or decided.refused:
+        why = "; ".join(map(str, decided.refused)) if decided else "it has no such stream"
         raise LedgerError("LC3028", f"{request.table}: nothing was replaced, since not all can be landed again: {why}")
 
 

@@ -103,7 +103,7 @@ class Replacement:
 
     lane: str
     coverage: Coverage = field(default_factory=Coverage)
-    judged: tuple[tuple[str, Coverage], ...] = ()
+    evaluated: tuple[tuple[str, Coverage], ...] = ()
     provenance: tuple[Provenance, ...] = ()
 
 
@@ -142,9 +142,9 @@ def _after(s: LedgerSection, taken: Coverage, anew: Replacement, token: UUID, re
     own = s.lane == anew.lane
     kept = s.covered - taken
     covered = kept | anew.coverage if own else kept
-    judged = merged(evaluated_in(s.evaluated, kept), anew.judged if own else ())
+    evaluated = merged(evaluated_in(s.evaluated, kept), anew.evaluated if own else ())
     provenance = added(s.provenance, anew.provenance if own else ())
-    changed = replace(s, covered=covered, evaluated=judged, provenance=provenance)
+    changed = replace(s, covered=covered, evaluated=evaluated, provenance=provenance)
     in_place = own and (s.covered & anew.coverage)
     return replace(
         changed,

@@ -258,12 +258,12 @@ def _id_to_text(value: UUID | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _uuid(told: str | None) -> UUID | None:
-    return None if told is None else UUID(told)
+def _uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
 
 
-def _number(told: str) -> int:
-    return count(int(told))
+def _number(text: str) -> int:
+    return count(int(text))
 
 
 def _account_to_json(account: Account) -> dict[str, Any]:
@@ -284,8 +284,8 @@ def _point_to_text(point: LogPoint | None) -> str | None:
     return json.dumps([point.topic_id, point.partition, point.offset], separators=(",", ":"))
 
 
-def _point_from_text(told: str | None) -> LogPoint | None:
-    if told is None:
+def _point_from_text(value: str | None) -> LogPoint | None:
+    if value is None:
         return None
-    topic_id, partition, offset = bounded_json(told, parts=8)
+    topic_id, partition, offset = bounded_json(value, parts=8)
     return LogPoint(topic_id=text(topic_id), partition=count(partition), offset=count(offset))

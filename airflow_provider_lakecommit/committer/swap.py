@@ -80,7 +80,7 @@ def compare_and_swap(
     lookup = OutcomeLookup(tables=tables, identifier=identifier, retry_policy=retry_policy or RetryPolicy())
     sent: list[tuple[Attempt, Change[T]]] = []
     while True:
-        table = lookup.look()
+        table = lookup.load()
         after = table.metadata
         landed = _landed(after, branch, sent)
         change = None if landed else decide(table)
@@ -127,8 +127,8 @@ def ledger_change(
             "LC3037",
             f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} must be renewed first: plan again",
         )
-    told = replace(record, decisions=kept_decisions(state.decisions, record.decisions))
-    return Change(summary=to_summary(told, sections), why=why, files=files)
+    with_decisions = replace(record, decisions=kept_decisions(state.decisions, record.decisions))
+    return Change(summary=to_summary(with_decisions, sections), why=why, files=files)
 
 
 def _staged(lookup: OutcomeLookup, write: Callable[[], Attempt]) -> Attempt | None:
@@ -162,7 +162,7 @@ def _send(lookup: OutcomeLookup, table: Table, attempt: Attempt) -> TableMetadat
 
 def _check_tag(lookup: OutcomeLookup, tag: str, after: TableMetadata) -> None:
     # An answer to a request need not tell all; a look does.
-    if tag not in after.refs and tag not in lookup.look().metadata.refs:
+    if tag not in after.refs and tag not in lookup.load().metadata.refs:
         raise no_tags(lookup.tables, lookup.identifier, tag)
 
 

@@ -47,9 +47,9 @@ def check_tags(tables: Tables, identifier: str, state: LedgerState) -> None:
     if state.tag_id is not None or newest is None or newest.kind not in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN):
         return
     own = (AssertTableUUID(uuid=table.metadata.table_uuid),)
-    wanted = {"ref-name": PROBE, "snapshot-id": newest.snapshot_id, "type": SnapshotRefType.TAG}
+    tag = {"ref-name": PROBE, "snapshot-id": newest.snapshot_id, "type": SnapshotRefType.TAG}
     try:
-        tables.commit(table, own, (SetSnapshotRefUpdate.model_validate(wanted),))
+        tables.commit(table, own, (SetSnapshotRefUpdate.model_validate(tag),))
     except Exception:
         # Somebody else commits, or the catalog is away: whoever makes the tag is told.
         return

@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
 from airflow_provider_lakecommit.core import data_roots, path_problem
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 
-MOST_LOOKS = 50
+MOST_READ = 50
 """Snapshots whose manifest lists are read to know what nobody lists any more; with more of them nothing is deleted."""
 _log = logging.getLogger(__name__)
 
@@ -76,46 +76,46 @@ def expire_older(
     return _expire(tables, loaded, table, branch, old)
 
 
-def _expire(tables: Tables, loaded: Table, table: str, branch: str, gone: list[Snapshot]) -> int:
-    if not gone:
+def _expire(tables: Tables, loaded: Table, table: str, branch: str, expired: list[Snapshot]) -> int:
+    if not expired:
         return 0
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=loaded.metadata.table_uuid),
         *_references(loaded),
     )
-    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [s.snapshot_id for s in gone]})
+    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [s.snapshot_id for s in expired]})
     try:
         after = tables.commit(loaded, requirements, (update,))
     except Exception as e:
-        _log.warning("%s: could not expire %d old snapshots: %s", table, len(gone), tables.describe(e))
+        _log.warning("%s: could not expire %d old snapshots: %s", table, len(expired), tables.describe(e))
         return 0
     left = {s.snapshot_id for s in after.snapshots}
     with suppress(Exception):
-        _delete(loaded.io, after, branch, [s for s in gone if s.snapshot_id not in left])
-    return len(gone)
+        _delete(loaded.io, after, branch, [s for s in expired if s.snapshot_id not in left])
+    return len(expired)
 
 
-def _delete(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot]) -> None:
+def _delete(io: FileIO, after: TableMetadata, branch: str, expired: list[Snapshot]) -> None:
     """Remove the manifest lists of snapshots that are gone, and the manifests that nobody lists any more.
 
     A manifest that an append has merged is in no later snapshot of the line; so those that are left are in what is as
     old as the expired ones, in the oldest that is not, and in other lines.
     """
-    newest = max(map(_sequence, gone))
-    replaced = _replaced_files(io, after, branch, gone)
+    newest = max(map(_sequence, expired))
+    replaced = _replaced_files(io, after, branch, expired)
     younger = sorted((s for s in after.snapshots if _sequence(s) > newest), key=_sequence)
     line = {s.snapshot_id for s in ancestry(after, branch)}
     others = [s for s in after.snapshots if _sequence(s) <= newest or s.snapshot_id not in line]
     pinned = [s for ref in after.refs.values() if (s := after.snapshot_by_id(ref.snapshot_id)) is not None]
-    look = {s.snapshot_id: s for s in (*younger[:1], *others, *pinned)}
-    listed = [m.manifest_path for s in gone for m in s.manifests(io)] if len(look) <= MOST_LOOKS else []
-    kept = {m.manifest_path for s in look.values() for m in s.manifests(io)} if listed else set()
-    for path in {*replaced, *(s.manifest_list for s in gone), *(p for p in listed if p not in kept)}:
+    remaining = {s.snapshot_id: s for s in (*younger[:1], *others, *pinned)}
+    listed = [m.manifest_path for s in expired for m in s.manifests(io)] if len(remaining) <= MOST_READ else []
+    kept = {m.manifest_path for s in remaining.values() for m in s.manifests(io)} if listed else set()
+    for path in {*replaced, *(s.manifest_list for s in expired), *(p for p in listed if p not in kept)}:
         with suppress(Exception):
             io.delete(path)
 
 
-def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot]) -> set[str]:
+def _replaced_files(io: FileIO, after: TableMetadata, branch: str, expired: list[Snapshot]) -> set[str]:
     """Return the files that no snapshot has any more: those that the expired ones, or the oldest that is left, removed.
 
     Whatever else is left must come later: another branch, or a tag in between, may have the files. Files that lie
@@ -126,7 +126,7 @@ def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Sn
     kept = after.properties.get("gc.enabled", "true").lower() == "false"
     if kept or any(s.snapshot_id not in line for s in after.snapshots):
         return set()
-    last = [s for s in (*gone, oldest) if _sequence(s) <= _sequence(oldest)]
+    last = [s for s in (*expired, oldest) if _sequence(s) <= _sequence(oldest)]
     took = [s for s in last if s.summary is not None and s.summary.operation is not Operation.APPEND]
     paths = {
         entry.data_file.file_path
@@ -141,8 +141,8 @@ def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Sn
     # Another writer may have brought a file back; landings never do.
     head = after.snapshot_by_name(branch)
     there = (s for s in after.snapshots if s == head or not has_ledger(s)) if paths else ()
-    seen = {m.manifest_path: m for s in there for m in s.manifests(io)}.values()
-    return paths - {e.data_file.file_path for m in seen for e in m.fetch_manifest_entry(io, discard_deleted=True)}
+    manifests = {m.manifest_path: m for s in there for m in s.manifests(io)}.values()
+    return paths - {e.data_file.file_path for m in manifests for e in m.fetch_manifest_entry(io, discard_deleted=True)}
 
 
 def _sequence(snapshot: Snapshot) -> int:

@@ -23,20 +23,20 @@ def check_key(table: str, landing: str, key: Iterable[str], sections: Iterable[L
     :param key: no columns: it appends
     :raises LedgerError: some of it was not
     """
-    wanted = (*key,)
+    declared = (*key,)
     for s in sections:
-        if not s.covered or s.upsert_key == wanted:
+        if not s.covered or s.upsert_key == declared:
             continue
         if s.landing == landing:
             raise LedgerError(
                 "LC3055",
-                f"landing {landing} declares {key_text(wanted)}, but {table} has {key_text(s.upsert_key)}. "
+                f"landing {landing} declares {key_text(declared)}, but {table} has {key_text(s.upsert_key)}. "
                 f"`{RESET_KEY} SPEC` shows which rows have to go, and changes the table with `--yes`; or change "
                 "`upsert.key` back",
             )
         raise LedgerError(
             "LC3056",
-            f"landing {landing} declares {key_text(wanted)}, but landing {s.landing} lands {key_text(s.upsert_key)} "
+            f"landing {landing} declares {key_text(declared)}, but landing {s.landing} lands {key_text(s.upsert_key)} "
             f"in {table}: give one of them another table, or declare the same `upsert.key` in both",
         )
 

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 from airflow_provider_lakecommit.committer.append import PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, join_table, renew_epochs
+from airflow_provider_lakecommit.committer.ledger_updates import join_table, refresh_ledger, renew_epochs
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import stage_untagged
 from airflow_provider_lakecommit.committer.swap import Change, Swapped, compare_and_swap
@@ -386,7 +386,7 @@ def test_a_new_epoch_is_made_once_whatever_is_answered(lake: Lake, ours: LedgerS
 
 def test_a_ledger_is_carried_once_whatever_is_answered(lake: Lake, ours: LedgerSection) -> None:
     lake.catalog.faults.append(Fault.LYING_CONFLICT)
-    carry_forward(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
+    refresh_ledger(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import carry_forward, expiry_age_ms, should_carry
+from airflow_provider_lakecommit.committer import expiry_age_ms, needs_refresh, refresh_ledger
 from airflow_provider_lakecommit.core import UNKNOWN, AcceptedSlice, ControlPosition, Coverage, CycleClosed
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
@@ -75,8 +75,8 @@ def carry(session: LandingSession, table: PreparedTable, folded: FoldedLog, comm
     """
     now_ms = int(session.now().timestamp() * 1000)
     position = _moved(table, folded, commit_id) if whole else None
-    if position is not None or should_carry(table.state, table.table.metadata, now_ms):
-        carry_forward(
+    if position is not None or needs_refresh(table.state, table.table.metadata, now_ms):
+        refresh_ledger(
             session.tables,
             table.name,
             session.landing.name,

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.committer import (
     Condition,
     LedgerState,
     OtherSections,
-    attest_section,
+    assert_section,
     has_ledger,
     sections_of,
 )
@@ -305,15 +305,15 @@ def attest(
             what = f"holds {t.section.covered}, by {t.word}; reads {t.again} again, never reads {t.unsaid}"
             if t.unpublished:
                 what += f", never publishes {t.unpublished}, which is reported"
-            state = attest_section(
+            state = assert_section(
                 session.tables,
                 t.table,
                 t.written,
-                seen=t.state,
+                known=t.state,
                 others=t.others,
                 rows_of_others=rows_of_others,
                 keep=t.endangered.keys(),
-                word=t.word,
+                source=t.word,
                 branch=session.landing.branch,
                 decision=None if decision is None else replace(decision, what=what),
                 rehearse=rehearse,

@@ -101,7 +101,7 @@ def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Dec
         landing=landing.name,
         branch=landing.branch,
         key=change.new,
-        look=look,
+        scan=look,
         new_epoch=uuid4,
         decided=decided,
     )

@@ -222,7 +222,7 @@ def _set(
         others=others,
         keep=keep,
         decision=decision,
-        beside=beside.values,
+        alongside=beside.values,
         # What is given up of records that are other ones now is no lane's any more.
         again=lambda: made[-1][1].back | made[-1][1].again | made[-1][1].given_up,
         rehearse=rehearse,

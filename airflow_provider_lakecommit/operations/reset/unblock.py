@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import carry_forward
+from airflow_provider_lakecommit.committer import refresh_ledger
 from airflow_provider_lakecommit.core import (
     MOST_TEXT,
     RESET_BLOCKED,
@@ -239,7 +239,7 @@ def _record(session: LandingSession, prepared: Prepared, told: Decision) -> None
     """Add it to the history of each table that can be written now; otherwise the next snapshot with rows records it."""
     for t in prepared.tables:
         try:
-            carry_forward(
+            refresh_ledger(
                 session.tables,
                 t.name,
                 session.landing.name,

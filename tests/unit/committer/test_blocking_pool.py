@@ -82,7 +82,7 @@ def test_calls_are_bounded_in_order_and_reuse_threads() -> None:
 def test_a_call_that_hangs_gives_its_place_to_another() -> None:
     async def test() -> None:
         said: list[str] = []
-        pool = BlockingPool(threads=1, most=3, slow_after=0.01, tell_after=0.01, log=said.append)
+        pool = BlockingPool(threads=1, most=3, slow_after=0.01, warn_after=0.01, log=said.append)
         stuck = [Call(), Call()]
         hanging = [asyncio.create_task(pool.run(f"stuck{n}", call)) for n, call in enumerate(stuck)]
         await until(lambda: len(pool.hanging) == 2)

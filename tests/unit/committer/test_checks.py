@@ -21,7 +21,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from airflow_provider_lakecommit.committer.checks import AppendDecision, Grounds, StagedSlice, judge
+from airflow_provider_lakecommit.committer.checks import AppendDecision, Grounds, StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, SliceReport, Span, SpanReport, TableReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
@@ -46,7 +46,7 @@ def decide(
     state = LedgerState(
         condition=condition, branch="main", table_uuid=found.table_uuid, sections=(*others, ours), reason="rolled back"
     )
-    return judge(slices, found, state, ours)
+    return evaluate_slices(slices, found, state, ours)
 
 
 def grounds(found: AppendDecision) -> list[Grounds]:

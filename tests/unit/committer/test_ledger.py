@@ -12,14 +12,14 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import (
     Condition,
     landing_snapshots,
+    needs_refresh,
     read_ledger,
     require_ledger,
-    should_carry,
     tag_name,
     unannounced,
 )
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, renew_epochs
+from airflow_provider_lakecommit.committer.ledger_updates import refresh_ledger, renew_epochs
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from tests.fakes.lake import Lake, at, coverage, section, staged
@@ -153,16 +153,16 @@ def test_the_ledger_is_carried_when_foreign_snapshots_pile_up(lake: Lake) -> Non
     lake.join()
     metadata, state = lake.load().metadata, lake.state()
     late = state.at_ms + 2 * DAY_MS
-    assert not should_carry(state, metadata, late)
+    assert not needs_refresh(state, metadata, late)
     lake.append_foreign()
     metadata, state = lake.load().metadata, lake.state()
-    assert not should_carry(state, metadata, state.at_ms + DAY_MS)
-    assert should_carry(state, metadata, late)
+    assert not needs_refresh(state, metadata, state.at_ms + DAY_MS)
+    assert needs_refresh(state, metadata, late)
     short = metadata.model_copy(update={"properties": {"history.expire.max-snapshot-age-ms": "4000"}})
-    assert should_carry(state, short, state.at_ms + 1000)
+    assert needs_refresh(state, short, state.at_ms + 1000)
     for _ in range(19):
         lake.append_foreign()
-    assert should_carry(lake.state(), lake.load().metadata, lake.state().at_ms)
+    assert needs_refresh(lake.state(), lake.load().metadata, lake.state().at_ms)
 
 
 def test_landing_snapshots_are_told_newest_first_without_foreign_ones(lake: Lake) -> None:
@@ -241,7 +241,7 @@ def test_nothing_is_appended_nor_given_a_new_epoch_under_a_cherry_pick(lake: Lak
         lambda: lake.publish(lake.request(staged((0, 10, 20), epoch=ours.epoch))),
         lambda: renew_epochs(lake.tables, lake.name, "orders", "live"),
         lambda: lake.join(section("returns")),
-        lambda: carry_forward(lake.tables, lake.name, "orders", "live"),
+        lambda: refresh_ledger(lake.tables, lake.name, "orders", "live"),
     ):
         with pytest.raises(LedgerError, match="LC3008"):
             change()

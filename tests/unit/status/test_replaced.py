@@ -184,7 +184,7 @@ def test_what_is_gone_for_good_renews_every_lane_of_the_landing() -> None:
 
 def test_what_another_lane_lands_anew_renews_nobody() -> None:
     taken = cover((P0, 5, 20))
-    anew = Replacement(lane=REPLAY, coverage=taken, judged=(("r2", taken),))
+    anew = Replacement(lane=REPLAY, coverage=taken, evaluated=(("r2", taken),))
     live, lane, _ = sections_after([LIVE_SECTION, LANE, OTHER], "orders", taken, anew, TOKEN, {})
     assert (live.epoch, lane.epoch) == (LIVE_SECTION.epoch, LANE.epoch)
     assert (lane.covered, lane.evaluated) == (taken, {"r2": taken})
