@@ -209,7 +209,7 @@ class KafkaToIcebergOperator(SparkTask):
             return earlier.to_closed(self.landing.table, before)
         log = WindowLog(session.log)
         session.log = log
-        compaction = RunCompaction(session, log.say)
+        compaction = RunCompaction(session, log.write)
         continuous: dict[str, Any] = {} if self.follow is None else {"over": partial(is_paused, context), "turns": True}
         self._runner = runner = runner_of(
             session,

@@ -67,7 +67,7 @@ class SetPlaces:
 
         deployment = self.settings.deployment_id
         return SetConnections(
-            self.declared, expansion, self.kafka, self.tables, deployment=deployment, place=self.place
+            self.declared, expansion, self.kafka, self.tables, deployment=deployment, catalog_key=self.place
         )
 
 

@@ -175,14 +175,14 @@ class WriteWindowOperator(SparkTask):
             self._jobs.end_for_kill()
 
     def _write(self, group: GroupWrite, job: WindowJob, jobs: WriteJobs) -> GroupResult:
-        from airflow_provider_lakecommit.cycle import progress_told
+        from airflow_provider_lakecommit.cycle import report_progress
         from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
         from airflow_provider_lakecommit.spark import SliceStatus
 
         ticket, control = group.ticket, group.control
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are already reported", ticket.group, len(job.plan.slices), done)
-        with self._interruption_logged(group), progress_told(control, [job], self._tell_progress):
+        with self._interruption_logged(group), report_progress(control, [job], self._tell_progress):
             _, outcome = group.run(job, partial(jobs.run, control=control))
         died = outcome if isinstance(outcome, SparkJobError) else None
         # Finished slices are logged by their workers if these write to this log, and by the progress everywhere.

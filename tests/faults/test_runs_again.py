@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-from airflow_provider_lakecommit.cycle.plan.resume import look_back
+from airflow_provider_lakecommit.cycle.plan.resume import find_cycle
 from tests.support.world import World, records
 
 Make = Callable[..., World]
@@ -98,7 +98,7 @@ def test_a_run_id_that_was_used_long_ago_is_opened_anew(make_world: Make, produc
     world.write(second, only=lambda place: place == 0)
     assert world.close("again", second).rows == 40
     with world.session() as session:
-        past = look_back(session, second.ticket.commit_id)
+        past = find_cycle(session, second.ticket.commit_id)
     assert past is not None
     assert past.state.plan == second.plan
     assert past.state.complete

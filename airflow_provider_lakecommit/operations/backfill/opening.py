@@ -23,10 +23,10 @@ from airflow_provider_lakecommit.cycle import (
     OpenLane,
     after_rollback,
     check_first_run,
+    initial_position,
     ledger_state,
     new_section,
     open_lanes,
-    origin_position,
     table_of,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -73,7 +73,7 @@ def closed_lane(session: LandingSession, name: str) -> LandingSession:
         now=session.now,
         new_id=session.new_id,
         log=session.log,
-        place=session.place,
+        catalog_key=session.catalog_key,
         lent=True,
     )
 
@@ -123,7 +123,7 @@ def _join(
     """Join a backfill that another process has just opened: its entry is used."""
     known = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     bounds = found.bounds if known is None else known.bounds
-    control = origin_position(session) if known is None else next(iter(known.sections.values())).control
+    control = initial_position(session) if known is None else next(iter(known.sections.values())).control
     # If the earlier tables have all of it again, the backfill was closed here already: nothing is left to replace.
     replaces = found.replaces and (known is None or bool(known.lacking))
     section = changed(

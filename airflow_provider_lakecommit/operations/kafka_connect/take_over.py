@@ -22,7 +22,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer import set_section
 from airflow_provider_lakecommit.core import AdoptedSink, ControlPosition, Coverage, Decision, LedgerSection
-from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, new_section, origin_position, positions_at
+from airflow_provider_lakecommit.cycle import LandingSession, initial_position, ledger_state, new_section, positions_at
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     KnownConnector,
@@ -136,7 +136,7 @@ def _set_ledgers(
     """Set the ledgers that had an entry of the landing's last turn, and last that of the data table, which completes
     it.
     """
-    control = origin_position(session)
+    control = initial_position(session)
     others = (t for t in session.landing.tables if t != preview.table)
     for table in (*(t for t in others if sink_section(session, t).section is not None), preview.table):
         _set_ledger(session, preview, table, sequence, control, decision, doubled_stay=doubled_stay)

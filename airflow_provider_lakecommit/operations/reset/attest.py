@@ -54,13 +54,13 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
     endangered,
+    initial_position,
     known_section,
     known_state,
     new_section,
-    origin_position,
     own_partition,
-    unbelieved,
-    unbelieved_text,
+    unsigned_ranges,
+    unsigned_text,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
@@ -344,7 +344,7 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
     check_topics(known.name, starts, covered, source)
     old = known_section(session, known.state)
     section = new_section(
-        session, source, starts, covered, origin_position(session), before=old, known=known.state.sections
+        session, source, starts, covered, initial_position(session), before=old, known=known.state.sections
     )
     if old is not None and old.cluster_id == source.cluster_id:
         there = {p: section.end(p) for p in source.partitions}
@@ -352,7 +352,7 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
     pending = known_state(session, {known.name: known.state})
     accepted = pending.accepted[known.name] if pending else ()
     kept = irreplaceable(accepted, source.partitions, known.name)
-    doubted = removed(unbelieved(session, known.name, old), source.partitions) - covered if old else Coverage()
+    doubted = removed(unsigned_ranges(session, known.name, old), source.partitions) - covered if old else Coverage()
     return AttestedTable(
         table=known.name,
         word=source_of_word,
@@ -366,5 +366,5 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
         endangered={} if known.state.condition is Condition.PRESENT else endangered(session, known.name, known.state),
         rows=known.rows,
         lost=losses((a for a in kept if a.coverage - covered), source.partitions),
-        doubted=unbelieved_text(session, doubted, old) if doubted and old else "",
+        doubted=unsigned_text(session, doubted, old) if doubted and old else "",
     )

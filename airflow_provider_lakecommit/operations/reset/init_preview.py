@@ -37,8 +37,8 @@ from airflow_provider_lakecommit.cycle import (
     known_state,
     ledger_state,
     remembered,
-    unbelieved,
     unknown_text,
+    unsigned_ranges,
 )
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.reset.section_init import (
@@ -107,7 +107,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
             before=PublishedBefore() if old is not None else published_before(session, name, newest),
-            unbelieved=Coverage() if newest is None else removed(unbelieved(session, name, newest), source.partitions),
+            unbelieved=removed(unsigned_ranges(session, name, newest), source.partitions) if newest else Coverage(),
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),

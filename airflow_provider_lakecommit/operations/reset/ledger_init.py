@@ -32,10 +32,10 @@ from airflow_provider_lakecommit.cycle import (
     LandingSession,
     RunIdentity,
     drain,
+    initial_position,
     new_section,
-    origin_position,
     table_of,
-    unbelieved_text,
+    unsigned_text,
 )
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.reset.init_preview import section_inits
@@ -120,7 +120,7 @@ def _check_unbelieved(
             raise LedgerError(
                 "LC7020",
                 f"{name}: the ledger is not set, because that would give up slices that may be reported: "
-                f"{unbelieved_text(session, told, section)}. To give them up, use `--give-up-reported`",
+                f"{unsigned_text(session, told, section)}. To give them up, use `--give-up-reported`",
             )
 
 
@@ -176,7 +176,7 @@ def _set(
     name = setting.name
     made: list[tuple[LedgerSection, Restart]] = []
     beside: dict[str, LedgerSection] = {}
-    control = origin_position(session)
+    control = initial_position(session)
 
     def make(now: LedgerSection | None) -> LedgerSection:
         if made and now is not None and now.epoch == made[-1][0].epoch:

@@ -90,7 +90,7 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
 
 def _check_known(session: LandingSession) -> None:
     """Raise if nothing can be published, or if it is unknown."""
-    prepared = prepare_for_commit(session, tell=False)
+    prepared = prepare_for_commit(session, log=False)
     for error in prepared.failures.values():
         raise error
     if not prepared.tables:

@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     Watermark,
 )
-from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, new_section, origin_position
+from airflow_provider_lakecommit.cycle import LandingSession, initial_position, ledger_state, new_section
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
 from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, offsets_of
@@ -188,7 +188,7 @@ def rebind(session: LandingSession, preview: RebindPreview, *, decision: Decisio
     :raises LedgerError: the ledger of a table has changed since
     :raises CatalogError: the catalog is unreachable
     """
-    control = origin_position(session)
+    control = initial_position(session)
     landing, told = session.landing, replace(decision, what=preview.what)
     for table in preview.tables:
         moved = [session.lane, _kept_lane(session.lane, preview.old_cluster)]

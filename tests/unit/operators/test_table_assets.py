@@ -72,4 +72,4 @@ def test_the_tables_with_a_snapshot_are_told_with_their_own_rows(kind: str) -> N
 
 def test_rows_of_a_cycle_are_those_of_all_data_tables() -> None:
     published = (snapshot(ORDERS, 5), snapshot(REFUNDS, 7), snapshot("shop.dead", 9))
-    assert Closed(commit_id=UUID(int=1), table=ORDERS, beside=(REFUNDS,), published=published).rows == 12
+    assert Closed(commit_id=UUID(int=1), table=ORDERS, other_tables=(REFUNDS,), published=published).rows == 12

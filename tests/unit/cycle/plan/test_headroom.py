@@ -13,10 +13,10 @@ from airflow_provider_lakecommit.cycle.plan.headroom import (
     FEW,
     ROUNDS,
     Watch,
-    ask,
-    looked_at,
+    headroom_now,
     plan_lines,
     plan_threshold,
+    request,
     sharpened,
     warnings,
 )
@@ -53,7 +53,7 @@ def look(landing: FakeLanding) -> FoldedLog:
 
 
 def watch(landing: FakeLanding, threshold: timedelta = HOUR) -> Watch:
-    return ask(landing.session, look(landing).state, landing.source.watermarks(), threshold)
+    return request(landing.session, look(landing).state, landing.source.watermarks(), threshold)
 
 
 def test_the_shortest_headroom_comes_first_and_one_that_is_unknown_last(asking: FakeLanding) -> None:
@@ -77,10 +77,10 @@ def test_advice_that_cannot_be_made_is_a_warning_and_no_error(
     asking.source.first_since = broken
     session, folded, source = asking.session, look(asking), asking.source.watermarks()
     assert plan_lines(session, watch(asking)) == ()
-    assert looked_at(session, folded.state, source, HOUR, 1.0) == ()
+    assert headroom_now(session, folded.state, source, HOUR, 1.0) == ()
     assert any("WARNING: could not determine the retention of unread offsets" in line for line in asking.lines)
     monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom.oldest_unread", broken)
-    assert ask(session, folded.state, source, HOUR).found() == ()
+    assert request(session, folded.state, source, HOUR).found() == ()
 
 
 def test_a_partition_without_unread_offsets_is_not_asked_about(asking: FakeLanding) -> None:
@@ -106,7 +106,7 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_never_a_warning(askin
 
 
 def test_an_answer_that_does_not_come_makes_it_unknown(asking: FakeLanding) -> None:
-    late = Watch(began=0.0, threshold=HOUR, asked=watch(asking).asked, answers=lambda _: [])
+    late = Watch(began=0.0, threshold=HOUR, requested=watch(asking).requested, answers=lambda _: [])
     (line,) = plan_lines(asking.session, late)
     assert "unknown time (no answer in time)" in line
     assert asking.lines == []
@@ -120,7 +120,7 @@ def test_the_time_to_wait_counts_from_when_it_was_asked(monkeypatch: pytest.Monk
         return []
 
     monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom.time.monotonic", lambda: 107.0)
-    Watch(began=100.0, threshold=HOUR, asked=(), answers=answers).found(10.0)
+    Watch(began=100.0, threshold=HOUR, requested=(), answers=answers).found(10.0)
     assert waited == [3.0]
 
 

@@ -367,7 +367,7 @@ def test_an_idle_run_sees_the_later_one_within_some_seconds(followed: Followed) 
     later = replace(followed.landing.run_identity("later"), turn=1000)
     followed.plans.append((20.0, lambda: beside(followed, later)))
     list(followed.follow(turns=True).cycles())
-    assert 20.0 <= followed.seconds <= 20.0 + 2 * follow_run.ASK_SECONDS
+    assert 20.0 <= followed.seconds <= 20.0 + 2 * follow_run.CHECK_SECONDS
 
 
 @pytest.mark.heavy(but=("other1",))
@@ -455,12 +455,12 @@ def test_a_run_takes_a_turn_in_a_control_topic_that_was_made_anew(followed: Foll
     run.in_turn(landing.run_identity("first"))
     control.topic_id = "control-2"
     control.logs.clear()
-    assert not run.ask()
+    assert not run.has_begun()
     partition = landing.session.own_partition()
     control.logs[partition] = [None]
     later = turn_at(log_end(landing.session, partition))
     beside(followed, replace(landing.run_identity("later"), turn=later))
-    assert run.ask()
+    assert run.has_begun()
 
 
 def test_a_later_run_is_seen_where_the_control_topic_has_got_more_partitions(followed: Followed) -> None:
@@ -471,7 +471,7 @@ def test_a_later_run_is_seen_where_the_control_topic_has_got_more_partitions(fol
     run = Successor(landing.connect(), landing.lines.append, followed.engine.start, turns=True)
     run.in_turn(landing.run_identity("first"))
     beside(followed, replace(landing.run_identity("later"), turn=1000))
-    assert run.ask()
+    assert run.has_begun()
 
 
 OTHER = "shop.others"

@@ -220,7 +220,7 @@ def test_landings_of_one_catalog_name_a_table_alike_and_those_of_two_do_not(land
     assert one.key("shop.rows") == other.key("shop.rows") != one.key("shop.other")
     elsewhere = landing.connect(iceberg_conn_id="another")
     assert elsewhere.key("shop.rows") != one.key("shop.rows")
-    elsewhere.place = one.landing.connections.iceberg
+    elsewhere.catalog_key = one.landing.connections.iceberg
     assert elsewhere.key("shop.rows") == one.key("shop.rows")
     assert str(one.key("shop.rows")) == "shop.rows"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.session.progress import Progress, progress_told
+from airflow_provider_lakecommit.cycle.session.progress import Progress, report_progress
 from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.spark.job import DECODED, WindowJob, decoded_of, note_decoded
@@ -59,7 +59,7 @@ class Told:
 def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) -> None:
     opened, told = landing.open(), Told()
     first, *rest = opened.slices
-    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+    with report_progress(landing.control, [job_of(landing, opened)], told, 0.01):
         told.wait_for(0)
         landing.report(opened, lambda s: s is first)
         one = told.wait_for(1)
@@ -83,7 +83,7 @@ def test_decoded_records_of_slices_that_are_not_reported_count(
     note_decoded(first, 3)
     note_decoded(second, 1_000_000)
     assert decoded_of([first]) == 3
-    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+    with report_progress(landing.control, [job_of(landing, opened)], told, 0.01):
         begun = told.wait_for(0)
         landing.report(opened)
         ended = told.wait_for(len(opened.slices))
@@ -99,30 +99,30 @@ def test_decoded_records_of_slices_that_are_not_reported_count(
 def test_what_was_reported_before_is_no_part_of_it(landing: FakeLanding) -> None:
     opened, told = landing.open(), Told()
     landing.report(opened, lambda s: s is opened.slices[0])
-    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+    with report_progress(landing.control, [job_of(landing, opened)], told, 0.01):
         assert told.wait_for(0).all_slices == len(opened.slices) - 1
 
 
 def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing: FakeLanding) -> None:
     opened, told = landing.open(), Told()
     job = job_of(landing, opened)
-    with progress_told(landing.control, [job], told, 0.01):
+    with report_progress(landing.control, [job], told, 0.01):
         told.wait_for(0)
         landing.control.away = ControlTopicError("LC9999", "away")
         landing.control.away = None
         landing.report(opened)
         told.wait_for(len(opened.slices))
     landing.control.away = ControlTopicError("LC9999", "away")
-    with progress_told(landing.control, [job], told, 0.01):
+    with report_progress(landing.control, [job], told, 0.01):
         pass
-    with progress_told(landing.control, [], told, 0.01):
+    with report_progress(landing.control, [], told, 0.01):
         pass
 
 
 def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: FakeLanding) -> None:
     opened, told = landing.open(), Told()
     first = opened.slices[0]
-    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+    with report_progress(landing.control, [job_of(landing, opened)], told, 0.01):
         landing.report(opened, lambda s: s is first)
         told.wait_for(1)
         landing.control.away = ControlTopicError("LC9999", "no answer from Kafka")
@@ -138,7 +138,7 @@ def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: Fake
 def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        progress_told(landing.control, [job_of(landing, landing.open())], Told(), 0.01),
+        report_progress(landing.control, [job_of(landing, landing.open())], Told(), 0.01),
     ):
         raise KeyboardInterrupt
 

@@ -24,9 +24,9 @@ def test_those_who_ask_while_a_request_is_under_way_share_the_next() -> None:
 
     combined = Combined[int, int](do)
     with ThreadPoolExecutor(16) as pool:
-        first = pool.submit(combined.ask, 0)
+        first = pool.submit(combined.request, 0)
         assert began.wait(30)
-        others = [pool.submit(combined.ask, n) for n in range(1, 16)]
+        others = [pool.submit(combined.request, n) for n in range(1, 16)]
         while len(combined._waiting) < 15:
             threading.Event().wait(0.005)
         go_on.set()
@@ -36,9 +36,9 @@ def test_those_who_ask_while_a_request_is_under_way_share_the_next() -> None:
 
 def test_what_one_answer_is_raised_for_is_raised_to_that_one_alone() -> None:
     combined = Combined[int, int](lambda asked: [ValueError("mine") if n == 1 else n for n in asked])
-    assert combined.ask(2) == 2
+    assert combined.request(2) == 2
     with pytest.raises(ValueError, match="mine"):
-        combined.ask(1)
+        combined.request(1)
 
 
 def test_a_request_that_fails_fails_for_all_of_it_and_the_next_is_made() -> None:
@@ -51,8 +51,8 @@ def test_a_request_that_fails_fails_for_all_of_it_and_the_next_is_made() -> None
 
     combined = Combined[int, int](do)
     with pytest.raises(OSError, match="away"):
-        combined.ask(1)
-    assert combined.ask(1) == 1
+        combined.request(1)
+    assert combined.request(1) == 1
 
 
 def test_no_more_than_so_many_are_asked_together() -> None:
@@ -64,5 +64,5 @@ def test_no_more_than_so_many_are_asked_together() -> None:
 
     combined = Combined[int, int](do, most=3)
     with ThreadPoolExecutor(20) as pool:
-        assert sorted(pool.map(combined.ask, range(20))) == list(range(20))
+        assert sorted(pool.map(combined.request, range(20))) == list(range(20))
     assert max(sizes) <= 3

@@ -153,7 +153,7 @@ def test_those_who_read_at_the_same_time_share_a_request_that_begins_after_each_
         late = topic.logs[1][0]
         assert late is not None
         others = [pool.submit(offsets, shared.of(name), 0, 1) for name in names]
-        while len(shared._looks._waiting) < len(names):
+        while len(shared._reads._waiting) < len(names):
             threading.Event().wait(0.005)
         go_on.set()
         assert first.result() == [0]
