@@ -220,8 +220,8 @@ class Closed:
     names what slices wait for, ``causes`` why slices were not done. ``rejects`` counts rejected records by kind and
     column, ``reject_reason`` is the most frequent reason; ``ignored_fields`` counts records with a field that the table
     lacks, ``counts`` all records of its reports; ``redundant`` counts its reports on slices that another cycle had
-    reported before. ``other_tables`` are the data tables except ``table``; ``stopped`` is why no window is planned until
-    an operator acts. ``failed`` are the tables that failed, with reasons; the cycle is then incomplete.
+    reported before. ``other_tables`` are the data tables except ``table``; ``stopped`` is why no window is planned
+    until an operator acts. ``failed`` are the tables that failed, with reasons; the cycle is then incomplete.
     """
 
     commit_id: UUID

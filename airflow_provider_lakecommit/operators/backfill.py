@@ -22,7 +22,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import span_of
-from airflow_provider_lakecommit.operations import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operations import LaneRequest, lane_request
 from airflow_provider_lakecommit.operators.base import WARNING, landing_of
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
@@ -114,7 +114,7 @@ class BackfillOperator(KafkaToIcebergOperator):
         if is_stated(self.since, self.until, ranges, lane):
             self.asked()
 
-    def asked(self) -> LaneAsked:
+    def asked(self) -> LaneRequest:
         """Return the requested range, with its templates filled.
 
         :raises SpecError: the range is invalid
@@ -129,7 +129,7 @@ class BackfillOperator(KafkaToIcebergOperator):
                 "DAG. Schedule it with CronDataIntervalTimetable or DeltaDataIntervalTimetable, or state both",
             )
         ranges = parse_ranges(texts_of(self.ranges), "ranges:")
-        return lane_asked(since=since, until=until, ranges=ranges, name=_text(self.lane), replaces=self.replaces)
+        return lane_request(since=since, until=until, ranges=ranges, name=_text(self.lane), replaces=self.replaces)
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:

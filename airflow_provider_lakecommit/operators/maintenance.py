@@ -123,7 +123,7 @@ class MaintainTableOperator(LandingTask):
             session,
             older_than=least_age(self.landing, older_than),
             remove=not self.only_looks,
-            told=found,
+            report=found,
             progress=lambda t: self.log.info("%s: %s of %s files removed so far", t.table, t.removed, t.files),
         )
         for t in swept:

@@ -22,7 +22,13 @@ from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.session.tables import MARKED
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.operations.reset.attest import Attested, attest, from_log, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.assertion import (
+    Assertion,
+    assert_tables,
+    from_log,
+    from_offsets,
+    from_snapshot,
+)
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import Severity, check_landing
@@ -87,10 +93,10 @@ def ends(world: World) -> dict[tuple[str, int], int]:
     return {(p.topic, p.partition): mark.stable for p, mark in marks.items()}
 
 
-def attested(world: World, look_up: Callable[..., Attested], *told: object) -> Attested:
+def attested(world: World, look_up: Callable[..., Assertion], *told: object) -> Assertion:
     with world.session() as session:
         said = look_up(session, *told)
-        attest(session, said)
+        assert_tables(session, said)
     return said
 
 
@@ -118,7 +124,7 @@ def test_a_ledger_that_was_cut_off_is_taken_from_its_snapshot(make_world: Make, 
         said = from_snapshot(session, kept)
     assert state(world) == before, "looking up writes nothing"
     (shown,) = said.tables
-    assert (len(shown.section.covered), len(shown.again), len(shown.unsaid)) == (60, 0, 0)
+    assert (len(shown.section.covered), len(shown.again), len(shown.never_read)) == (60, 0, 0)
     attested(world, from_snapshot, kept)
     assert state(world).condition is Condition.PRESENT
     summary = table(world).current_snapshot().summary  # type: ignore[union-attr]
@@ -197,7 +203,7 @@ def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, pr
         world.open("refused")
     said = attested(world, from_log)
     assert [t.table for t in said.tables] == [ROWS], "the dead letters have their ledger"
-    assert not said.tables[0].unsaid
+    assert not said.tables[0].never_read
     goes_on(world, produce, Counter(range(100)))
     assert len(world.rows("shop.dead")) == 1
 
@@ -321,7 +327,7 @@ def test_a_ledger_that_changed_since_it_was_looked_up_is_not_overwritten(make_wo
         produce(topic, records(20, 20))
         world.run()
         with pytest.raises(LedgerError, match="LC3013"):
-            attest(session, said)
+            assert_tables(session, said)
     goes_on(world, produce, Counter(range(40)))
 
 

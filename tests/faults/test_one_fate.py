@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
@@ -169,7 +169,7 @@ def test_the_dead_letters_may_be_taken_as_they_are_by_a_persons_word(make_world:
     word = re.search(r"assert SPEC --table shop\.dead --at (\S+):0=(\d+)`", str(refused.value))
     assert word is not None
     with world.session() as session:
-        attest(session, from_offsets(session, {(word[1], 0): int(word[2])}, [DEAD]))
+        assert_tables(session, from_offsets(session, {(word[1], 0): int(word[2])}, [DEAD]))
     produce(world.landing.topics, strange(20, 10))
     world.settle()
     assert world.rows(DEAD) == []

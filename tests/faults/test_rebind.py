@@ -22,9 +22,14 @@ from airflow_provider_lakecommit.core.commands import RESET_MIGRATE, spoken
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
+from airflow_provider_lakecommit.operations.backfill.request import lane_request
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.rebind import RebindPreview, Word, rebind, rebind_preview
+from airflow_provider_lakecommit.operations.reset.migrate import (
+    MigrationPreview,
+    Word,
+    migrate_landing,
+    migration_preview,
+)
 from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
 from airflow_provider_lakecommit.operations.reset.word import Way
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
@@ -58,14 +63,14 @@ class Copied:
     old: World
     new: World
 
-    def preview(self, word: Word) -> RebindPreview:
+    def preview(self, word: Word) -> MigrationPreview:
         with self.new.session() as session:
-            return rebind_preview(session, word)
+            return migration_preview(session, word)
 
-    def rebind(self, word: Word) -> RebindPreview:
+    def rebind(self, word: Word) -> MigrationPreview:
         with self.new.session() as session:
-            preview = rebind_preview(session, word)
-            rebind(session, preview, decision=DECISION)
+            preview = migration_preview(session, word)
+            migrate_landing(session, preview, decision=DECISION)
         return preview
 
     @property
@@ -255,5 +260,5 @@ def sections_of(world: World) -> dict[str, LedgerSection]:
 
 
 def lane(world: World, *texts: str, name: str) -> LaneWorld:
-    asked = lane_asked(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), name=name)
+    asked = lane_request(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), name=name)
     return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)

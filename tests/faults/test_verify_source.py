@@ -18,7 +18,7 @@ from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import SparkJobError, TableError
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.proof.chosen import Sample

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.formats.registry.framing import VALUE_HEADER
 from airflow_provider_lakecommit.landing.registry import with_registry
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.spark.job import SliceStatus
 from tests.fakes.registry import HTML, FakeRegistry
@@ -254,7 +254,7 @@ def test_what_a_registry_had_forgotten_is_landed_once_it_knows_again(
     fake.ids[number] = kept
     with world.session() as session:
         done = replay(session, Selection(), decision=DECISION)
-    assert (done.letters, sorted(row["id"] for row in world.rows())) == (2, [1, 2])
+    assert (done.dead_letters, sorted(row["id"] for row in world.rows())) == (2, [1, 2])
 
 
 @pytest.mark.heavy

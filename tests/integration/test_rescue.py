@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.exceptions import CommitUnknownError, Connector
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_wire
 from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
-from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY, Rescue, RescueReport, read_rescue
 from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from dev.servers.kafka import Broker
@@ -68,7 +68,7 @@ def commit(sink: Sink, tables: Tables, bootstrap: str) -> RescueReport:
 
 
 def fates(report: RescueReport) -> list[str]:
-    return [j.fate.value for j in report.judged]
+    return [j.disposition.value for j in report.files]
 
 
 def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tables: Tables, bootstrap: str) -> None:
@@ -77,7 +77,7 @@ def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tabl
     sink.announce([4, 5])
     sink.begin()
     sink.announce([6], [7, 8, 9])
-    (seen,) = read(sink, tables, bootstrap).look()
+    (seen,) = read(sink, tables, bootstrap).check()
     assert fates(seen) == ["committed"] * 2 + ["waiting"] * 3
     assert sink.ids() == [1, 2, 3]
     report = commit(sink, tables, bootstrap)
@@ -139,7 +139,7 @@ def test_what_was_compacted_away_and_has_expired_is_not_doubled(sink: Sink, tabl
     sink.cycle_of([1, 2])
     sink.cycle_of([3])
     sink.compact()
-    (compacted,) = read(sink, tables, bootstrap).look()
+    (compacted,) = read(sink, tables, bootstrap).check()
     assert fates(compacted) == ["committed"] * 2
     sink.expire()
     report = commit(sink, tables, bootstrap)
@@ -180,11 +180,11 @@ def test_what_a_connector_passed_over_is_rescued_too(sink: Sink, tables: Tables,
     sink.announce([2, 3])
     # Its coordinator began behind them, and commits only what comes later.
     sink.cycle_of([4])
-    (seen,) = read(sink, tables, bootstrap).look()
-    assert [(j.fate, j.below_floor) for j in seen.judged] == [
-        (Fate.COMMITTED, True),
-        (Fate.WAITING, True),
-        (Fate.COMMITTED, True),
+    (seen,) = read(sink, tables, bootstrap).check()
+    assert [(j.disposition, j.below_floor) for j in seen.files] == [
+        (Disposition.COMMITTED, True),
+        (Disposition.WAITING, True),
+        (Disposition.COMMITTED, True),
     ]
     commit(sink, tables, bootstrap)
     assert sink.ids() == [1, 2, 3, 4]
@@ -195,7 +195,7 @@ def test_another_table_of_that_name_gets_nothing(sink: Sink, tables: Tables, boo
     sink.announce([1])
     sink.announce([2], table_uuid=None)
     sink.catalog.drop_table(sink.name)
-    (gone,) = read(sink, tables, bootstrap).look()
+    (gone,) = read(sink, tables, bootstrap).check()
     assert gone.missing
     assert commit(sink, tables, bootstrap).missing
     sink.create()
@@ -323,7 +323,7 @@ def test_a_group_that_was_set_back_reads_again(
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": sink.group})
     for offset, fate in ((1, "read again"), (3, "waiting")):
         consumer.commit(offsets=[TopicPartition(sink.source, 0, offset)], asynchronous=False)
-        (seen,) = read(sink, tables, bootstrap).look()
+        (seen,) = read(sink, tables, bootstrap).check()
         assert fates(seen) == [fate]
     consumer.close()
 

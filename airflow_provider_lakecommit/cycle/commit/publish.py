@@ -69,8 +69,8 @@ MOST_SPEC = 4_000
 
 @dataclass(slots=True, kw_only=True)
 class TablePublisher:
-    """One table's share of a commit. ``whole``: all tables of the landing were readable; ``fast_fail``: leave failures to
-    a later commit quickly, as others wait.
+    """One table's share of a commit. ``whole``: all tables of the landing were readable; ``fast_fail``: leave failures
+    to a later commit quickly, as others wait.
     """
 
     session: LandingSession

@@ -2,8 +2,8 @@
 """One request for all concurrent callers.
 
 Contract: :meth:`Combined.request` returns the answer of a request that began after the call: callers during a request
-share the next one. At most ``at_once`` requests run. A caller that finds room makes the request for all waiting ones, in its
-own thread, after a moment in which others may join: the cost hardly depends on their number.
+share the next one. At most ``at_once`` requests run. A caller that finds room makes the request for all that wait, in
+its own thread, after a moment in which others may join: the cost hardly depends on their number.
 
 Failure story: if a request for several fails, all of them get the error, and may ask again alone.
 """

@@ -87,7 +87,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     passed = _passed(session, prepared)
     for t in reversed(prepared.tables):
         had = passed.get(t.name, Coverage()) & t.ledger.section.bounds - t.ledger.section.covered
-        told = (
+        decided = (
             None
             if decision is None
             else replace(decision, what=f"closes the backfill, gives up {lacking.get(t.name, rest)}")
@@ -99,7 +99,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             had=had,
             cluster_id=session.control.describe().cluster_id,
             branch=session.landing.branch,
-            decision=told,
+            decision=decided,
         )
     session.log(f"closed backfill {session.lane}, " + (f"{rest} is given up" if rest else "its range is in the tables"))
     return rest

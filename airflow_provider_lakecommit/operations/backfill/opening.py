@@ -133,5 +133,5 @@ def _join(
         replaces=replaces,
     )
     session.log(f"{name}: opened backfill {found.name} of landing {session.landing.name}")
-    told = None if decision is None else changed(decision, what=f"replaces {section.bounds}")
-    join_table(session.tables, name, section, branch=session.landing.branch, decision=told)
+    changed_decision = None if decision is None else changed(decision, what=f"replaces {section.bounds}")
+    join_table(session.tables, name, section, branch=session.landing.branch, decision=changed_decision)

@@ -23,14 +23,14 @@ class BoundedSource:
     def __init__(self, source: SourcePort, ends: Mapping[SourcePartition, int]) -> None:
         self._source = source
         self._ends = dict(ends)
-        self._places = {(p.topic, p.partition) for p in ends}
+        self._partitions = {(p.topic, p.partition) for p in ends}
 
     def of(self, topics: tuple[str, ...]) -> SourcePort:
         return self._source.of(topics)
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         found = self._source.watermarks(missing_ok=missing_ok)
-        own = {p: m for p, m in found.partitions.items() if (p.topic, p.partition) in self._places}
+        own = {p: m for p, m in found.partitions.items() if (p.topic, p.partition) in self._partitions}
         return replace(found, partitions={p: self._up_to_end(p, mark) for p, mark in own.items()})
 
     def _up_to_end(self, p: SourcePartition, mark: Watermark) -> Watermark:

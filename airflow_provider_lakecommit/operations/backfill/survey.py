@@ -72,7 +72,7 @@ class Survey:
         self._found: dict[tuple[str, ...], FoundFile] = {}
         self._positions = DeletePositions(name)
 
-    def look(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
+    def scan(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
         """The files of the branch's head that have rows of the ranges.
 
         :raises TableError: naming what cannot be answered rightly

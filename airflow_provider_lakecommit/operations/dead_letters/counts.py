@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import ABOUT, WHOLE, DeadLetter, Selection, select
 from airflow_provider_lakecommit.operations.dead_letters.ledgers import ledgers
-from airflow_provider_lakecommit.operations.dead_letters.letters import ABOUT, WHOLE, DeadLetter, Selection, letters
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 
 
@@ -38,7 +38,7 @@ def counted(session: LandingSession, selection: Selection, table: str | None = N
     """
     known = ledgers(session, table)
     open_set, found = known.open_set, dict[str, KindCount]()
-    for letter in letters(known.dead, session.landing.name, selection, ABOUT):
+    for letter in select(known.dead, session.landing.name, selection, ABOUT):
         one = found.setdefault(letter.kind, KindCount(kind=letter.kind, reason=letter.row["reason"]))
         state = open_set.state(letter)
         one.states[state] += 1
@@ -47,14 +47,14 @@ def counted(session: LandingSession, selection: Selection, table: str | None = N
     return sorted(found.values(), key=lambda one: -one.states.total())
 
 
-def open_letters(session: LandingSession, selection: Selection, table: str | None = None) -> Iterator[DeadLetter]:
+def open_dead_letters(session: LandingSession, selection: Selection, table: str | None = None) -> Iterator[DeadLetter]:
     """Those that are open and meant, with key, value and headers, up to the selection's limit.
 
     :raises LakecommitError: see :func:`~airflow_provider_lakecommit.operations.dead_letters.replay.ledgers`
     """
     known, many = ledgers(session, table), 0
     open_set = known.open_set
-    for letter in letters(known.dead, session.landing.name, selection, WHOLE):
+    for letter in select(known.dead, session.landing.name, selection, WHOLE):
         if selection.limit is not None and many >= selection.limit:
             return
         if open_set.state(letter) is State.OPEN:
@@ -64,5 +64,5 @@ def open_letters(session: LandingSession, selection: Selection, table: str | Non
 
 def where(letter: DeadLetter) -> str:
     """The place of a dead letter, for people."""
-    topic, partition, offset = letter.place
+    topic, partition, offset = letter.position
     return f"{topic}[{partition}]@{offset}"

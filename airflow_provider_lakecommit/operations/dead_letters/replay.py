@@ -53,13 +53,13 @@ from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
 from airflow_provider_lakecommit.landing import require_appends
-from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
-from airflow_provider_lakecommit.operations.dead_letters.letters import (
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import (
     WHOLE,
     DeadLetter,
     Selection,
-    letters,
+    select,
 )
+from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
 from airflow_provider_lakecommit.operations.dead_letters.open_set import (
     OpenSet,
     State,
@@ -84,7 +84,7 @@ class _Overtaken(Exception):
 class Replayed:
     """What came of a replay, or would come of it. ``refused`` stay open, with a reason for each kind in ``reasons``."""
 
-    letters: int = 0
+    dead_letters: int = 0
     rows: int = 0
     filtered: int = 0
     coverage: Coverage = field(default_factory=Coverage)
@@ -96,7 +96,7 @@ class Replayed:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "replayed": self.letters,
+            "replayed": self.dead_letters,
             "rows": self.rows,
             "filtered": self.filtered,
             "offsets": self.coverage.to_dict(),
@@ -106,7 +106,7 @@ class Replayed:
         }
 
     def add(self, made: Rows, coverage: Coverage) -> None:
-        self.letters += len(made.done)
+        self.dead_letters += len(made.done)
         self.rows += made.rows
         self.filtered += len(made.filtered)
         self.coverage |= coverage
@@ -159,7 +159,7 @@ def replay(
 
 def _batches(known: Ledgers, landing: str, selection: Selection, out: Replayed) -> Iterator[list[DeadLetter]]:
     open_set, batch, size, left = known.open_set, list[DeadLetter](), 0, selection.limit
-    for letter in letters(known.dead, landing, selection, WHOLE):
+    for letter in select(known.dead, landing, selection, WHOLE):
         if left == 0:
             break
         if (state := open_set.state(letter)) is not State.OPEN:

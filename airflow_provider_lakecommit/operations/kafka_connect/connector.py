@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRes
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, Sink, source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 WAIT_SECONDS = 300.0
 
 
@@ -154,10 +154,10 @@ def settled(session: LandingSession, connector: KnownConnector) -> None:
             continue
         with closing(session.source.of((connector.sink.control_topic,))) as control:
             marks = control.watermarks().partitions
-        held = [f"{p} has an open transaction at {m.stable}" for p, m in sorted(marks.items()) if m.stable < m.high]
-        if not held:
+        pending = [f"{p} has an open transaction at {m.stable}" for p, m in sorted(marks.items()) if m.stable < m.high]
+        if not pending:
             return
-        waited.on("; ".join(held))
+        waited.on("; ".join(pending))
 
 
 class _Waiting:
@@ -166,16 +166,16 @@ class _Waiting:
     def __init__(self, log: Callable[[str], None], seconds: float) -> None:
         self._log, self._seconds = log, seconds
         self._end = time.monotonic() + seconds
-        self._said: str | None = None
+        self._logged: str | None = None
 
     def on(self, what: str) -> None:
         """:raises ConnectorError: for too long"""
         if time.monotonic() >= self._end:
             raise ConnectorError("LC7502", f"still waiting after {self._seconds:.0f} s: {what}")
-        if self._said is None:
+        if self._logged is None:
             self._log(f"waiting, because {what}")
-        self._said = what
-        time.sleep(LOOK_SECONDS)
+        self._logged = what
+        time.sleep(POLL_SECONDS)
 
 
 def check_stopped(

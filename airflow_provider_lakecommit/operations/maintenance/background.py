@@ -29,8 +29,8 @@ class RunCompaction:
     :param say: gets a line for each compaction, and for what went wrong
     """
 
-    def __init__(self, session: LandingSession, say: Callable[[str], None]) -> None:
-        self._session, self._say = session, say
+    def __init__(self, session: LandingSession, log: Callable[[str], None]) -> None:
+        self._session, self._log = session, log
         self._thread: Thread | None = None
         self._over = Event()
 
@@ -57,7 +57,7 @@ class RunCompaction:
                     done = self._pass() and not self._over.is_set()
         except Exception as e:
             # A thread that dies in silence would leave the table to grow.
-            self._say(f"WARNING: could not compact: {type(e).__name__}: {e}")
+            self._log(f"WARNING: could not compact: {type(e).__name__}: {e}")
 
     def _pass(self) -> bool:
         """Compact each table that is due once; return whether that changed something."""
@@ -66,10 +66,10 @@ class RunCompaction:
         for done in compact(self._session, write=True, most_bytes=MOST_BYTES, tiered=True, tables=due):
             n = done.numbers
             if done.error:
-                self._say(f"WARNING: {done.error}")
+                self._log(f"WARNING: {done.error}")
             elif done.snapshots:
                 changed = True
-                self._say(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
+                self._log(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
         return changed
 
     def _is_due(self, name: str) -> bool:

@@ -37,7 +37,7 @@ class WrittenBin:
     bin: Bin
     dead: Mapping[str, Numbers]
     file: DataFile | None
-    places: Numbers | None = None
+    positions: Numbers | None = None
 
     def moved(self, path: str, positions: Numbers) -> Numbers:
         """Return the positions in the new file of live rows of a source."""
@@ -46,7 +46,7 @@ class WrittenBin:
             dead = self.dead[source.path]
             if source.path == path:
                 moved = begin + positions - np.searchsorted(dead, positions)
-                return moved if self.places is None else self.places[moved]
+                return moved if self.positions is None else self.positions[moved]
             begin += source.file.record_count - len(dead)
         raise KeyError(path)
 
@@ -60,11 +60,11 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
     """
     partition = one.sources[0].file.partition
     writing = GroupedFile(table.io.new_output(path), layout.format, layout.metrics, layout.arrow, partition)
-    places: Numbers | None = None
+    positions: Numbers | None = None
     try:
         blocks: Iterator[pa.Table] = (b for s in one.sources for b in _blocks(table, layout, s, dead[s.path]))
         if layout.sorting:
-            blocks, places = _sorted(layout, list(blocks))
+            blocks, positions = _sorted(layout, list(blocks))
         for block in blocks:
             writing.add(block)
         file = writing.close(one.sources[0].file.spec_id, layout.sorting.order_id)
@@ -85,7 +85,7 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
             f"{'.'.join(table.name())}: the {len(one.sources)} files from {one.sources[0].path} on have {written} live "
             f"rows, their manifests say {expected}. Nothing was committed for them; run `lakecommit verify`",
         )
-    return WrittenBin(bin=one, dead=dead, file=file, places=places)
+    return WrittenBin(bin=one, dead=dead, file=file, positions=positions)
 
 
 def _blocks(table: Table, layout: Layout, source: Source, dead: Numbers) -> Iterator[pa.Table]:
@@ -96,7 +96,7 @@ def _sorted(layout: Layout, blocks: list[pa.Table]) -> tuple[Iterator[pa.Table],
     """The rows in the order of the table, and where each of them is then."""
     rows = pa.concat_tables([b.cast(layout.arrow) for b in blocks]).combine_chunks()
     order = layout.sorting.order(rows)
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.arange(len(order))
     step = layout.format.group_rows
-    return (rows.take(order[at : at + step]) for at in range(0, len(order), step)), places
+    return (rows.take(order[at : at + step]) for at in range(0, len(order), step)), positions

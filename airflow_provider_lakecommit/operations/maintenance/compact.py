@@ -280,9 +280,9 @@ class _TableCompaction:
     def _new_path(self, of: DataFile) -> str:
         """A new file where the table has its data, in the folder of the partition if the table has such folders."""
         fields = len(self._layout.spec.fields) if of.spec_id == self._layout.spec.spec_id else 0
-        place = self._layout.partitions.partition_of(tuple(of.partition[i] for i in range(fields))) if fields else None
+        folder = self._layout.partitions.partition_of(tuple(of.partition[i] for i in range(fields))) if fields else None
         name = file_name(self._attempt, self._mark, next(self._numbers))
-        return self._layout.locations.new_data_location(name, place)
+        return self._layout.locations.new_data_location(name, folder)
 
     def _written_deletes(self, table: Table, path: str, file: DataFile, positions: Numbers) -> DataFile:
         try:

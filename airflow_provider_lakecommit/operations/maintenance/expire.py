@@ -68,15 +68,15 @@ def _expire(session: LandingSession, name: str, older_than: timedelta, keep: int
     before_ms = int((session.now() - older_than).timestamp() * 1000)
     loaded = session.tables.load(name)
     old = old_snapshots(loaded, branch, before_ms=before_ms, keep=keep)
-    gone = expire_older(session.tables, name, branch, before_ms=before_ms, keep=keep) if old and remove else 0
-    short = remove and gone < len(old)
+    expired = expire_older(session.tables, name, branch, before_ms=before_ms, keep=keep) if old and remove else 0
+    short = remove and expired < len(old)
     return ExpiredSnapshots(
         table=name,
         old=len(old),
         newest=max((datetime.fromtimestamp(s.timestamp_ms / 1000, UTC) for s in old), default=None),
-        expired=gone,
-        left=len(loaded.metadata.snapshots) - gone,
-        error=f"only {gone} of {len(old)} were expired, because of other commits or a catalog error; run it again"
+        expired=expired,
+        left=len(loaded.metadata.snapshots) - expired,
+        error=f"only {expired} of {len(old)} were expired, because of other commits or a catalog error; run it again"
         if short
         else "",
     )

@@ -76,14 +76,14 @@ def reports_of(entries: Iterable[Entry], ledger: TableLedger, before: int | None
 
     :param before: only by records in front of this offset of the log
     """
-    seen = [e for e in entries if before is None or e.offset < before]
+    earlier = [e for e in entries if before is None or e.offset < before]
     out: dict[UUID, Why | None] = {}
-    for e in seen:
+    for e in earlier:
         if isinstance(e, SliceReported):
             attempt, why = e.report.attempt, _final(e.report, ledger)
             # Whoever may write could report it a second time: one that may be published stays so.
             out[attempt] = None if attempt in out and out[attempt] is None else why
-    files = (e.attempt for e in seen if isinstance(e, SliceFiles))
+    files = (e.attempt for e in earlier if isinstance(e, SliceFiles))
     return {**dict.fromkeys(files), **out}
 
 

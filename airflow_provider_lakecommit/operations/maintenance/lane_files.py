@@ -40,7 +40,7 @@ class _Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneLook:
+class LaneScan:
     """One lane: its tables that may be swept, why others may not, and its log, which was read after them."""
 
     session: LandingSession
@@ -50,7 +50,7 @@ class LaneLook:
 
 
 @contextmanager
-def lane_looks(session: LandingSession) -> Iterator[list[LaneLook]]:
+def lane_scans(session: LandingSession) -> Iterator[list[LaneScan]]:
     """The session's own lane first, then those that are open.
 
     :raises LakecommitError: a control log cannot be read
@@ -62,13 +62,13 @@ def lane_looks(session: LandingSession) -> Iterator[list[LaneLook]]:
         lanes = ()
     with ExitStack() as opened:
         joined = [opened.enter_context(joined_session(session, lane)) for lane in lanes if lane.bounds]
-        yield [_look(one) for one in (session, *joined)]
+        yield [_scan(one) for one in (session, *joined)]
 
 
-def _look(session: LandingSession) -> LaneLook:
+def _scan(session: LandingSession) -> LaneScan:
     tables, errors = ready_tables(session)
     folded = session.read_state([t.ledger for t in tables]) if tables else None
-    return LaneLook(session=session, tables={t.name: t for t in tables}, errors=errors, folded=folded)
+    return LaneScan(session=session, tables={t.name: t for t in tables}, errors=errors, folded=folded)
 
 
 class LaneFiles:
@@ -84,13 +84,13 @@ class LaneFiles:
         self._reports = reports_of(folded.entries, table.ledger)
         self._accepted = {a.report.attempt for a in folded.state.accepted.get(table.name, ())}
 
-    def judged(self, attempt: UUID) -> Why | Kept:
+    def disposition_of(self, attempt: UUID) -> Why | Kept:
         """What becomes of a file that is old enough and that no snapshot holds."""
         if attempt in self._accepted:
             return Kept.WAITS
         return (self._reports[attempt] or Kept.WAITS) if attempt in self._reports else Why.UNREPORTED
 
-    def tell_void(self, attempts: set[UUID]) -> set[UUID]:
+    def record_void(self, attempts: set[UUID]) -> set[UUID]:
         """Tell the log that these attempts are void; those that were reported in front of it, and so are not.
 
         :raises LakecommitError: it cannot be told
@@ -113,20 +113,20 @@ class LaneFiles:
 class TableLanes:
     """The lanes of a landing, by the marks in the names of their files for one table.
 
-    :param looks: by :func:`lane_looks`
+    :param scans: by :func:`lane_scans`
     :ivar table: as it was loaded for one of them
     :raises LakecommitError: one of them says that the table may not be swept
     """
 
-    def __init__(self, name: str, looks: Sequence[LaneLook]) -> None:
-        if (wrong := next((look.errors[name] for look in looks if name in look.errors), None)) is not None:
+    def __init__(self, name: str, scans: Sequence[LaneScan]) -> None:
+        if (wrong := next((scan.errors[name] for scan in scans if name in scan.errors), None)) is not None:
             raise LedgerError("LC7704", wrong)
-        ready = [(look.session, look.tables[name], look.folded) for look in looks if name in look.tables]
+        ready = [(scan.session, scan.tables[name], scan.folded) for scan in scans if name in scan.tables]
         if not ready:
             raise LedgerError(
-                "LC7705", f"{name}: landing {looks[0].session.landing.name} has landed nothing in it yet: run it first"
+                "LC7705", f"{name}: landing {scans[0].session.landing.name} has landed nothing in it yet: run it first"
             )
-        self._session, self.table = looks[0].session, ready[0][1]
+        self._session, self.table = scans[0].session, ready[0][1]
         self._uuid = self.table.ledger.uuid
         self._own = landing_mark(self._uuid, self._session.landing.name)
         files = [(s.lane, LaneFiles(s, table, folded)) for s, table, folded in ready if folded is not None]
@@ -145,14 +145,14 @@ class TableLanes:
         """Return True if it belongs to any stream of the landing."""
         return mark.startswith(self._own)
 
-    def judged(self, mark: str, attempt: UUID) -> Why | Kept:
+    def disposition_of(self, mark: str, attempt: UUID) -> Why | Kept:
         """What becomes of a file that is old enough and that no snapshot holds."""
         if mark not in self._by_mark:
             return Why.CLOSED
         lane = self._by_mark[mark]
-        return Kept.OTHERS if lane is None else lane.judged(attempt)
+        return Kept.OTHERS if lane is None else lane.disposition_of(attempt)
 
-    def tell_void(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
+    def record_void(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
         """By marks: those that were reported meanwhile, and so are not void.
 
         :raises LakecommitError: a log cannot be told
@@ -160,7 +160,7 @@ class TableLanes:
         late: set[UUID] = set()
         for mark, attempts in unreported.items():
             lane = self._by_mark[mark]
-            late |= set() if lane is None else lane.tell_void(attempts)
+            late |= set() if lane is None else lane.record_void(attempts)
         return late
 
     def opened_again(self, metadata: TableMetadata) -> Collection[str]:

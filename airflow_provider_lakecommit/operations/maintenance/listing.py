@@ -142,7 +142,7 @@ class FileStore:
             yield from self._walk(each, steps - 1)
 
     def _trouble(self, what: str, error: Exception) -> StorageError:
-        told = redacted(f"{type(error).__name__}: {error}", self._properties)
+        error_text = redacted(f"{type(error).__name__}: {error}", self._properties)
         return StorageError(
-            "LC7708", f"the storage {what} below {self._location} ({told}): check its permissions, then try again"
+            "LC7708", f"the storage {what} below {self._location} ({error_text}): check its permissions, then try again"
         )

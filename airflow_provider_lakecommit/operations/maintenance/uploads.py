@@ -28,8 +28,8 @@ class UnfinishedUploads:
     """
 
     def __init__(self, location: str, properties: Mapping[str, str]) -> None:
-        scheme, _, place = location.partition("://")
-        self._bucket, _, self._prefix = place.partition("/")
+        scheme, _, path = location.partition("://")
+        self._bucket, _, self._prefix = path.partition("/")
         self._location, self._properties = location, properties
         self._ids: dict[str, str] = {}
         self._client: Any = _client(properties) if scheme in _SCHEMES else None
@@ -68,9 +68,9 @@ class UnfinishedUploads:
         return sum(part["Size"] for page in found for part in page.get("Parts", ()))
 
     def _trouble(self, what: str, error: Exception) -> StorageError:
-        told = redacted(f"{type(error).__name__}: {error}", self._properties)
+        error_text = redacted(f"{type(error).__name__}: {error}", self._properties)
         return StorageError(
-            "LC7718", f"unfinished uploads below {self._location} cannot be {what}: {told}. Grant these rights"
+            "LC7718", f"unfinished uploads below {self._location} cannot be {what}: {error_text}. Grant these rights"
         )
 
 

@@ -81,9 +81,9 @@ def share_of(text: str) -> float | None:
 def spread(ranges: RangeSet, share: float) -> RangeSet:
     """Return pieces that are spread evenly over the offsets of some ranges, the first and last of them included."""
     total = len(ranges)
-    wanted = max(1, round(total * share))
-    pieces = max(1, min(wanted, -(-wanted // PIECE)))
-    size = -(-wanted // pieces)
+    target = max(1, round(total * share))
+    pieces = max(1, min(target, -(-target // PIECE)))
+    size = -(-target // pieces)
     starts = [n * (total - size) // max(1, pieces - 1) for n in range(pieces)]
     found, at = [], 0
     for r in ranges:

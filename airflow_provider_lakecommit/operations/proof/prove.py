@@ -297,14 +297,14 @@ class _Work:
             if keyed:
                 self._changes[0].extend(files)
                 self._changes[1].extend(found.tombstones)
-            told = compare(
+            diffs = compare(
                 self._expected(rows, files),
                 self._actual(rows, generation, one),
                 (rows.topic, rows.partition, rows.offset),
                 ignored=("reason",) if name == landing.dead_letter_table else (),
                 only_common=keyed,
             )
-            proof.differences[name].add(self._without_compacted(told, found.counts.gaps, one.spans[0].partition.topic))
+            proof.differences[name].add(self._without_compacted(diffs, found.counts.gaps, one.spans[0].partition.topic))
 
     def _rows(self, name: str) -> HeadRows:
         if name not in self._heads:
@@ -312,14 +312,14 @@ class _Work:
             self._heads[name] = HeadRows(self._plan.tables[name], name, self._landing.branch, role)
         return self._heads[name]
 
-    def _without_compacted(self, told: Differences, gaps: int, *topics: str) -> Differences:
+    def _without_compacted(self, diffs: Differences, gaps: int, *topics: str) -> Differences:
         """Take rows of no record out, if log compaction may have removed their records."""
-        foreign = told.counts["foreign"]
+        foreign = diffs.counts["foreign"]
         if foreign and gaps and self._plan.compacted.intersection(topics):
             self._proof.compacted += foreign
-            del told.counts["foreign"]
-            told.examples = [e for e in told.examples if e.kind != "foreign"]
-        return told
+            del diffs.counts["foreign"]
+            diffs.examples = [e for e in diffs.examples if e.kind != "foreign"]
+        return diffs
 
     def _expected(self, rows: HeadRows, paths: Sequence[str]) -> pa.Table:
         parts = []
@@ -357,5 +357,5 @@ class _Work:
         )
         changes = newest_of(rows.table.io, *self._changes, columns, landed)
         self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
-        told = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)
-        self._proof.differences[rows.name].add(told)
+        diffs = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)
+        self._proof.differences[rows.name].add(diffs)

@@ -124,8 +124,8 @@ def decide_audit(session: LandingSession, agreed: Mapping[str, Any], decision: D
     :raises LakecommitError: a branch has moved since; or ``main`` cannot take it
     """
     landing, now = session.landing, audit_preview(session, drop=agreed["drop"])
-    shown = {t["table"]: t["head"] for t in agreed["tables"]}
-    if new := [t.table for t in now.tables if t.table not in shown]:
+    previewed = {t["table"]: t["head"] for t in agreed["tables"]}
+    if new := [t.table for t in now.tables if t.table not in previewed]:
         raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots by now that were not shown: preview again")
     apply = restart if now.drop else release
     verb = "drops" if now.drop else "releases"
@@ -135,7 +135,7 @@ def decide_audit(session: LandingSession, agreed: Mapping[str, Any], decision: D
             t.table,
             landing.branch,
             landing=landing.name,
-            head_id=shown[t.table],
+            head_id=previewed[t.table],
             decision=replace(decision, what=f"{verb} {t.rows} rows of branch {landing.branch}: {t.ranges}"),
         )
     return now.to_dict()

@@ -172,7 +172,7 @@ def delete_back(
         check_init(session, *begin)
     if coverage:
         after = f"; starts over at {found.start} after that" if found.start else ""
-        told = replace(decision, what=f"deletes the rows of {coverage}{after}")
+        decided = replace(decision, what=f"deletes the rows of {coverage}{after}")
         take_out(
             session,
             coverage,
@@ -180,7 +180,7 @@ def delete_back(
             previews=found.tables,
             fewer=fewer,
             hard=bool(found.start),
-            decision=told,
+            decision=decided,
         )
         session.log(f"deleted the rows of {coverage}")
     if begin is not None:

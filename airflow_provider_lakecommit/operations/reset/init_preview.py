@@ -67,7 +67,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
     """
     session.control.ensure()
     source = session.source.watermarks()
-    word = offsets_of(session, source.partitions, start, way)
+    stated = offsets_of(session, source.partitions, start, way)
     states = {name: ledger_state(session, name) for name in session.landing.tables}
     for name, known in states.items():
         if known is not None:
@@ -89,14 +89,14 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         if old is not None:
             check_cluster(session, name, old, source.cluster_id)
         in_order = ledger is None or ledger.condition is Condition.PRESENT
-        if word.offsets.keys() >= source.partitions.keys():
+        if stated.offsets.keys() >= source.partitions.keys():
             firsts: Mapping[SourcePartition, int] = {}
         else:
             firsts = _firsts(session, name, ledger, old, source) if data is None else ends_of(data, source.partitions)
         settings[name] = SectionInit(
             name=name,
             source=source,
-            word=word,
+            stated=stated,
             old=old,
             passed=passed.get(name, Coverage()),
             firsts=firsts,
@@ -107,7 +107,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
             before=PublishedBefore() if old is not None else published_before(session, name, newest),
-            unbelieved=removed(unsigned_ranges(session, name, newest), source.partitions) if newest else Coverage(),
+            unsigned=removed(unsigned_ranges(session, name, newest), source.partitions) if newest else Coverage(),
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),

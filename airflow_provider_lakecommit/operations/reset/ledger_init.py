@@ -79,12 +79,12 @@ def ledger_init(
     _check_lost(session, settings, give_up_reported)
     for name in settings:
         table_of(session, name)
-    told = {
+    decisions = {
         name: None if decision is None else replace(decision, what=s.preview().what) for name, s in settings.items()
     }
     for name, s in settings.items():
-        _set(session, s, agreed, others, told[name], rehearse=True)
-    return {"ledger": {name: _set(session, s, agreed, others, told[name]) for name, s in settings.items()}}
+        _set(session, s, agreed, others, decisions[name], rehearse=True)
+    return {"ledger": {name: _set(session, s, agreed, others, decisions[name]) for name, s in settings.items()}}
 
 
 def check_init(session: LandingSession, start: Start, way: Way = PLAIN) -> None:
@@ -98,7 +98,7 @@ def check_init(session: LandingSession, start: Start, way: Way = PLAIN) -> None:
 def _check_lost(session: LandingSession, settings: Mapping[str, SectionInit], agreed: bool) -> None:
     """:raises LedgerError: reported slices would be lost, and the user has not agreed to that"""
     found = InitPreview(tables=tuple(s.preview() for s in settings.values()))
-    _check_unbelieved(session, settings, found, agreed)
+    _check_unsigned(session, settings, found, agreed)
     if found.lost and not agreed:
         raise LedgerError(
             "LC7019",
@@ -108,19 +108,19 @@ def _check_lost(session: LandingSession, settings: Mapping[str, SectionInit], ag
         )
 
 
-def _check_unbelieved(
+def _check_unsigned(
     session: LandingSession, settings: Mapping[str, SectionInit], found: InitPreview, agreed: bool
 ) -> None:
     """:raises LedgerError: what would be given up may be reported, by records that are not believed"""
     for name, s in settings.items():
         section = s.old or s.remembered
         # What a decision gives up of a lost ledger is unknown.
-        told = s.unbelieved if s.old is None else s.unbelieved & found.given_up(name)
-        if section is not None and told and not agreed:
+        unsigned = s.unsigned if s.old is None else s.unsigned & found.given_up(name)
+        if section is not None and unsigned and not agreed:
             raise LedgerError(
                 "LC7020",
                 f"{name}: the ledger is not set, because that would give up slices that may be reported: "
-                f"{unsigned_text(session, told, section)}. To give them up, use `--give-up-reported`",
+                f"{unsigned_text(session, unsigned, section)}. To give them up, use `--give-up-reported`",
             )
 
 
@@ -175,7 +175,7 @@ def _set(
     """
     name = setting.name
     made: list[tuple[LedgerSection, Restart]] = []
-    beside: dict[str, LedgerSection] = {}
+    alongside: dict[str, LedgerSection] = {}
     control = initial_position(session)
 
     def make(now: LedgerSection | None) -> LedgerSection:
@@ -204,9 +204,9 @@ def _set(
             setting, now, replace(section, provenance=_provenance(section, before, setting.passed_of(now), found))
         )
         made.append((section, found))
-        beside.clear()
+        alongside.clear()
         if found.filled:
-            beside[setting.lane] = _lane(session, setting, found, section)
+            alongside[setting.lane] = _lane(session, setting, found, section)
         return section
 
     branch, landing = session.landing.branch, session.landing.name
@@ -222,7 +222,7 @@ def _set(
         others=others,
         keep=keep,
         decision=decision,
-        alongside=beside.values,
+        alongside=alongside.values,
         # What is given up of records that are other ones now is no lane's any more.
         again=lambda: made[-1][1].back | made[-1][1].again | made[-1][1].given_up,
         rehearse=rehearse,

@@ -83,7 +83,7 @@ class InitTable:
     keyed: bool = False
 
     @property
-    def not_gone_back(self) -> tuple[SourcePartition, ...]:
+    def not_moved_back(self) -> tuple[SourcePartition, ...]:
         """Return the partitions with landed records that are not read again, if others are."""
         return tuple(p for p, end in self.ends.items() if end and self.again and not self.again[p])
 
@@ -103,7 +103,7 @@ class InitTable:
             ("loses, reported:", self.lost),
             ("takes over, without the rows landed since the topic was recreated, from connector", self.sink),
         )
-        return "; ".join(f"{said} {ranges}" for said, ranges in parts if ranges) or "gives up nothing"
+        return "; ".join(f"{verb} {ranges}" for verb, ranges in parts if ranges) or "gives up nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class SectionInit:
 
     name: str
     source: SourceState
-    word: StatedOffsets
+    stated: StatedOffsets
     old: LedgerSection | None
     passed: Coverage
     firsts: Mapping[SourcePartition, int]
@@ -145,7 +145,7 @@ class SectionInit:
     remembered: LedgerSection | None = None
     rolled_back: bool = False
     endangered: Mapping[UUID, str] = field(default_factory=dict)
-    unbelieved: Coverage = field(default_factory=Coverage)
+    unsigned: Coverage = field(default_factory=Coverage)
     before: PublishedBefore = field(default_factory=PublishedBefore)
     lane: str = ""
     others: Coverage = field(default_factory=Coverage)
@@ -169,7 +169,7 @@ class SectionInit:
     def restart(self, section: LedgerSection | None) -> Restart:
         """:raises LakecommitError: the word leaves something open, or cannot be"""
         found = restart(
-            self.word,
+            self.stated,
             self.source.partitions,
             self._left if section is None else self.whole(section),
             # Ranges of other streams are before its start, like ranges that were passed without a row.
@@ -180,7 +180,7 @@ class SectionInit:
         )
         if section is None and self.remembered is not None:
             # Where the rows of a ledger that is lost end, is known of no partition.
-            found = replace(found, unstated=tuple(sorted(self.source.partitions.keys() - self.word.offsets.keys())))
+            found = replace(found, unstated=tuple(sorted(self.source.partitions.keys() - self.stated.offsets.keys())))
         _check(self.name, found, self.source.partitions)
         return found
 
@@ -198,18 +198,18 @@ class SectionInit:
     def _first(self) -> dict[SourcePartition, int]:
         """The first offsets of a ledger that is lost, of partitions that the word names."""
         starts = {} if self.remembered is None else self.remembered.starts
-        return {p: o for p, o in starts.items() if p in self.word.offsets}
+        return {p: o for p, o in starts.items() if p in self.stated.offsets}
 
     def positions(self, section: LedgerSection | None, found: Restart) -> dict[SourcePartition, ReadPosition]:
         """Return the positions that a decision keeps: if it is about a log that was replaced, it accepts the new log.
         Offsets stated because a ledger is lost say nothing about the log.
         """
-        if section is None and (gone := self.remembered) and gone.cluster_id == self.source.cluster_id:
-            return positions_up_to(gone.positions, ends_of(found, self.source.partitions))
-        said = self.diverged.keys() & self.word.offsets.keys() | found.back.parts.keys()
+        if section is None and (remembered := self.remembered) and remembered.cluster_id == self.source.cluster_id:
+            return positions_up_to(remembered.positions, ends_of(found, self.source.partitions))
+        stated = self.diverged.keys() & self.stated.offsets.keys() | found.back.parts.keys()
         known = section.positions if section else {}
-        kept = {p: at for p, at in known.items() if p not in said and p in self.source.partitions}
-        ends = ends_of(found, self.word.offsets.keys() & self.source.partitions.keys())
+        kept = {p: at for p, at in known.items() if p not in stated and p in self.source.partitions}
+        ends = ends_of(found, self.stated.offsets.keys() & self.source.partitions.keys())
         beyond = {p: end for p, end in ends.items() if p not in kept or end > kept[p].offset}
         return kept | positions_at(beyond, self.source.partitions)
 
@@ -234,7 +234,7 @@ class SectionInit:
         return self.endangered.values() if self.rolled_back else ()
 
     @property
-    def _sink_whose_turn_is_over(self) -> str:
+    def _ended_sink(self) -> str:
         section = self.old
         if section is None or section.sink is None or not turn_is_over(section, self.source.partitions):
             return ""
@@ -262,7 +262,7 @@ class SectionInit:
             filled=found.filled,
             lane=self.lane,
             record_bytes=0 if self.old is None else self.old.record_bytes,
-            sink=self._sink_whose_turn_is_over,
+            sink=self._ended_sink,
             keyed=self.keyed,
         )
 
@@ -280,9 +280,9 @@ def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]
             f"{'it' if len(found.unstated) == 1 else 'them'} too, or use `earliest` or `latest`; nothing is changed",
         )
     if found.removed:
-        gone = "; ".join(f"{p} begins at {marks[p].start}, not at {r.start}" for p, r in found.removed.items())
+        removed = "; ".join(f"{p} begins at {marks[p].start}, not at {r.start}" for p, r in found.removed.items())
         raise SourceError(
             "LC7013",
-            f"{gone}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
+            f"{removed}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
             f"use `earliest`",
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core import RESET_HARD, RESET_OFFSETS, RangeSet, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations import lane_asked, parse_offsets, parse_partition, parse_start, ranges_of
+from airflow_provider_lakecommit.operations import lane_request, parse_offsets, parse_partition, parse_start, ranges_of
 from airflow_provider_lakecommit.operators.decisions.deletion import delete_as_previewed, preview_deletion
 from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
 from airflow_provider_lakecommit.operators.decisions.reset_assert import others_of
@@ -106,7 +106,7 @@ class ResetOffsets(ApprovedOperation):
         from airflow_provider_lakecommit.operations import Way
 
         only = {parse_partition(text) for text in texts_of(self.partitions)}
-        return Way(only=only, fill=lane_asked(name=self.fill).name if self.fill else "", again=self.again)
+        return Way(only=only, fill=lane_request(name=self.fill).name if self.fill else "", again=self.again)
 
     def _values(self, session: LandingSession, preview: InitPreview) -> dict[str, Any]:
         from airflow_provider_lakecommit.operations import init_to_dict

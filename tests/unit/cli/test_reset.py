@@ -183,8 +183,8 @@ class TestPrune:
     @pytest.fixture(autouse=True)
     def gone(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         person.landing.cycle()
-        monkeypatch.setattr(cycle_prune, "_asked", lambda *_: ("cluster-1", {"orders": None}))
-        monkeypatch.setattr(cycle_prune, "gone", lambda section, *_: frozenset({P0} & section.starts.keys()))
+        monkeypatch.setattr(cycle_prune, "_cluster_and_topics", lambda *_: ("cluster-1", {"orders": None}))
+        monkeypatch.setattr(cycle_prune, "missing", lambda section, *_: frozenset({P0} & section.starts.keys()))
 
     def prune(self, person: Person, *more: str) -> int:
         return person.types("maintain", "--only", "ledger", "--reason", "crowded", *more)

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets, from_snapshot
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.reset.prune import Prunable, prune
 from tests.fakes.kafka import FakeControl, FakeSource
@@ -140,7 +140,7 @@ class TestAnotherLandingOfTheTable:
         one, other = tenants
         snapshot_id = cut(one)
         if word == "attest":
-            attest(one.session, from_snapshot(one.session, snapshot_id))
+            assert_tables(one.session, from_snapshot(one.session, snapshot_id))
         else:
             ledger_init(one.session, {("orders", 0): 20, ("orders", 1): 10})
         other.cycle("after")
@@ -155,7 +155,7 @@ class TestAnotherLandingOfTheTable:
         before = section(tenants[1]).epoch
         cut(one)
         said = from_snapshot(one.session, table(one).refs()[TAG].snapshot_id)
-        attest(one.session, said, rows_of_others=OtherSections.PRESENT)
+        assert_tables(one.session, said, rows_of_others=OtherSections.PRESENT)
         assert section(tenants[1]).epoch == before
 
     def test_a_source_that_may_not_be_looked_at_tells_nothing_that_could_be_read_again(
@@ -187,7 +187,7 @@ class TestPruning:
         ids = {"orders": "topic-1", "old": None}
         state = read_ledger(table(landing).metadata)
         return Prunable(
-            table=DATA, state=state, gone={("rows", "live"): frozenset({OLD})}, cluster_id="cluster", ids=ids
+            table=DATA, state=state, removed={("rows", "live"): frozenset({OLD})}, cluster_id="cluster", ids=ids
         )
 
     def test_what_nobody_can_read_again_is_published_first(self, landing: FakeLanding) -> None:
@@ -347,7 +347,7 @@ def test_a_word_leaves_all_tables_in_one_control_partition(make_landing: Make, w
     landing.control.partitions = next(n for n in range(4, 99) if partition_of("lakecommit-rows", n) != before)
     if word == "attest":
         said = from_offsets(landing.session, {("orders", 0): 20, ("orders", 1): 10}, [DEAD])
-        attest(landing.session, said)
+        assert_tables(landing.session, said)
     else:
         ledger_init(landing.session, "earliest")
     positions = [read_ledger(table(landing, name).metadata).sections[0].control.partition for name in (DATA, DEAD)]
@@ -373,7 +373,7 @@ class TestALogThatLostItsEnd:
         snapshot_id = cut(landing)
         landing.source.ends, landing.source.epochs = {P0: 30, P1: 10}, {P0: [0, 12]}
         if word == "attest":
-            attest(landing.session, from_snapshot(landing.session, snapshot_id))
+            assert_tables(landing.session, from_snapshot(landing.session, snapshot_id))
         else:
             ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10})
         assert re.search("another log from offset 12 on.*--from orders:0=12", landing.open("after").plan.stopped)
@@ -385,7 +385,7 @@ class TestALogThatLostItsEnd:
     def test_an_attested_offset_is_where_the_log_is_asked(self, landing: FakeLanding) -> None:
         snapshot_id = cut(landing)
         landing.source.ends, landing.source.epochs = {P0: 30, P1: 10}, {P0: [0, 20]}
-        attest(landing.session, from_snapshot(landing.session, snapshot_id))
+        assert_tables(landing.session, from_snapshot(landing.session, snapshot_id))
         assert sum(len(s) for s in landing.open("after").slices) == 10
 
     def test_what_retention_has_removed_of_it_is_not_voided(self, landing: FakeLanding) -> None:

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.commit.drain import drain
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.signing import KEY
 from tests.fakes.kafka import FakeSource
@@ -79,7 +79,7 @@ def test_a_change_of_spec_that_voids_waits(pending: FakeLanding) -> None:
 
 def test_an_attested_ledger_keeps_its_epoch_where_it_is_what_the_newest_said(pending: FakeLanding) -> None:
     cut(pending)
-    attest(pending.session, from_offsets(pending.session, {("orders", 0): 20, ("orders", 1): 10}, [DATA]))
+    assert_tables(pending.session, from_offsets(pending.session, {("orders", 0): 20, ("orders", 1): 10}, [DATA]))
     assert rows_once_believed(pending) == 20
 
 
@@ -87,9 +87,9 @@ def test_a_word_on_a_ledger_in_order_needs_the_word_that_gives_up(pending: FakeL
     said = from_offsets(pending.session, {("orders", 1): 5}, [DATA])
     before = pending.snapshots()
     with pytest.raises(LedgerError, match="LC7009"):
-        attest(pending.session, said)
+        assert_tables(pending.session, said)
     assert pending.snapshots() == before
-    attest(pending.session, said, give_up_reported=True)
+    assert_tables(pending.session, said, give_up_reported=True)
 
 
 def test_a_ledger_that_is_cut_is_not_set_anew_over_it(pending: FakeLanding) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import DeadLetter
 from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, Readings, State
 
 

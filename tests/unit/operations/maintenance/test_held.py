@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
-from airflow_provider_lakecommit.operations.maintenance.held import HeldFiles
+from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
 from tests.fakes.lake import Lake, staged
 
 
@@ -19,8 +19,8 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-def held(lake: Lake) -> HeldFiles:
-    return HeldFiles(lake.tables, lake.name, lake.load())
+def held(lake: Lake) -> ReferencedFiles:
+    return ReferencedFiles(lake.tables, lake.name, lake.load())
 
 
 def names(lake: Lake) -> set[str]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-LOOKS = 5
+ATTEMPTS = 5
 """How often the metadata are read again for manifests that are gone."""
 _PATH_ALONE: dict[str, Any] = {
     "type": "record",
@@ -48,7 +48,7 @@ _PATH_ALONE: dict[str, Any] = {
 }
 
 
-class HeldFiles:
+class ReferencedFiles:
     """Of one table, as its metadata said when they were last looked at.
 
     :ivar metadata: those
@@ -75,9 +75,9 @@ class HeldFiles:
     def __contains__(self, name: object) -> bool:
         if self._sorted is None:
             self._sorted = np.sort(np.array(self._hashes, dtype=np.int64))
-        wanted = _hash(str(name))
-        place = int(np.searchsorted(self._sorted, wanted))
-        return place < len(self._sorted) and int(self._sorted[place]) == wanted
+        digest = _hash(str(name))
+        index = int(np.searchsorted(self._sorted, digest))
+        return index < len(self._sorted) and int(self._sorted[index]) == digest
 
     @property
     def heads(self) -> frozenset[int | None]:
@@ -98,11 +98,11 @@ class HeldFiles:
         return table
 
     def _take(self, table: Table) -> None:
-        for look in range(LOOKS):
+        for attempt in range(ATTEMPTS):
             try:
                 self._read(table.io, table.metadata)
             except FileNotFoundError as e:
-                if look + 1 == LOOKS:
+                if attempt + 1 == ATTEMPTS:
                     raise self._unreadable(table, e) from None
                 table = self._load()
                 continue

@@ -41,7 +41,7 @@ class DeadLetter:
     row: Mapping[str, Any]
 
     @property
-    def place(self) -> tuple[str, int, int]:
+    def position(self) -> tuple[str, int, int]:
         return self.row["topic"], self.row["partition"], self.row["offset"]
 
     @property
@@ -106,7 +106,7 @@ class Selection:
 
     def takes(self, letter: DeadLetter) -> bool:
         """Return True if it is selected, without regard to the limit."""
-        topic, partition, offset = letter.place
+        topic, partition, offset = letter.position
         if self.ranges and not self.ranges.get((topic, partition), RangeSet()).overlaps(
             OffsetRange(offset, offset + 1)
         ):
@@ -147,7 +147,7 @@ def table_name(landing: Landing, stated: str | None = None) -> str:
     return name
 
 
-def letters(table: Table, landing: str, selection: Selection, columns: Sequence[str] = WHOLE) -> Iterator[DeadLetter]:
+def select(table: Table, landing: str, selection: Selection, columns: Sequence[str] = WHOLE) -> Iterator[DeadLetter]:
     """Those of a landing that are meant, in the order of the table's files.
 
     :raises TableError: the table lacks a column
