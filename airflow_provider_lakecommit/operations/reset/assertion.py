@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assert what a table holds if its metadata no longer shows it: `lakecommit reset assert`.
 
-Contract: :func:`from_snapshot`, :func:`from_log` and :func:`from_offsets` only read; :func:`assert_tables` writes, by one
-compare-and-swap per table that fails if its ledger has changed since. The written entry has a new epoch, so nothing pending is committed to it,
-and its snapshot records the source of the assertion. Unlike ``reset offsets``, an assertion may also move a ledger
-*back*: the operator answers for the rows, and the preview shows which offsets would be read again and which never.
+Contract: :func:`from_snapshot`, :func:`from_log` and :func:`from_offsets` only read. :func:`assert_tables` writes, by
+one compare-and-swap per table that fails if its ledger has changed. The written entry has a new epoch, so nothing
+pending is committed to it, and its snapshot records the source. Unlike ``reset offsets``, an assertion may also move
+a ledger *back*: the operator answers for the rows, and the preview shows the offsets to read again and those never
+read.
 
 A log does not record later changes of a table: if the metadata has a ledger with less, or the table has fewer rows than
 the log reports, the log is not used. Reported slices that the source no longer has are not voided: they are published

@@ -70,8 +70,8 @@ class ReplayDeadLetters(ApprovedOperation):
         """Replay the previewed dead letters."""
         from airflow_provider_lakecommit.operations import replay
 
-        shown = parse_ranges(agreed["ranges"], "agreed")
-        done = replay(session, replace(self._selection(), ranges=shown), table=self.table or None, decision=decision)
+        chosen = replace(self._selection(), ranges=parse_ranges(agreed["ranges"], "agreed"))
+        done = replay(session, chosen, table=self.table or None, decision=decision)
         if not done.dead_letters:
             raise NothingToDoError(f"no previewed dead letter is open any more: {done.to_dict()['not_open']}")
         session.log(f"Replayed {done.dead_letters} dead letters as {done.rows} rows")

@@ -54,20 +54,20 @@ class Migrate(ApprovedOperation):
         from airflow_provider_lakecommit.operations import SAME, migration_preview
 
         start = self.start if self.start in (None, SAME) else parse_start(str(self.start), "start")
-        preview = migration_preview(session, self._word(start))
+        preview = migration_preview(session, self._request(start))
         return Preview(values={"landing": session.landing.name, **preview.to_dict()}, lines=list(preview.lines()))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Continue at the previewed offsets."""
         from airflow_provider_lakecommit.operations import migrate_landing, migration_preview
 
-        preview = migration_preview(session, self._word(parse_offsets(json.dumps(agreed["next"]), "agreed")))
+        preview = migration_preview(session, self._request(parse_offsets(json.dumps(agreed["next"]), "agreed")))
         now = preview.to_dict()
         if changed := [k for k in ("old_cluster", "cluster", "skipped", "read_twice") if now[k] != agreed.get(k)]:
             raise not_as_previewed("; ".join(f"{what} {now[what]}" for what in changed))
         return migrate_landing(session, preview, decision=decision)
 
-    def _word(self, start: Start | None) -> Word:
+    def _request(self, start: Start | None) -> Word:
         from airflow_provider_lakecommit.operations import Word
 
         return Word(start=start, old=self._old(), topics=self.topics or {})

@@ -59,22 +59,22 @@ class ResetAssert(ApprovedOperation):
         """Return the statement about each table, and what is read again."""
         from airflow_provider_lakecommit.operations import assertion_text
 
-        said = self._said(session)
-        return Preview(values=self._values(session, said), lines=list(assertion_text(said)))
+        asserted = self._asserted(session)
+        return Preview(values=self._values(session, asserted), lines=list(assertion_text(asserted)))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Write the statement."""
         from airflow_provider_lakecommit.committer import OtherSections
         from airflow_provider_lakecommit.operations import assert_tables
 
-        said = self._said(session)
-        now, before = (_without_rows(v) for v in (self._values(session, said), agreed))
+        asserted = self._asserted(session)
+        now, before = (_without_rows(v) for v in (self._values(session, asserted), agreed))
         if different := [str(t) for t in now if t not in before]:
             raise not_as_previewed("; ".join(different))
         give_up, rows = self.give_up_reported, OtherSections(self.others)
-        return assert_tables(session, said, decision=decision, give_up_reported=give_up, rows_of_others=rows)
+        return assert_tables(session, asserted, decision=decision, give_up_reported=give_up, rows_of_others=rows)
 
-    def _said(self, session: LandingSession) -> Assertion:
+    def _asserted(self, session: LandingSession) -> Assertion:
         from airflow_provider_lakecommit.operations.reset import assertion
 
         tables, offsets = self._stated(session.landing)
@@ -93,11 +93,11 @@ class ResetAssert(ApprovedOperation):
             raise SpecError("LC8323", f"snapshot_id={self.snapshot_id!r}: use the id (a number) of a snapshot")
         return tables, None if self.at is None else parse_offsets(self.at, _OFFSETS.format(self.at))
 
-    def _values(self, session: LandingSession, said: Assertion) -> dict[str, Any]:
+    def _values(self, session: LandingSession, asserted: Assertion) -> dict[str, Any]:
         from airflow_provider_lakecommit.operations import assertion_to_dict
 
-        ids = {p.topic: p.topic_id for p in said.marks}
-        tables = [assertion_to_dict(t) for t in said.tables]
+        ids = {p.topic: p.topic_id for p in asserted.marks}
+        tables = [assertion_to_dict(t) for t in asserted.tables]
         return {"landing": session.landing.name, "topic_ids": ids, "tables": tables}
 
 
