@@ -50,8 +50,8 @@ def outlets_of(declared: Landing | LandingSet, *, hourly: bool) -> tuple[list[As
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTarget:
-    """The target of a set: its declaration as completed by this deployment, its settings and its catalog; ``catalog_key``
-    is the catalog's connection, ``namespaces`` are the lineage names of its brokers and catalog.
+    """The target of a set: its declaration as completed by this deployment, its settings and its catalog.
+    ``catalog_key`` is the catalog's connection, ``namespaces`` are the lineage names of its brokers and catalog.
     """
 
     declared: LandingSet

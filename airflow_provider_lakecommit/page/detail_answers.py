@@ -225,7 +225,7 @@ class TrendAnswer(BaseModel):
 
 
 def trend_of(row: LandingRow, now: float) -> TrendAnswer:
-    rings = row.trend.shown(now) if row.trend is not None else ()
+    rings = row.trend.steps(now) if row.trend is not None else ()
     return TrendAnswer(steps=[_steps(ring) for ring in rings])
 
 
@@ -256,5 +256,5 @@ class ActionsAnswer(BaseModel):
 
 def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
     # Its fields are those of the action.
-    told = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
-    return ActionsAnswer(enabled=enabled, actions=told)
+    actions = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
+    return ActionsAnswer(enabled=enabled, actions=actions)

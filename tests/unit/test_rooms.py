@@ -286,7 +286,7 @@ RULES = (
     rule("page/landings", "core stall", only=NOTHING),
     rule("page/partitions", only=NOTHING),
     rule("page/remedies", "core stall", only=NOTHING),
-    rule("page/seen_cycle", "core", only=NOTHING),
+    rule("page/observed_cycle", "core", only=NOTHING),
     rule("page/trend", only=NOTHING),
     rule("notifications", only=AIRFLOW),
     rule(

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 from tests.support.declared import nested
 from tests.unit.page.test_landings import PLACE, row
 
-READ = (TopicReading(place=PLACE, as_of=1.0),)
+READ = (TopicReading(control_topic=PLACE, as_of=1.0),)
 ORDERS = DeclaredLanding("orders", "shop.orders", "land_orders", False)
 
 
@@ -58,7 +58,7 @@ def test_it_is_not_said_that_one_never_ran_which_has_or_may_have() -> None:
     reasons = {r.name: (r.never_ran, r.found.reason) for r in DeclaredRows(lambda: (ran, ORDERS))(board()).values()}
     assert reasons["clicks"][0] is False
     assert "page_topics" in reasons["clicks"][1]
-    unread = (*READ, TopicReading(place=PLACE))
+    unread = (*READ, TopicReading(control_topic=PLACE))
     for found in DeclaredRows(lambda: (ran, ORDERS))(board(topics=unread)).values():
         assert not found.never_ran
         assert "not all control topics have been read" in found.found.reason

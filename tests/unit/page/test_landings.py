@@ -32,7 +32,7 @@ def row(
     state: State = LANDING,
 ) -> LandingRow:
     return LandingRow(
-        place=PLACE,
+        control_topic=PLACE,
         group=(group := group_id(name) if state.landing else name),
         key=key_of(PLACE, group),
         state=state,
