@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set ledgers by a user's decision: where a landing continues, what a table has, what is lost for good.
 
-Contract: each is one compare-and-swap, asked again at every look, so that what lands meanwhile is not forgotten or
-overwritten. A section that is set has a new epoch, so that nothing that was pending is appended to it, and no report of
-what it lost is taken again. Sections of others come back only where their rows are known to be there.
+Contract: each is one compare-and-swap, decided on every read, so that concurrent commits are not lost or overwritten. A
+written entry has a new epoch, so that nothing pending is appended to it, and no report of lost ranges is accepted
+again. Entries of other landings are restored only if their rows are known to be present.
 """
 
 from __future__ import annotations
@@ -155,12 +155,12 @@ def prune_sections(
     branch: str = MAIN_BRANCH,
     decision: Decision | None = None,
 ) -> LedgerState:
-    """Take out of a ledger what is gone for good.
+    """Remove lost partitions from a ledger.
 
-    :param own: landing and lane of whoever asks
-    :param prune: what is left of each section that lost something, ``None`` for nothing; asked at every look of the
-        compare-and-swap. What is left has a new epoch, so that no report of what it lost is taken again
-    :raises LedgerError: the ledger is gone, or its rollback was not dealt with
+    :param own: landing and stream of the caller
+    :param prune: returns the rest of each entry that loses something, ``None`` for nothing; called on every read of the
+        compare-and-swap. The rest has a new epoch, so that no report of lost ranges is accepted again
+    :raises LedgerError: the ledger is missing, or its rollback is not resolved
     """
     changed: dict[tuple[str, str], LedgerSection | None] = {}
 
@@ -185,7 +185,7 @@ def prune_sections(
 
 
 def _without(state: LedgerState, landing: str, removed: Coverage) -> LedgerState:
-    """The ledger without ranges of closed lanes. Their rows stay, and are those of a past reading."""
+    """Return the ledger without ranges of closed backfills. Their rows stay, as those of a past reading."""
     if not removed:
         return state
     sections = (
@@ -198,7 +198,7 @@ def _without(state: LedgerState, landing: str, removed: Coverage) -> LedgerState
 
 
 def _apart(state: LedgerState, section: LedgerSection) -> LedgerSection:
-    """A section without what other lanes of its landing have: each range is of one of them."""
+    """Return an entry without what other streams of its landing have: each range is of one of them."""
     others = Coverage.union(s.covered for s in state.sections if s.landing == section.landing and s.key != section.key)
     return replace(section, covered=section.covered - others) if others else section
 
@@ -206,7 +206,7 @@ def _apart(state: LedgerState, section: LedgerSection) -> LedgerSection:
 def _with(
     state: LedgerState, section: LedgerSection, others: Iterable[LedgerSection], keep: Collection[UUID]
 ) -> tuple[LedgerSection, ...]:
-    """The ledger with this section, and those of *others* that it lacks, with new epochs but for those to *keep*;
+    """Return the ledger with this entry, and those of *others* that it lacks, with new epochs except those to *keep*;
     epochs that a rollback ended are new.
     """
     own = section.key

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which key the rows of a table are unique, as its ledger says; imports nothing heavy."""
+"""The unique key of a table's rows, by its ledger; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class UpsertRule(NamedTuple):
 
 
 def check_key(table: str, landing: str, key: Iterable[str], sections: Iterable[LedgerSection]) -> None:
-    """Check that everything that a table has was landed by the key of a landing.
+    """Check that everything in a table was landed by the key of a landing.
 
     :param key: no columns: it appends
     :raises LedgerError: some of it was not
