@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations import (
     SAME,
     BlockedPart,
-    Word,
+    Move,
     assertion_text,
     assertion_to_dict,
     init_text,
@@ -206,7 +206,7 @@ def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _stated_reason(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Word:
+def _stated_reason(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Move:
     old = None
     if options.old is not None:
         # The old cluster's own settings, or those of the new one with other brokers.
@@ -217,4 +217,4 @@ def _stated_reason(options: Namespace, output: Output, kafka: Mapping[str, Any])
     start = options.start if options.start in (None, SAME) else parse_start(options.start)
     if wrong := [text for text in options.topic if not all(text.partition("=")[::2])]:
         raise SpecError("LC8019", f"--topic {wrong[0]!r}: use OLD=NEW")
-    return Word(start=start, old=old, topics=dict(text.split("=", 1) for text in options.topic))
+    return Move(start=start, old=old, topics=dict(text.split("=", 1) for text in options.topic))

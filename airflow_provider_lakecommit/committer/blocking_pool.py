@@ -240,9 +240,7 @@ _log = logging.getLogger(__name__)
 
 
 class ExitError(RuntimeError):
-    """A call ended with an exception that no event loop may see: an exit of its thread, or a StopIteration, its
-    ``__cause__``.
-    """
+    """A call ended with what no event loop may see: an exit of its thread, or a StopIteration. ``__cause__`` has it."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ class Committer:
         return await self.table_locks.shared(table, partial(self._do, task, call))
 
     async def close(self, grace: float = GRACE) -> frozenset[Hashable]:
-        """Let what runs end within *grace* seconds, then let go of it; the tables of work that cannot be let go of."""
+        """Let running work end within *grace* seconds, then abandon it; return the tables of what cannot be abandoned."""
         return await self.table_locks.close(grace, self.pool.close)
 
     async def __aenter__(self) -> Self:
@@ -94,7 +94,7 @@ class Committer:
 
 
 class _Call(Generic[T]):
-    """Work for the loop that its caller can give up at any moment, also before anybody holds a future of it."""
+    """Work for the loop that its caller can cancel at any moment, even before it has a future."""
 
     def __init__(self, work: Callable[[Committer], Coroutine[Any, Any, T]]) -> None:
         self._work = work
@@ -137,7 +137,7 @@ class CommitterThread:
         if kind is not None and not issubclass(kind, Exception):
             self._grace = min(self._grace, INTERRUPTED)
         loop.call_soon_threadsafe(leave.set)
-        # Both waits of a close, and what the loop itself has to do. What is still there then ends with the process.
+        # Both waits of a close, and the loop's own work. The rest ends with the process.
         self._thread.join(2 * self._grace + 1)
 
     def run(self, work: Callable[[Committer], Coroutine[Any, Any, T]]) -> T:

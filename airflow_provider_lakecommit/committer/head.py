@@ -23,9 +23,7 @@ from airflow_provider_lakecommit.iceberg import Deletes, deletes_of, is_data, tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The data files and delete files of one head. ``fixed`` files are in manifests with equality deletes, which must
-    stay as they are.
-    """
+    """The data files and delete files of one head. ``fixed`` files stay: their manifests have equality deletes."""
 
     entries: Mapping[str, ManifestEntry]
     deletes: Deletes

@@ -126,9 +126,7 @@ class LedgerState:
         return Coverage.union(s.covered for s in self.sections if s.key != exclude)
 
     def whole(self, section: LedgerSection) -> LedgerSection:
-        """Return an entry together with what closed backfills of its landing have; the live stream continues after
-        them.
-        """
+        """Return an entry together with what closed backfills of its landing have; the live stream continues there."""
         return replace(section, covered=section.covered | self.closed(section.landing))
 
     def closed(self, landing: str) -> Coverage:
@@ -304,9 +302,7 @@ class _Picked(NamedTuple):
 
 
 def _picked(metadata: TableMetadata, line: list[Snapshot], holder: Snapshot) -> _Picked | None:
-    """Return the newest foreign snapshot with the files of a landing snapshot off the branch, unless a user has
-    asserted since what that landing has in the table.
-    """
+    """Return the newest foreign snapshot with files of a landing snapshot off the branch that no assertion covers."""
     picks = [(n, int(named)) for n, s in enumerate(line) if (named := _source_of(s)).isdecimal()]
     if not picks:
         return None

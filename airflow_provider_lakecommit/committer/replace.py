@@ -121,9 +121,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceOutcome:
-    """The result of a request. ``replaced`` and ``snapshot_id`` are of this call's snapshot; without one, it was done
-    before.
-    """
+    """The result. ``replaced`` and ``snapshot_id`` are of this call's snapshot; without one, it was done before."""
 
     replaced: Replaced | None
     snapshot_id: int | None

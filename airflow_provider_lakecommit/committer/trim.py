@@ -164,9 +164,7 @@ def _expirable(table: Table, branch: str) -> list[Snapshot]:
 
 
 def _free(table: Table, branch: str, line: list[Snapshot]) -> list[Snapshot]:
-    """Return the unneeded snapshots of a branch's own past: older than the ledger, and not an ancestor of a branch or
-    tag.
-    """
+    """Return the unneeded snapshots of a branch's past: older than the ledger, and no ancestor of a branch or tag."""
     ledger = next((n for n, s in enumerate(line) if has_ledger(s)), None)
     if ledger is None:
         return []

@@ -41,11 +41,11 @@ __getattr__ = lazy_names(
         "reset.ledger_init": "ledger_init",
         "reset.prune": "Prunable prunable_sections prune",
         "reset.publish_now": "PublishedNow publish_now",
-        "reset.migrate": "SAME Word migrate_landing migration_preview",
+        "reset.migrate": "SAME Move migrate_landing migration_preview",
         "reset.section_init": "InitPreview",
         "reset.stated": "parse_offsets parse_partition parse_ranges parse_start ranges_of",
         "reset.unblock": "BlockedPart blocked_parts unblock",
-        "reset.word": "PLAIN Start Way",
+        "reset.starts": "PLAIN Start Way",
         "reset.wording": "assertion_text assertion_to_dict init_text init_to_dict",
     },
 )

@@ -66,7 +66,7 @@ from airflow_provider_lakecommit.operations.reset.key_change import change_key a
 from airflow_provider_lakecommit.operations.reset.key_change import key_preview as key_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init as ledger_init
 from airflow_provider_lakecommit.operations.reset.migrate import SAME as SAME
-from airflow_provider_lakecommit.operations.reset.migrate import Word as Word
+from airflow_provider_lakecommit.operations.reset.migrate import Move as Move
 from airflow_provider_lakecommit.operations.reset.migrate import migrate_landing as migrate_landing
 from airflow_provider_lakecommit.operations.reset.migrate import migration_preview as migration_preview
 from airflow_provider_lakecommit.operations.reset.prune import Prunable as Prunable
@@ -75,6 +75,9 @@ from airflow_provider_lakecommit.operations.reset.prune import prune as prune
 from airflow_provider_lakecommit.operations.reset.publish_now import PublishedNow as PublishedNow
 from airflow_provider_lakecommit.operations.reset.publish_now import publish_now as publish_now
 from airflow_provider_lakecommit.operations.reset.section_init import InitPreview as InitPreview
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN as PLAIN
+from airflow_provider_lakecommit.operations.reset.starts import Start as Start
+from airflow_provider_lakecommit.operations.reset.starts import Way as Way
 from airflow_provider_lakecommit.operations.reset.stated import parse_offsets as parse_offsets
 from airflow_provider_lakecommit.operations.reset.stated import parse_partition as parse_partition
 from airflow_provider_lakecommit.operations.reset.stated import parse_ranges as parse_ranges
@@ -83,9 +86,6 @@ from airflow_provider_lakecommit.operations.reset.stated import ranges_of as ran
 from airflow_provider_lakecommit.operations.reset.unblock import BlockedPart as BlockedPart
 from airflow_provider_lakecommit.operations.reset.unblock import blocked_parts as blocked_parts
 from airflow_provider_lakecommit.operations.reset.unblock import unblock as unblock
-from airflow_provider_lakecommit.operations.reset.word import PLAIN as PLAIN
-from airflow_provider_lakecommit.operations.reset.word import Start as Start
-from airflow_provider_lakecommit.operations.reset.word import Way as Way
 from airflow_provider_lakecommit.operations.reset.wording import assertion_text as assertion_text
 from airflow_provider_lakecommit.operations.reset.wording import assertion_to_dict as assertion_to_dict
 from airflow_provider_lakecommit.operations.reset.wording import init_text as init_text

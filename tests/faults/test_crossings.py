@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.operations.reset.assertion import assert_tables
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Way
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Way
 from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
@@ -379,10 +379,10 @@ def moved(landed: World, own_broker: Broker) -> World:
 
 
 def rebound(world: World) -> None:
-    from airflow_provider_lakecommit.operations.reset.migrate import Word, migrate_landing, migration_preview
+    from airflow_provider_lakecommit.operations.reset.migrate import Move, migrate_landing, migration_preview
 
     with world.session() as session:
-        migrate_landing(session, migration_preview(session, Word(start="same")), decision=WORD)
+        migrate_landing(session, migration_preview(session, Move(start="same")), decision=WORD)
 
 
 @pytest.mark.heavy

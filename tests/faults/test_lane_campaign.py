@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.operations.backfill.request import LaneRequest,
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.word import Way
+from airflow_provider_lakecommit.operations.reset.starts import Way
 from tests.faults.test_lanes import LaneWorld
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths, records

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.operations.reset.delete_back import DeleteBack,
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.reset.section_init import InitTable
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import check_landing
 from tests.faults.test_lanes import LaneWorld, sections

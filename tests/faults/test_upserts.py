@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.operations.backfill.replace import replace_prev
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
-from airflow_provider_lakecommit.operations.reset.word import Way
+from airflow_provider_lakecommit.operations.reset.starts import Way
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows

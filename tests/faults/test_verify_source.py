@@ -23,8 +23,8 @@ from airflow_provider_lakecommit.operations.dead_letters.replay import replay as
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.proof.chosen import Sample
 from airflow_provider_lakecommit.operations.proof.prove import Proof, source_findings
+from airflow_provider_lakecommit.operations.reset.starts import Way
 from airflow_provider_lakecommit.operations.reset.unblock import unblock
-from airflow_provider_lakecommit.operations.reset.word import Way
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.status.table_history import Severity

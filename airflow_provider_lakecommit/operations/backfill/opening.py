@@ -62,7 +62,7 @@ def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingS
 
 
 def closed_lane(session: LandingSession, name: str) -> LandingSession:
-    """A session by which is looked what a lane did, also one that was closed; nothing is landed in it."""
+    """Return a read-only session of a backfill, also of a closed one."""
     return LandingSession(
         landing=session.landing,
         kafka=session.kafka,

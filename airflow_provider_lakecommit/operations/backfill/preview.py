@@ -285,7 +285,7 @@ def _requested(
     marks = source.partitions
     begins = _first_since(session, request.since, marks, {p: m.start for p, m in marks.items()})
     ends = _first_since(session, request.until, marks, {p: m.stable for p, m in marks.items()})
-    # Where no record is late enough, what comes may still be of that time.
+    # If no record is late enough, later ones may still be of that time.
     later = tuple(sorted(p for p, end in ends.items() if end is None)) if request.until else ()
     found = {}
     for p, mark in marks.items():

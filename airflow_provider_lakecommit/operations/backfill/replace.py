@@ -106,10 +106,7 @@ class _Found:
 
 
 class _Replacement:
-    """The work of one table, kept over looks.
-
-    :param hard: also what earlier readings of its topics landed
-    """
+    """The work of one table, kept over its scans."""
 
     def __init__(self, session: LandingSession, name: str, loaded: Table, coverage: Coverage, *, hard: bool) -> None:
         self.landing, self.branch, self.name = session.landing.name, session.landing.branch, name
@@ -302,9 +299,7 @@ def _check_count(table: str, ranges: Coverage, rows: int, expected: int, *, fewe
 
 
 def preview_of(session: LandingSession, name: str, coverage: Coverage, *, hard: bool = False) -> ReplacePreview | None:
-    """Return what taking ranges out of one table would do, or ``None`` if it has nothing of them. Raises as
-    :func:`replace_preview`.
-    """
+    """Return the effect of removing ranges from one table, or ``None``; raises as :func:`replace_preview`."""
     require_appends(session.landing, "replacing or deleting ranges")
     loaded, branch, landing = session.tables.find(name), session.landing.branch, session.landing.name
     if loaded is None:

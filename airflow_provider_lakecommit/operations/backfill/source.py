@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.kafka import First, SourceState
 
 
 class BoundedSource:
-    """:param ends: of the lane, for each of its partitions"""
+    """:param ends: end of the backfill, for each of its partitions"""
 
     def __init__(self, source: SourcePort, ends: Mapping[SourcePartition, int]) -> None:
         self._source = source
@@ -49,7 +49,7 @@ class BoundedSource:
         return self._source.request_first_since(times)
 
     def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
-        """Return those that concern the lane's range: what lies before the end of a log's old records is as it was."""
+        """Return those that concern the backfill's range: records before the end of a log's old ones are unchanged."""
         found = self._source.diverged(positions)
         return [t for t in found if t.partition in self._ends and (t.end or 0) < self._ends[t.partition]]
 

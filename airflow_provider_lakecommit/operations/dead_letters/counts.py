@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 
 @dataclass(slots=True, kw_only=True)
 class KindCount:
-    """Dead letters of one kind and column. ``reason`` is that of the first one, ``first`` the place of an open one."""
+    """Dead letters of one kind and column. ``reason`` is that of the first one, ``first`` the position of an open one."""
 
     kind: str
     reason: str
@@ -32,7 +32,7 @@ class KindCount:
 
 
 def counted(session: LandingSession, selection: Selection, table: str | None = None) -> list[KindCount]:
-    """By kind, the most frequent first.
+    """Return the counts by kind, the most frequent first.
 
     :raises LakecommitError: see :func:`~airflow_provider_lakecommit.operations.dead_letters.replay.ledgers`
     """
@@ -48,7 +48,7 @@ def counted(session: LandingSession, selection: Selection, table: str | None = N
 
 
 def open_dead_letters(session: LandingSession, selection: Selection, table: str | None = None) -> Iterator[DeadLetter]:
-    """Those that are open and meant, with key, value and headers, up to the selection's limit.
+    """Yield the selected open ones, with key, value and headers, up to the selection's limit.
 
     :raises LakecommitError: see :func:`~airflow_provider_lakecommit.operations.dead_letters.replay.ledgers`
     """
@@ -63,6 +63,6 @@ def open_dead_letters(session: LandingSession, selection: Selection, table: str 
 
 
 def where(letter: DeadLetter) -> str:
-    """The place of a dead letter, for people."""
+    """Return the position of a dead letter as text."""
     topic, partition, offset = letter.position
     return f"{topic}[{partition}]@{offset}"

@@ -35,7 +35,7 @@ class Ledgers:
     data: Table
     dead: Table
     lane: str
-    """Whose section has what was replayed, of whatever lane its range is."""
+    """The stream whose entry has the replayed ranges, of any stream."""
     readings: Readings
     dead_readings: Readings
     closed: Coverage

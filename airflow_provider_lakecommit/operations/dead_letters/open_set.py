@@ -32,11 +32,11 @@ Readings = Mapping[int | None, Coverage]
 
 
 class State(StrEnum):
-    """What became of a dead letter."""
+    """The state of a dead letter."""
 
     OPEN = "open"
     REPLAYED = "replayed, or read again since"
-    """Or of a topic that was made anew, and the ledger goes on with the new one."""
+    """Or of a recreated topic, if the ledger continues with the new one."""
     WAITS = "its range is not in both tables yet"
     UNSURE = "its topic was recreated, and both topics had that offset"
     TWICE = "the table has it twice"
@@ -73,10 +73,11 @@ def closed_of(sections: Iterable[LedgerSection], records: Iterable[SnapshotRecor
 
 
 class OpenSet:
-    """Of one landing.
+    """The open dead letters of one landing.
 
     :param data: what the data table has, by :func:`readings_by`
-    :param dead: what the dead-letter table has, also of lanes that replace; it may be another table than the landing's
+    :param dead: what the dead-letter table has, also of backfills that replace; it may be another table than the
+        landing's
     :param closed: by :func:`closed_of`
     """
 
@@ -87,7 +88,7 @@ class OpenSet:
         self._dead = _Index(Coverage.union(dead.values()))
         self._dead_of = {generation: _Index(coverage) for generation, coverage in dead.items()}
         together = {g: coverage & dead.get(g, Coverage()) for g, coverage in data.items()}
-        # What is closed counts as had: so incarnations of a topic that ledgers do not have any more are remembered.
+        # Closed ones count as present, to remember incarnations of a topic that ledgers no longer have.
         together[None] = together.get(None, Coverage()) | closed
         self._by_generation = {generation: _Index(coverage) for generation, coverage in together.items()}
         self._known_positions: set[tuple[Place, int | None]] = set()
@@ -124,7 +125,7 @@ class OpenSet:
         return not (self._had.at(position) and self._dead.at(position))
 
     def _readings(self, letter: DeadLetter) -> list[tuple[SourcePartition, int | None]]:
-        """Return what the letter can be of, known readings first."""
+        """Return the readings that the letter can be of, known ones first."""
         g = letter.generation
         candidates = self._by_generation if g is None else {g: self._data.get(g, _Index(Coverage()))}
         found = [(p, generation) for generation, index in candidates.items() for p in index.at(letter.position)]

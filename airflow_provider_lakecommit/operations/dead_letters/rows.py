@@ -59,7 +59,7 @@ class Rows:
 
     @property
     def done(self) -> list[DeadLetter]:
-        """Those that are not open any more once the rows are in the table."""
+        """Return those that are no longer open once the rows are in the table."""
         return [*self.landed, *self.filtered]
 
     def abort(self) -> None:

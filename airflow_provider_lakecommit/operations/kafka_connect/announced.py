@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.group_log import (
 )
 
 Contents = dict[tuple[ControlOffset, str], tuple[DataFile, tuple[PartitionField, ...]]]
-"""What was announced of a file, by where and its path, with the partition fields to read it by."""
+"""The announced values of a file, by its announcement and path, with the partition fields to read them by."""
 
 
 class _Answer(NamedTuple):
@@ -100,9 +100,9 @@ class LogReader:
                 )
 
     def log(self, offsets: Mapping[tuple[str, int], int]) -> GroupLog:
-        """What was taken.
+        """Return the log of the taken records.
 
-        :param offsets: how far the group is now
+        :param offsets: present offsets of the group
         """
         again = self._read_again(offsets)
         announced = (replace(a, read_again=(key, a.cycle) in again) for key, a in self._announced)
@@ -131,7 +131,7 @@ class LogReader:
         )
 
     def _read_again(self, offsets: Mapping[tuple[str, int], int]) -> set[tuple[bytes | None, UUID]]:
-        """Senders and cycles behind whose answers an offset went back later."""
+        """Return senders and cycles after whose answers an offset moved back."""
         lowest, again = dict(offsets), set()
         for worker, answer in sorted(self._answers.items(), key=lambda item: item[1].order, reverse=True):
             for partition, end in answer.ends.items():

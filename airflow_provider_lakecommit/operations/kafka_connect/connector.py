@@ -70,8 +70,7 @@ def known_connector(
     by: By = By.BOTH,
     wait: float = WAIT_SECONDS,
 ) -> KnownConnector:
-    """Request its state. A connector that was deleted, or whose Kafka Connect does not exist, is known from the user's
-    statement.
+    """Request its state. The state of a deleted connector, or of one without Kafka Connect, is what the user states.
 
     :raises ConnectError: Kafka Connect does not answer
     :raises SpecError: it is no Iceberg sink
@@ -96,7 +95,7 @@ def known_connector(
 
 
 def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") -> Rescue:
-    """What its control topic holds now, and the tables."""
+    """Return the rescue of its control topic's present content and its tables."""
     return read_rescue(
         connector.kafka,
         session.tables,

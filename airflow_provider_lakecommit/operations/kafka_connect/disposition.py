@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which announced files of a connector were never committed, and may be committed by another process.
 
-Contract: pure. A file is *waiting* only if it is proved that no snapshot ever held it. It is not enough that no
-metadata names it: a file that was committed and compacted away, and whose snapshots have expired, is named nowhere, and
-a second commit would duplicate its rows. So three conditions must hold:
+Contract: pure. A file is *waiting* only if it is proved that no snapshot ever had it. It is not enough that no metadata
+names it: a file that was committed and compacted, and whose snapshots have expired, is named nowhere, and a second
+commit would duplicate its rows. So three conditions must hold:
 
 * no manifest of any snapshot in the metadata names it, deleted entries included;
 * a snapshot certainly precedes a commit of the file: one that the connector reported before the file was announced, or
@@ -11,12 +11,11 @@ a second commit would duplicate its rows. So three conditions must hold:
 * every snapshot since that one is still in the metadata: their sequence numbers have no gap.
 
 If a table still has all snapshots since its first one, the history is complete and the second condition holds. No clock
-is used. Everything else is *unknown* and is left alone.
+is used. All other files are *unknown* and are left alone.
 
 A connector that runs again handles the same events by its floor: the control position in the newest snapshot of the
-branch that has one. It skips events below it forever. So a commit of files in its place must move the floor past them,
-in the same snapshot, and must not move it past a file that still waits for the connector
-(:func:`blocking_files`).
+branch that has one. It skips events below it forever. So a commit of files for it must move the floor past them, in the
+same snapshot, and must not move it past a file that still waits for the connector (:func:`blocking_files`).
 
 Source offsets are in the same transaction as the announcement. If they have moved back since (the connector's group was
 reset), the rows are *read again* and the file is never committed here. A reset after which the connector has already
@@ -38,14 +37,14 @@ from airflow_provider_lakecommit.operations.kafka_connect.group_log import Annou
 
 
 class Disposition(StrEnum):
-    """What is to be done with an announced file."""
+    """The disposition of an announced file."""
 
     COMMITTED = "committed"
-    """A snapshot holds it, or has held it."""
+    """A snapshot has it, or had it."""
     WAITING = "waiting"
     """It was never committed."""
     UNKNOWN = "unknown"
-    """Nothing is left that could tell."""
+    """There is no evidence left."""
     READ_AGAIN = "read again"
     """The source offsets were reset behind it: its rows are read again."""
     OTHER_TABLE = "other table"
@@ -53,9 +52,9 @@ class Disposition(StrEnum):
     UNFIT = "unfit"
     """It cannot be appended: another partition spec, or deletes."""
     GONE = "gone"
-    """It is not on the storage any more."""
+    """It is missing in the storage."""
     FALSE = "not as announced"
-    """It lies elsewhere than the table's data, or its size, form or rows are others than its announcement says."""
+    """It is outside the table's data folders, or differs from its announcement in size, format or rows."""
 
 
 class KnownSnapshot(NamedTuple):
@@ -83,13 +82,13 @@ class History:
 
     @property
     def whole_from(self) -> int:
-        """No snapshot made after the one with this sequence number is missing; 0 if none ever made is."""
+        """Return the sequence number after which no snapshot is missing; 0 if none is."""
         there = {s.sequence for s in self.snapshots}
         number = self.last_sequence
         while number in there:
             number -= 1
         first = next((s for s in self.snapshots if s.sequence == 1), None)
-        # A table of format version 1 numbered nothing: what became version 2 has a past before its first number.
+        # Format version 1 has no numbers: a table that became version 2 has a past before its first one.
         if number == 0 and first is not None and first.parent_id is not None:
             return 1
         return number
@@ -97,7 +96,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedFile:
-    """One file and its fate. ``below_floor``: the connector itself will never commit it."""
+    """One file and its disposition. ``below_floor``: the connector itself will never commit it."""
 
     file: File
     announced: AnnouncedFiles
@@ -116,9 +115,9 @@ def blocking_files(files: Iterable[EvaluatedFile]) -> tuple[EvaluatedFile, ...]:
 
 
 def evaluate_files(log: GroupLog, table: str, history: History, named: Collection[str]) -> tuple[EvaluatedFile, ...]:
-    """Return the fate of each file announced for a table, in order of announcement, each place once.
+    """Return the disposition of each file announced for a table, in order of announcement, each path once.
 
-    :param named: paths, among those announced, that any manifest of any snapshot names
+    :param named: announced paths that a manifest of any snapshot names
     """
     evidence = _Evidence(log, table, history)
     known_locations: set[tuple[str, str]] = set()
@@ -193,7 +192,7 @@ class _Evidence:
         self._floors = _first_offsets(ControlOffset(*item) for floor in floors for item in floor.items())
 
     def doubt(self, announced: AnnouncedFiles) -> str | None:
-        """Why it cannot be known whether these files were ever committed; ``None`` if they surely were not."""
+        """Return why it is unknown whether these files were ever committed; ``None`` if they certainly were not."""
         if self._history.format_version < 2:
             return "snapshots of format version 1 have no numbers that would show a gap: upgrade the table"
         if any(not self._before(ControlOffset(p, offset), announced) for p, offset in self._lost.items()):
@@ -207,7 +206,7 @@ class _Evidence:
         return None
 
     def ground(self, announced: AnnouncedFiles) -> str:
-        """What it rests on that the files were never committed."""
+        """Return the evidence that the files were never committed."""
         if self._is_based(announced):
             return "in no snapshot since one made before it"
         return "in no snapshot since the table was made"
@@ -219,7 +218,7 @@ class _Evidence:
         return any(self._before(ControlOffset(p, at), announced) for p, at in self._kept.items())
 
     def _before(self, position: ControlOffset, announced: AnnouncedFiles) -> bool:
-        """Whether a snapshot that was reported there was made without these files. It is reported after it is made, and
+        """Return True if a snapshot reported there was made without these files. It is reported after it is made, and
         made after its files were announced; across partitions only the cycle's start gives an order.
         """
         if position.partition == announced.position.partition:
@@ -243,7 +242,7 @@ def _last_offsets(positions: Iterable[ControlOffset]) -> dict[int, int]:
 
 
 def chunks(waiting: Sequence[EvaluatedFile], most: int) -> list[tuple[EvaluatedFile, ...]]:
-    """Files in portions of about that many, cut between events, so that the floor can follow each."""
+    """Return files in portions of about that many, cut between events, so that the floor can follow each."""
     out: list[list[EvaluatedFile]] = []
     for j in waiting:
         whole = bool(out) and out[-1][-1].announced is not j.announced and len(out[-1]) >= most

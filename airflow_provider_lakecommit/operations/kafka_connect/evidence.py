@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import File, GroupLog
 
 CHECK_THREADS = 16
-"""Threads that ask the storage whether files are there."""
+"""Threads that check whether files are in the storage."""
 PARQUET = "PARQUET"
 FORMS = {PARQUET: b"PAR1", "AVRO": b"Obj\x01", "ORC": b"ORC"}
 """What files of a format begin with."""

@@ -62,7 +62,7 @@ class AdoptionPreview:
 
     @property
     def done(self) -> bool:
-        """The landing has taken it over already, and nothing came in between."""
+        """Return True if the landing has already taken it over, and nothing has changed since."""
         return self.turn.done and not self.sink_snapshots and not self.connector.runs
 
     def lines(self) -> Iterable[str]:

@@ -49,11 +49,11 @@ from airflow_provider_lakecommit.operations.kafka_connect.group_log import Group
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 
 MOST_FILES = 10_000
-"""About how many files one snapshot takes."""
+"""Approximate number of files in one snapshot."""
 RESCUED = "lakecommit.rescued-from"
-"""Summary key of the snapshots that are made here: the connector's group."""
+"""Summary key of these snapshots: the connector's group."""
 RESCUED_BY = "lakecommit.rescued-by"
-"""Summary key of who committed them, where and why, if it is known."""
+"""Summary key of the user, host and reason of the commit, if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class RescueReport:
     unread: tuple[str, ...] = ()
 
     def of(self, disposition: Disposition) -> tuple[EvaluatedFile, ...]:
-        """The files with that fate."""
+        """Return the files with that disposition."""
         return filtered(self.files, disposition)
 
     @property
@@ -80,7 +80,7 @@ class RescueReport:
         return (*self.of(Disposition.GONE), *self.of(Disposition.FALSE))
 
     def to_dict(self) -> dict[str, Any]:
-        """For XCom and JSON."""
+        """Return it for XCom and JSON."""
         counts = {disposition.value: _sum(self.of(disposition)) for disposition in Disposition if self.of(disposition)}
         return {
             "table": self.table,
@@ -94,7 +94,7 @@ class RescueReport:
 
     @property
     def refusal(self) -> str | None:
-        """Why nothing of the table is committed, though files wait."""
+        """Return why nothing of the table is committed although files wait."""
         if not (blocking := blocking_files(self.files)):
             return None
         first = blocking[0]
@@ -162,11 +162,12 @@ class Rescue:
         return tuple(self._commit(name) for name in self._chosen(names))
 
     def end_turn(self, name: str) -> int:
-        """Tell the connector, by a snapshot without files, that everything in its control topic is done, unless this is
+        """Mark everything in the connector's control topic as done, by a snapshot without files, unless this is
         recorded already. Decided on a table state in which no file waits.
 
         :return: the sequence number of that state, or of the snapshot
-        :raises ConnectorError: files wait, or the connector would still commit some that cannot be judged or appended
+        :raises ConnectorError: files wait, or the connector would still commit some with an unknown or unfit
+            disposition
         :raises CatalogError: the catalog or the storage is unreachable
         """
 
@@ -188,7 +189,7 @@ class Rescue:
         return (snapshot.sequence_number if snapshot else getattr(done.metadata, "last_sequence_number", 0)) or 0
 
     def _summary(self, floor: Mapping[int, int]) -> dict[str, str]:
-        """Return the position up to which the connector is done, from the summary of a snapshot."""
+        """Return the summary of a snapshot with the position up to which the connector is done."""
         text = json.dumps({str(p): offset for p, offset in sorted(floor.items())}, separators=(",", ":"))
         return {self._floor_key: text, **({RESCUED_BY: self._by} if self._by else {})}
 
@@ -249,10 +250,10 @@ def read_rescue(
     retry_policy: RetryPolicy | None = None,
     by: str = "",
 ) -> Rescue:
-    """A rescue over all that the topic holds now.
+    """Return a rescue for the present content of the topic.
 
-    :param group: the group in the connector's events, if it is not the one its tasks read in
-    :raises ControlTopicError: the topic is not there, or the brokers do not answer
+    :param group: the group in the connector's events, if its tasks read in another one
+    :raises ControlTopicError: the topic is missing, or the brokers do not answer
     """
     offsets = offsets_of_group(kafka, source_group(connector))
     with ControlTopic(control_topic, kafka) as control:
@@ -285,7 +286,7 @@ def rescue(
     commit: bool,
     by: str = "",
 ) -> tuple[RescueReport, ...]:
-    """Judge, and commit if requested, with a catalog that is closed at the end.
+    """Evaluate files, and commit on request, with a catalog that is closed at the end.
 
     :param names: of tables; all with announced files by default
     :param by: see :class:`Rescue`

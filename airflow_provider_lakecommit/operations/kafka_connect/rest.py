@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorStatus:
-    """A connector and its tasks, as its worker says."""
+    """A connector and its tasks, by its worker."""
 
     connector: Part
     tasks: tuple[Part, ...] = ()

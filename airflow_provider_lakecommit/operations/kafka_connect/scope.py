@@ -75,7 +75,7 @@ def _of_group(connector: str, config: Mapping[str, str]) -> str:
 
 
 def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[str]) -> str:
-    # By a pattern it reads what there is: that in which it has read is what counts.
+    # A pattern matches any topic: only those in which it has read count.
     its = {*_names(config.get("topics", "")), *topics}
     ours = set(landing.topic_names)
     left = [f"it reads {', '.join(sorted(its - ours))} too, which no landing would read" if its - ours else ""]

@@ -27,14 +27,14 @@ Places = Mapping[tuple[str, int], int]
 
 
 class By(StrEnum):
-    """Whose word on a sink's offsets holds where they differ."""
+    """Which statement of a sink's offsets is valid if they differ."""
 
     BOTH = "both"
     """Neither's: it is refused."""
     OFFSETS = "offsets"
     """That of its consumer group: the landing reads again, and leaves out, what the connector would have."""
     ANNOUNCED = "announced"
-    """That of its events: what it has announced is in the table, and nothing else is."""
+    """Its events: what it has announced is in the table, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

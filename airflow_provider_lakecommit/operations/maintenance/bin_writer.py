@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One bin written to one data file.
+"""Write one bin to one data file.
 
-Contract: the rows keep their order, source behind source, without deleted rows; in a table with a sort order they are
+Contract: the rows keep their order, source by source, without deleted rows; in a table with a sort order they are
 sorted. So each row's position in the new file follows from its position in its source, and rows that are deleted while
 the bin is written are deleted by position in the new file (:meth:`WrittenBin.moved`) instead of being written again: a
 compaction and a landing, or another engine's deletes, never starve each other.
 
 Memory: a row group and a block of a source; in a sorted table the whole bin, which is small then.
 
-Failure story: an error removes the unfinished file. A process that is killed leaves it to a sweep, which knows it by
-the mark in its name.
+Failure story: an error removes the unfinished file. A killed process leaves it to a sweep, which finds it by the mark
+in its name.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from airflow_provider_lakecommit.operations.maintenance.bins import Bin, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBin:
-    """A bin whose file is written; ``None``: no row was left. ``dead`` are the positions that were left out, by source;
-    ``places`` is where each row is in the file, if that is sorted.
+    """A bin whose file is written; ``None``: no row was left. ``dead`` are the omitted positions, by source;
+    ``positions`` are those of all rows in the file, if it is sorted.
     """
 
     bin: Bin
@@ -93,7 +93,7 @@ def _blocks(table: Table, layout: Layout, source: Source, dead: Numbers) -> Iter
 
 
 def _sorted(layout: Layout, blocks: list[pa.Table]) -> tuple[Iterator[pa.Table], Numbers]:
-    """The rows in the order of the table, and where each of them is then."""
+    """Return the rows in the order of the table, and the new position of each."""
     rows = pa.concat_tables([b.cast(layout.arrow) for b in blocks]).combine_chunks()
     order = layout.sorting.order(rows)
     positions = np.empty(len(order), np.int64)

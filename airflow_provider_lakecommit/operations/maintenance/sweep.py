@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removing the files that no slice needs any more: of slices that were redundant or void, of tasks that were killed, of
-commit attempts that were lost.
+"""Remove the files that no slice needs any more: of redundant or void slices, of killed tasks, of lost commit attempts.
 
-Contract: files of all lanes of the landing are looked at, of those that are open and of those that were closed
+Contract: the files of all streams of the landing are read, of open and of closed ones
 (:mod:`~airflow_provider_lakecommit.operations.maintenance.lane_files`). A file is removed only if it is garbage
-(:mod:`~airflow_provider_lakecommit.operations.maintenance.garbage`), and by then nothing can need it again, whatever is
-under way:
+(:mod:`~airflow_provider_lakecommit.operations.maintenance.garbage`), and if nothing can need it again, whatever is
+running:
 
-* The metadata are read before the control log, so that what was published in between is seen as reported.
-* Before a file goes that nobody reported, the control log says that its attempt is void. From there on no reader of the
-  log takes a report of it, however late a zombie sends it. What was reported in front of that record stays.
-* Before each batch goes the metadata are read again; what a snapshot holds by then stays, and so does what is of a lane
-  that was opened again meanwhile.
+* The metadata are read before the control log, so that publications in between count as reported.
+* Before an unreported file is removed, the control log gets a record that its attempt is void. Then no reader of the
+  log accepts a report of it, however late a zombie sends it. What was reported before that record stays.
+* Before each batch the metadata are read again; what a snapshot has by then stays, and so do files of a stream that was
+  opened again meanwhile.
 * An unfinished upload is aborted by its age alone: its object never existed, and a task that still finishes it fails.
-* Files of commits, of replays of dead letters and of rewrites are older than a day; a manifest goes only if the head
-  has moved past the parent of its commit.
+* Files of commits, of replays of dead letters and of rewrites are older than a day; a manifest is removed only if the
+  head has moved past the parent of its commit.
 
-So safety rests on the order of the log and on the compare-and-swap, on no clock; the age only keeps work from being
-done in vain. It is by the storage's clock. A sweep writes nothing but these records and the file by which it asks the
-storage for the time. Memory is bounded by what the metadata and the log hold, not by how many files there are.
+So safety depends on the order of the log and on the compare-and-swap, on no clock; the age, by the storage's clock,
+only avoids wasted work. A sweep writes nothing but these records and the file that shows the storage's time. Memory is
+bounded by the metadata and the log, not by the number of files.
 
-Failure story: killed anywhere, or with a catalog, storage or broker that goes away, what was removed was garbage; the
-next sweep finds the rest. Of two at once the later shuts the earlier one out of the control topic, or both remove the
-same files. A table whose ledger is not in order is left alone and told; others go on.
+Failure story: after a kill anywhere, or if a catalog, storage or broker fails, the removed files were garbage; the next
+sweep finds the rest. Of two concurrent sweeps, the later one fences the earlier one out of the control topic, or both
+remove the same files. A table whose ledger is not in order is skipped and reported; others continue.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from airflow_provider_lakecommit.operations.maintenance.uploads import Unfinishe
 
 DEFAULT_AGE = timedelta(days=3)
 COMMIT_AGE = timedelta(days=1)
-"""The least age of manifests: a commit that is under way writes them before anything tells of it."""
+"""The least age of manifests: a running commit writes them before anything reports it."""
 BATCH = 2_000
 """Files to remove between two reads of the log; their attempts fit into one control record."""
 AT_ONCE = 8
@@ -64,7 +63,7 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """A file that nothing needs. ``attempt`` and ``mark`` are those of a slice, ``None`` for a file of a commit."""
+    """An unneeded file. ``attempt`` and ``mark`` are those of a slice, ``None`` for a file of a commit."""
 
     file: StoredFile
     why: Why
@@ -74,7 +73,7 @@ class Garbage:
 
 @dataclass(slots=True, kw_only=True)
 class SweptTable:
-    """What was found below one table, and removed. ``found`` and ``kept`` are numbers of files and bytes by reason."""
+    """The files found below one table, and removed. ``found`` and ``kept`` are numbers of files and bytes by reason."""
 
     table: str
     found: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -115,12 +114,12 @@ def sweep(
     report: Callable[[str, Garbage], None] = lambda _table, _garbage: None,
     progress: Callable[[SweptTable], None] = lambda _table: None,
 ) -> tuple[SweptTable, ...]:
-    """Look for garbage below the tables of a landing, and remove it if asked to.
+    """Find garbage below the tables of a landing, and remove it on request.
 
     :param older_than: younger files are left alone
     :param report: takes each found file, before it is removed
-    :param progress: gets a table's numbers after each batch
-    :raises LakecommitError: the control log cannot be read, or not be written
+    :param progress: takes a table's numbers after each batch
+    :raises LakecommitError: the control log cannot be read or written
     """
     swept = tuple(SweptTable(table=name) for name in session.landing.tables)
     with lane_scans(session) as scans:
@@ -136,9 +135,9 @@ def sweep(
 
 
 def least_age(landing: Landing, age: timedelta | None) -> timedelta:
-    """The age of files that a sweep may remove without taking work from tasks that run.
+    """Return the age of files that a sweep may remove without affecting running tasks.
 
-    :raises SpecError: less is asked for
+    :raises SpecError: less is requested
     """
     least = landing.window.completion_timeout
     if age is not None and age < least:
@@ -151,7 +150,7 @@ def least_age(landing: Landing, age: timedelta | None) -> timedelta:
 
 
 class _TableSweep:
-    """One table while it is swept."""
+    """The sweep of one table."""
 
     def __init__(
         self,
@@ -209,7 +208,7 @@ class _TableSweep:
                     self._out.removed_bytes += file.size
 
     def _clock(self, store: FileStore) -> float:
-        """A look writes nothing, so that it has to do with our own clock."""
+        """Return the time; a dry run writes nothing, so it uses our own clock."""
         if not self._remove:
             return self._session.now().timestamp()
         return store.now(f"{attempt_id(self._table.ledger.uuid, self._session.new_id())}-m0.avro")
@@ -241,14 +240,14 @@ class _TableSweep:
         if file.name in self._used:
             return Kept.HELD
         if mark in self._unannounced:
-            # Of these no log tells: like manifests, they are written before anything tells of them.
+            # No log has these: like manifests, they are written before anything reports them.
             return Why.LOST_COMMIT if self._now - file.modified >= self._commit_age else Kept.YOUNG
         if self._now - file.modified < self._age:
             return Kept.YOUNG
         return self._lanes.disposition_of(mark, attempt)
 
     def _lost_commit(self, store: FileStore, some: Sequence[tuple[StoredFile, bool]]) -> Iterator[Garbage]:
-        """Files of one commit attempt; which of them a snapshot holds is held for good, so that these are the rest."""
+        """Yield the files of one commit attempt that no snapshot has; those that one has are kept for good."""
         reason: Kept | None = None
         if any(self._now - file.modified < self._commit_age for file, _ in some):
             reason = Kept.YOUNG
@@ -279,8 +278,8 @@ class _TableSweep:
 
 
 def _parent(store: FileStore, file: StoredFile) -> int | None:
-    """Of a manifest list. One that cannot be read was never finished, so that nobody could ask for it to be taken; it
-    is as one that builds on a snapshot which nothing has.
+    """Return the parent in a manifest list. An unreadable list was never finished, so its commit was never requested;
+    it counts as one on an unknown snapshot.
     """
     import fastavro
 
@@ -292,7 +291,7 @@ def _parent(store: FileStore, file: StoredFile) -> int | None:
 
 
 def _folders(table: PreparedTable) -> Iterable[str]:
-    """Where the table has files, without those below one another."""
+    """Return the folders with files of the table, without nested ones."""
     metadata = table.table.metadata
     own = metadata.properties.get("write.metadata.path", "")
     found = [f for f in dict.fromkeys((*data_roots(metadata.location, metadata.properties), own)) if f]

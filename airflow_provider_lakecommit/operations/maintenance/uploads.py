@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multipart uploads that nobody finished, below a folder on S3: listed, and aborted.
+"""Unfinished multipart uploads below a folder on S3: list and abort them.
 
 A killed task leaves the parts of its upload. No listing of files shows them, and they cost as much as files. Aborting
-an upload takes back nothing that can be read: its object never existed. Arrow's client can neither list nor abort
-them, so this uses boto3, if it is installed (extra ``s3``).
+an upload removes nothing readable: its object never existed. Arrow's client can neither list nor abort them, so this
+uses boto3, if it is installed (extra ``s3``).
 
-Failure story: what the storage refuses is a :class:`StorageError` that names the right it needs.
+Failure story: a refusal of the storage is a :class:`StorageError` that names the required right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCHEMES = ("s3", "s3a", "s3n")
 
 
 class UnfinishedUploads:
-    """Those of one folder.
+    """The unfinished uploads of one folder.
 
     :param location: the folder
     :param properties: as :func:`pyiceberg.io.load_file_io` takes them, secrets included
@@ -37,7 +37,7 @@ class UnfinishedUploads:
         """Whether they cannot be listed."""
 
     def walk(self) -> Iterator[StoredFile]:
-        """Yield the objects that are not finished, with the size of their parts and the time when they were begun.
+        """Yield the unfinished objects, with the size of their parts and the time of their start.
 
         :raises StorageError: they cannot be listed
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which landed ranges are compared with the source, and why others are not.
+"""Choose the landed ranges to compare with the source, and give the reasons for the others.
 
 Contract: pure. A range is compared if the source still has its records, the landing would apply the rules by which it
 was landed, and rows name their record. Every other covered range is counted under its first reason.
@@ -34,7 +34,7 @@ REASONS = {
     "unmarked": "their rows do not name their record",
     "earlier": "their rows are of a reading before a reset",
 }
-"""Why ranges are not compared, in the order in which reasons apply."""
+"""Reasons why ranges are not compared, in the order in which they apply."""
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
 
 

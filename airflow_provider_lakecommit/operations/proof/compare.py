@@ -5,8 +5,8 @@ Contract: pure. Both sides name their record in the same columns. A record may h
 values are equal if they are the same value, null included; floating-point numbers are compared by their bits, so that
 0.0 is not -0.0, and any NaN equals any other. A column that the table lacks has nulls.
 
-Lost are rows that the source gives and the table lacks, doubled are further rows of a record that the source has, and
-foreign are rows of a record that gives none. A row in the place of another one is altered.
+Rows that the source gives and the table lacks are lost, further rows of a record that the source has are doubled, and
+rows of a record that gives none are foreign. A row that replaces another one is altered.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _differing(
 
 
 def _taken(rest: Counter[str], text: str) -> bool:
-    """Take one of a text, if any is left."""
+    """Take one occurrence of a text, if any is left."""
     if rest[text] <= 0:
         return False
     rest[text] -= 1

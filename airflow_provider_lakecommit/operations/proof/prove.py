@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read landed records again from the source, and compare what they give with the rows of the tables.
+"""Read landed records again from the source, and compare their rows with those of the tables.
 
 It completes `verify`, which compares tables with their own ledgers, `verify --rows` (one row for each landed record)
-and `verify --keys` (one row for each key): those find no wrong value, and nothing that never arrived. A replay reads
-the same way (:mod:`~airflow_provider_lakecommit.operations.backfill.replaying`), but writes.
+and `verify --keys` (one row for each key): those find neither wrong values nor records that never arrived. A replay
+reads the same way (:mod:`~airflow_provider_lakecommit.operations.backfill.replaying`), but writes.
 
 Contract: each table is read as of one version of its metadata, its ledger included, so that landing and compaction may
 continue. Spark tasks decode the ranges into scratch files (:mod:`~airflow_provider_lakecommit.spark.proof`), some
 slices at a time; each slice is compared with the rows of its offsets, deletes applied. Tables, control topic and
 ledgers are only read. Memory is bounded by a slice, and for `upsert` by the keys of all compared changes.
 
-Failure story: the scratch files are deleted after each comparison, also after an error. Tasks that were under way when
-the proof was stopped or killed leave files that nobody knows: the sweep removes them. A slice that cannot be read again
-is a finding: it proves nothing.
+Failure story: the scratch files are deleted after each comparison, also after an error. If the proof is stopped or
+killed, running tasks leave unknown files: the sweep removes them. A slice that cannot be read again is a finding: it
+proves nothing.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _TEXTS = {"lost": "lost", "doubled": "doubled", "altered": "altered", "foreign":
 
 @dataclass(slots=True, kw_only=True)
 class Proof:
-    """What the comparison found. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are
-    rejected, and no dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that
-    were not compared, by table and reason, ``compacted`` rows whose record log compaction removed.
+    """The result. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are rejected, and no
+    dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that were not compared, by
+    table and reason, ``compacted`` rows whose record log compaction removed.
     """
 
     ranges: Coverage
@@ -131,7 +131,7 @@ class Proof:
 def source_findings(
     session: LandingSession, sample: Sample, engine: Engine, progress: Callable[[str], None]
 ) -> tuple[Proof, list[Finding]]:
-    """Compare with a started or a new engine; tell the cost first.
+    """Compare with a started or a new engine; report the cost first.
 
     :raises LakecommitError: a table, the source or Spark is unavailable
     """

@@ -109,9 +109,7 @@ class AssertedTable:
 
     @property
     def others_lost(self) -> tuple[str, ...]:
-        """What others have reported and would lose: sections that come back keep their epochs, those of a table that
-        was rolled back cannot.
-        """
+        """Return what others would lose: restored entries keep their epochs, but those of a rolled back table cannot."""
         rolled_back = self.state.condition in (Condition.ROLLED_BACK, Condition.PICKED)
         return tuple(self.endangered.values()) if rolled_back else ()
 
@@ -135,22 +133,22 @@ class AssertedTable:
 
     @property
     def never_read(self) -> Coverage:
-        """Landed by this word only: never read, so lost if the rows are not there."""
+        """Return what only this assertion has as landed: never read, so lost if the rows are missing."""
         return self.section.covered - self.before - self.announced - self.reported
 
     @property
     def unpublished(self) -> Coverage:
-        """Landed by this word, and by the log reported only: never published, so lost if the rows are not there."""
+        """Return what the assertion has as landed and the log only as reported: lost if the rows are missing."""
         return (self.section.covered & self.reported) - self.before - self.announced
 
     @property
     def voided(self) -> Coverage:
-        """Reported, and not landed by this word: read again under the new epoch."""
+        """Return what is reported and not landed by this assertion: read again under the new epoch."""
         return self.reported - self.section.covered - self.before if self.written is self.section else Coverage()
 
     @property
     def written(self) -> LedgerSection:
-        """What is written: under the old epoch, where a new one would lose something."""
+        """Return the entry to write: under the old epoch if a new one would lose something."""
         return (self.kept if self.own_lost else None) or self.section
 
 
@@ -162,18 +160,18 @@ class Assertion:
     marks: Mapping[SourcePartition, Watermark]
 
 
-Said = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None]
-"""Where a word is from, the first offsets, what is landed, and sections of others."""
-Word = Callable[[KnownTable, SourceState], Said]
+Asserted = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None]
+"""The source of an assertion, the first offsets, what is landed, and entries of others."""
+AssertionSource = Callable[[KnownTable, SourceState], Asserted]
 
 
 def from_snapshot(session: LandingSession, snapshot_id: int) -> Assertion:
-    """The word that the table which has this snapshot holds what the ledger in it says: one on the branch's ancestry,
-    or the newest of a branch whose ancestry was cut behind it. The rows of any other snapshot are not on the branch.
+    """Assert that the table with this snapshot has what the ledger in it shows: a snapshot on the branch's ancestry, or
+    the newest of a branch whose ancestry was cut behind it. The rows of any other snapshot are not on the branch.
 
-    :raises LedgerError: no table of the landing has such a snapshot, its rows are not on the branch, or there is no
-        ledger of this landing in it
-    :raises WireError: the ledger in it is damaged
+    :raises LedgerError: no table of the landing has such a snapshot, its rows are not on the branch, or it has no
+        ledger
+    :raises WireError: the ledger in it is corrupt
     """
     tables = [(name, t) for name in session.landing.tables if (t := session.tables.find(name)) is not None]
     name = next((n for n, t in tables if t.metadata.snapshot_by_id(snapshot_id) is not None), None)
@@ -184,7 +182,7 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Assertion:
             f"{'; '.join(f'{n}: {with_ledger(t.metadata)}' for n, t in tables) or 'none'}",
         )
 
-    def assertion(known: KnownTable, _: SourceState) -> Said:
+    def assertion(known: KnownTable, _: SourceState) -> Asserted:
         snapshot = known.table.metadata.snapshot_by_id(snapshot_id)
         sections = sections_of(snapshot) if snapshot is not None and has_ledger(snapshot) else ()
         own = next((s for s in sections if s.key == (session.landing.name, session.lane)), None)
@@ -215,7 +213,7 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> As
     :raises LedgerError: the log has nothing of them, or has unreadable records
     """
 
-    def assertion(known: KnownTable, source: SourceState) -> Said:
+    def assertion(known: KnownTable, source: SourceState) -> Asserted:
         if unread := next((e for e in known.entries if isinstance(e, Unreadable)), None):
             raise LedgerError(
                 "LC7004",
@@ -255,7 +253,7 @@ def from_offsets(
     :raises LedgerError: a partition is not named, and no ledger has it
     """
 
-    def assertion(known: KnownTable, source: SourceState) -> Said:
+    def assertion(known: KnownTable, source: SourceState) -> Asserted:
         partitions = {(p.topic, p.partition): p for p in source.partitions}
         if strange := [f"{t}[{n}]" for t, n in at if (t, n) not in partitions]:
             raise SourceError("LC7007", f"{', '.join(strange)}: the source has no such partition; check `--at`")
@@ -324,7 +322,7 @@ def assert_tables(
     return {"attested": {t.table: {str(p): t.section.end(p) for p in sorted(asserted.marks)} for t in asserted.tables}}
 
 
-def _asserted(session: LandingSession, tables: Sequence[str] | None, assertion: Word) -> Assertion:
+def _asserted(session: LandingSession, tables: Sequence[str] | None, assertion: AssertionSource) -> Assertion:
     session.control.ensure()
     source = session.source.watermarks()
     log = session.control.read(own_partition(session), None)
@@ -340,7 +338,7 @@ def _asserted(session: LandingSession, tables: Sequence[str] | None, assertion: 
     return Assertion(tables=tuple(_one(session, k, source, assertion) for k in known), marks=source.partitions)
 
 
-def _one(session: LandingSession, known: KnownTable, source: SourceState, assertion: Word) -> AssertedTable:
+def _one(session: LandingSession, known: KnownTable, source: SourceState, assertion: AssertionSource) -> AssertedTable:
     source_of_word, starts, covered, others = assertion(known, source)
     check_topics(known.name, starts, covered, source)
     old = known_section(session, known.state)

@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.operations.backfill.replace import ReplacePrevi
 from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import check_init, ledger_init
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, offsets_of
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way, offsets_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class DeleteBack:
     before: Coverage
     start: str = ""
     within: Coverage | None = None
-    """The offsets that were asked for; ``None``: all of the landing."""
+    """The requested offsets; ``None``: all of the landing."""
 
     @property
     def deletes(self) -> bool:

@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.operations.reset.section_init import (
     SectionInit,
     ends_of,
 )
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, check_lane, offsets_of
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way, check_lane, offsets_of
 
 
 def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> InitPreview:

@@ -143,10 +143,7 @@ def _with_rows(change: KeyChange, found: Superseded) -> KeyChange:
 def _scan(
     session: LandingSession, table: Table, check: Callable[[int], None] = lambda _: None, *, write: bool
 ) -> Callable[[Table], Superseded]:
-    """Return the look-up of rows, for one head after the other.
-
-    :param check: raises if so many rows must not go
-    """
+    """Return the search of rows, for one head after the other."""
     landing = session.landing
     check_fit(landing, target_of(landing.table, table, uuid4()))
     there = {f.name for f in table.schema().fields}

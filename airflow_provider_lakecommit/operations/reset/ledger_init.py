@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.reset.init_preview import section_inits
 from airflow_provider_lakecommit.operations.reset.section_init import InitPreview, SectionInit
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way
 
 BEHIND = (
     f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "
@@ -279,7 +279,7 @@ def _provenance(
 
 
 def _lane(session: LandingSession, setting: SectionInit, found: Restart, live: LedgerSection) -> LedgerSection:
-    """Return the lane that is left what the word leads forward over."""
+    """Return the backfill that gets what the decision skips."""
     parts = found.filled.parts
     starts = {p: ranges.ranges[0].start for p, ranges in parts.items()}
     ends = {p: ranges.ranges[-1].end for p, ranges in parts.items()}

@@ -40,14 +40,14 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, initial_position, ledger_state, new_section
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, offsets_of
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, offsets_of
 
 SAME = "same"
 """The copy keeps offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class Move:
     """Where partitions continue; without ``start``, the records of the old cluster decide.
 
     :param start: ``earliest``, ``latest``, ``same``, the first record at or after a time, or an offset per topic and
@@ -149,7 +149,7 @@ class MigrationPreview:
         }
 
 
-def migration_preview(session: LandingSession, given: Word) -> MigrationPreview:
+def migration_preview(session: LandingSession, given: Move) -> MigrationPreview:
     """Return the effect.
 
     :raises LedgerError: no table is of another cluster, or a ledger needs an operator
@@ -229,7 +229,7 @@ def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerS
     return found
 
 
-def _landed(old: LedgerSection, source: SourceState, given: Word) -> dict[SourcePartition, tuple[SourcePartition, int]]:
+def _landed(old: LedgerSection, source: SourceState, given: Move) -> dict[SourcePartition, tuple[SourcePartition, int]]:
     """The old partition of each new one, and how far it is landed."""
     names = {p.topic for p in source.partitions}
     renamed = {topic: given.topics.get(topic) or _copy_of(topic, names) for topic in {p.topic for p in old.starts}}
@@ -284,7 +284,7 @@ def _compared(
     return found
 
 
-def _stated(session: LandingSession, given: Word, source: SourceState) -> Mapping[SourcePartition, int] | None:
+def _stated(session: LandingSession, given: Move, source: SourceState) -> Mapping[SourcePartition, int] | None:
     """Return the stated offsets of the new cluster; ``None`` if the decision is about the old one."""
     if given.start is None or given.start == SAME:
         return None
@@ -295,7 +295,7 @@ def _stated(session: LandingSession, given: Word, source: SourceState) -> Mappin
 
 
 def _next(
-    given: Word,
+    given: Move,
     p: SourcePartition,
     mark: Watermark,
     landed: tuple[SourcePartition, int] | None,

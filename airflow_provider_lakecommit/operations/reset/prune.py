@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove deleted topics from ledgers, because all landings of a table share the size limit of its ledger.
 
-Contract: :func:`gone` decides what is deleted, from the current answer of the landing's cluster. A recreated topic has
-another id, and ids are never reused: records of a deleted id can never land again, so a ledger may forget it. No topic
-is removed that the landing still names, or whose new id the entry does not have yet (`reset offsets` decides about
+Contract: :func:`missing` decides what is deleted, from the current answer of the landing's cluster. A recreated topic
+has another id, and ids are never reused: records of a deleted id can never land again, so a ledger may forget it. A
+topic stays if the landing still names it, or if the entry does not have its new id yet (`reset offsets` decides about
 it); entries of other clusters stay. An entry that lost something has a new epoch: its pending slices are read again,
 and no report of the removed ranges can be accepted a second time. If any of that cannot be read again, nothing is
 removed.

@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 WAIT_SECONDS = 60.0
-"""For which those who run the cycles may publish them: a commit task of a DAG has to be scheduled first."""
+"""Seconds for the cycles' own runs to publish them: a commit task of a DAG must be scheduled first."""
 POLL_SECONDS = 0.5
 
 

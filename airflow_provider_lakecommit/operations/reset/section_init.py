@@ -48,11 +48,11 @@ class PublishedBefore:
     reported: Coverage = field(default_factory=Coverage)
 
     def lost(self, marks: Mapping[SourcePartition, Watermark]) -> Coverage:
-        """What is reported, and the source has no more."""
+        """Return what is reported and no longer in the source."""
         return removed(self.reported, marks)
 
     def not_again(self, starts: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, Watermark]) -> Coverage:
-        """What else a ledger that begins there does not read."""
+        """Return what else a ledger that begins there does not read."""
         parts = (self.published | (self.reported - self.lost(marks))).parts.items()
         return Coverage({p: s & RangeSet.of((0, starts[p])) if p in starts else s for p, s in parts})
 
@@ -79,7 +79,7 @@ class InitTable:
     lane: str = ""
     record_bytes: int = 0
     sink: str = ""
-    """The connector whose turn it was; nobody knows what that has landed of a topic that was made anew."""
+    """The connector of the former turn; what it has landed of a recreated topic is unknown."""
     keyed: bool = False
 
     @property
@@ -150,24 +150,24 @@ class SectionInit:
     lane: str = ""
     others: Coverage = field(default_factory=Coverage)
     closed: Coverage = field(default_factory=Coverage)
-    """What closed lanes of the landing have."""
+    """Ranges of closed backfills of the landing."""
     sections: tuple[LedgerSection, ...] = ()
-    """All of the ledger: a reading that begins now has another generation than those of any of them."""
+    """All entries of the ledger: a reading that begins now has a different generation."""
     begun: Mapping[SourcePartition, int] = field(default_factory=dict)
-    """Where other tables of the landing have begun."""
+    """The first offsets of the landing's other tables."""
     keyed: bool = False
 
     def whole(self, section: LedgerSection) -> LedgerSection:
-        """Return a section with what closed lanes have, which a word is about, too."""
+        """Return an entry with what closed backfills have, which a decision includes."""
         return replace(section, covered=section.covered | self.closed)
 
     def passed_of(self, section: LedgerSection | None) -> Coverage:
-        """What the table has passed without a row beyond this section, which may not be the one that was looked at."""
+        """Return what the table has passed without a row beyond this entry, which may not be the previewed one."""
         same = section is not None and self.old is not None and section.epoch == self.old.epoch
         return self.passed if same else Coverage()
 
     def restart(self, section: LedgerSection | None) -> Restart:
-        """:raises LakecommitError: the word leaves something open, or cannot be"""
+        """:raises LakecommitError: the decision is incomplete or impossible"""
         found = restart(
             self.stated,
             self.source.partitions,
@@ -196,7 +196,7 @@ class SectionInit:
 
     @property
     def _first(self) -> dict[SourcePartition, int]:
-        """The first offsets of a ledger that is lost, of partitions that the word names."""
+        """Return the first offsets of a lost ledger, for the stated partitions."""
         starts = {} if self.remembered is None else self.remembered.starts
         return {p: o for p, o in starts.items() if p in self.stated.offsets}
 
@@ -215,7 +215,7 @@ class SectionInit:
 
     @property
     def rescued(self) -> Rescued:
-        """What of the pending slices can be published before the word is given."""
+        """Return the pending slices that can be published before the decision."""
         marks = self.source.partitions
         if self.old is None or not self.publishable:
             return Rescued(lost=losses(irreplaceable(self.pending, marks, self.name), marks))
@@ -230,7 +230,7 @@ class SectionInit:
 
     @property
     def others_lost(self) -> Iterable[str]:
-        """Sections that come back keep their epochs, those of a table that was rolled back cannot."""
+        """Return what others lose: restored entries keep their epochs, but those of a rolled back table cannot."""
         return self.endangered.values() if self.rolled_back else ()
 
     @property

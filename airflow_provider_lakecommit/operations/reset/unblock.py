@@ -188,7 +188,7 @@ def _parts(
 
 
 def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPart:
-    """With what the newest report that was judged on this range counted; of a part of it only that nothing is good."""
+    """Return a blocked part with the counts of the newest report on its range; without one, with unknown counts."""
     for report in reversed(reports):
         counted = next((s for s in report.spans if _holds(s.span, span)), None)
         if counted is None:
@@ -213,7 +213,7 @@ def _coverage(parts: Sequence[BlockedPart]) -> Coverage:
 
 
 def _run_id(session: LandingSession, decision: Decision | None) -> str:
-    """Whose cycle it is, for readers of the control log."""
+    """Return the id of the cycle, with the user and the reason for readers of the control log."""
     unique = str(session.new_id())
     return unique if decision is None else f"{unique} by {decision.actor} on {decision.host}: {decision.reason}"[:300]
 

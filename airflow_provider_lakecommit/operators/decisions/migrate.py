@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.core import Decision
     from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations import Start, Word
+    from airflow_provider_lakecommit.operations import Move, Start
 
 __all__ = ["Migrate"]
 
@@ -67,10 +67,10 @@ class Migrate(ApprovedOperation):
             raise not_as_previewed("; ".join(f"{what} {now[what]}" for what in changed))
         return migrate_landing(session, preview, decision=decision)
 
-    def _request(self, start: Start | None) -> Word:
-        from airflow_provider_lakecommit.operations import Word
+    def _request(self, start: Start | None) -> Move:
+        from airflow_provider_lakecommit.operations import Move
 
-        return Word(start=start, old=self._old(), topics=self.topics or {})
+        return Move(start=start, old=self._old(), topics=self.topics or {})
 
     def _old(self) -> Mapping[str, Any] | None:
         if self.old_kafka_config_id is None:

@@ -68,7 +68,7 @@ def offsets_of(
         return replace(how, offsets=meant, back=start != "earliest")
     _check_known(start, partitions)
     known = {(p.topic, p.partition): p for p in partitions}
-    # Every plan would be refused until the log is as long, and what comes up to there would never be read.
+    # Every plan would be refused until the log is as long, and records up to there would never be read.
     ends = {known[key]: (offset, partitions[known[key]].high) for key, offset in start.items()}
     if beyond := [
         f"{p} ends at {high}, not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
