@@ -284,7 +284,7 @@ def _decided(
         if found.head_id != head_id:
             raise LedgerError(
                 "LC3063",
-                f"{table}: branch {branch} is at snapshot {found.head_id} now, and was at {head_id} when it was shown: "
+                f"{table}: branch {branch} is at snapshot {found.head_id} now, and was at {head_id} in the preview: "
                 f"run `{RESET_BLOCKED}` again to see the new preview",
             )
         state = read_ledger(loaded.metadata, branch)

@@ -44,7 +44,7 @@ def check_not_brought_back(table: Table, state: LedgerState, name: str) -> None:
                 raise LedgerError("LC3007", _text(name, record, back, state))
     except LedgerError:
         raise
-    except Exception:  # whatever a reader says of a manifest that is gone or damaged: `verify` names it
+    except Exception:  # any error of a missing or corrupt manifest: `verify` names it
         return
 
 

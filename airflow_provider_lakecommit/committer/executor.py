@@ -76,7 +76,7 @@ class Committer:
         return await self.table_locks.shared(table, partial(self._do, task, call))
 
     async def close(self, grace: float = GRACE) -> frozenset[Hashable]:
-        """Let running work end within *grace* seconds, then abandon it; return the tables of what cannot be abandoned."""
+        """Let running work end within *grace* seconds, then abandon it; return tables with work that continues."""
         return await self.table_locks.close(grace, self.pool.close)
 
     async def __aenter__(self) -> Self:

@@ -140,7 +140,7 @@ class KeyRows:
         return out
 
     def _too_many(self, some: _Some) -> tuple[Numbers, int, int]:
-        """Return the rows to remove, how many of them a delete in the source removes, and the number of undecided keys."""
+        """Return the rows to remove, how many of them the source deleted, and the number of undecided keys."""
         counted = np.arange(len(some.row)) if not self._ignored else np.flatnonzero(~some.deletes)
         grouped = rank([k.take(pa.array(counted)) for k in some.keys], some.order.take(counted))
         rows, winner = counted[grouped.by_key], counted[grouped.winner]

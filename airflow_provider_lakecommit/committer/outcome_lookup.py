@@ -101,7 +101,7 @@ class OutcomeLookup:
         if isinstance(self.last_error, _NO_RIGHT):
             remedy = "give the credentials of the connection the right to commit to this table"
         elif self.last_error is not None and is_no_room(self.last_error):
-            remedy = "make room where the catalog's database and the tables' metadata are, or let them be written to"
+            remedy = "free space for the catalog's database and the tables' metadata, or make them writable"
         kind = CommitRefusedError if self._refusals else CommitUnknownError
         return kind(
             "LC3041",

@@ -61,7 +61,7 @@ def _named(record: SnapshotRecord, key: str) -> set[tuple[str, str]]:
 
 
 def moved_lanes(record: SnapshotRecord) -> tuple[str, str] | None:
-    """Return the stream that moved to another cluster in this snapshot, and the one with its former rows, if one did."""
+    """Return the stream that moved to another cluster in this snapshot, and the one with its former rows."""
     found = json.loads(record.extra.get(MOVED, "null"))
     return (str(found[0]), str(found[1])) if found else None
 

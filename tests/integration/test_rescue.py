@@ -287,7 +287,7 @@ def test_a_damaged_batch_of_the_log_is_named_and_the_rest_committed(
     flip(broker.directory, sink.topic, spoilt + 61 + 10)
     report = commit(sink, tables, bootstrap)
     assert len(report.unread) == 1
-    assert "damage" in report.unread[0]
+    assert "corrupt" in report.unread[0]
     assert sink.ids() == [2]
 
 

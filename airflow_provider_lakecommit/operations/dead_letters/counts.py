@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 
 @dataclass(slots=True, kw_only=True)
 class KindCount:
-    """Dead letters of one kind and column. ``reason`` is that of the first one, ``first`` the position of an open one."""
+    """Dead letters of one kind and column. ``reason`` is of the first one, ``first`` the position of an open one."""
 
     kind: str
     reason: str

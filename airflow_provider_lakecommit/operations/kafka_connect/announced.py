@@ -69,7 +69,7 @@ class LogReader:
         self._read_to[record.partition] = record.offset + 1
         if (error := next((value for name, value in record.headers if name == CORRUPT_BATCH), None)) is not None:
             # Their owner is unknown.
-            self._unread.append(f"{record.partition}@{record.offset}: damage ({error.decode(errors='replace')[:300]})")
+            self._unread.append(f"{record.partition}@{record.offset}: corrupt ({error.decode(errors='replace')[:300]})")
             return
         try:
             if record.value is None or head(record.value).group_id != self._group:

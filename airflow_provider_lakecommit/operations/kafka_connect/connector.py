@@ -49,7 +49,7 @@ class KnownConnector:
     config: Mapping[str, str] | None = field(default=None, repr=False)
     by: By = By.BOTH
     wait: float = WAIT_SECONDS
-    state: str = "gone, by your word"
+    state: str = "deleted, as you stated"
 
     @property
     def runs(self) -> bool:

@@ -279,7 +279,7 @@ class _TableCompaction:
         return self._positions.of(table, entry.data_file, head.deletes.of(entry))
 
     def _new_path(self, of: DataFile) -> str:
-        """Return a path for a new file where the table has its data, in the partition's folder if it has such folders."""
+        """Return a path for a new data file, in the partition's folder if the table has such folders."""
         fields = len(self._layout.spec.fields) if of.spec_id == self._layout.spec.spec_id else 0
         folder = self._layout.partitions.partition_of(tuple(of.partition[i] for i in range(fields))) if fields else None
         name = file_name(self._attempt, self._mark, next(self._numbers))

@@ -106,7 +106,7 @@ class ReferencedFiles:
                     raise self._unreadable(table, e) from None
                 table = self._load()
                 continue
-            except Exception as e:  # whatever a reader says of a manifest that is damaged
+            except Exception as e:  # any error of a corrupt manifest
                 raise self._unreadable(table, e) from None
             self.metadata = table.metadata
             return

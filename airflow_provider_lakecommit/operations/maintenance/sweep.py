@@ -190,8 +190,8 @@ class _TableSweep:
     def _sweep_uploads(self, uploads: UnfinishedUploads, report: Callable[[Garbage], None]) -> None:
         if uploads.unknown:
             self._session.log(
-                f"{self._out.table}: parts of unfinished uploads are not looked for: install boto3 (extra s3), or let "
-                "a lifecycle rule of the bucket remove them"
+                f"{self._out.table}: unfinished uploads are not checked: install boto3 (extra s3), or remove them by a "
+                "lifecycle rule of the bucket"
             )
         for file in uploads.walk():
             attempt, mark = attempt_of(file.name), mark_of(file.name)

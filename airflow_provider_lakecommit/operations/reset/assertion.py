@@ -109,7 +109,7 @@ class AssertedTable:
 
     @property
     def others_lost(self) -> tuple[str, ...]:
-        """Return what others would lose: restored entries keep their epochs, but those of a rolled back table cannot."""
+        """Return what others lose: restored entries keep their epochs, but those of a rolled back table cannot."""
         rolled_back = self.state.condition in (Condition.ROLLED_BACK, Condition.PICKED)
         return tuple(self.endangered.values()) if rolled_back else ()
 

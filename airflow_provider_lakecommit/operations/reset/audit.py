@@ -124,7 +124,7 @@ def decide_audit(session: LandingSession, agreed: Mapping[str, Any], decision: D
     landing, now = session.landing, audit_preview(session, drop=agreed["drop"])
     previewed = {t["table"]: t["head"] for t in agreed["tables"]}
     if new := [t.table for t in now.tables if t.table not in previewed]:
-        raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots by now that were not shown: preview again")
+        raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots that were not in the preview: repeat it")
     apply = restart if now.drop else release
     verb = "drops" if now.drop else "releases"
     for t in now.tables:

@@ -85,7 +85,7 @@ def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Dec
             raise LedgerError(
                 "LC7052",
                 f"landing {landing.name}: {rows} rows of {change.table} would be deleted now, {rows - most} more than "
-                f"were shown. Nothing is changed; run `{RESET_KEY}` again to see the new preview",
+                f"in the preview. Nothing is changed; run `{RESET_KEY}` again to see the new preview",
             )
 
     check(0)

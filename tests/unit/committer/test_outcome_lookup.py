@@ -71,4 +71,4 @@ def test_who_may_not_commit_is_told_to_get_the_right(tmp_path: Path) -> None:
 def test_where_there_is_no_room_that_is_told(tmp_path: Path) -> None:
     told = str(after(lookup(tmp_path), database_full()).gave_up())
     assert "database or disk is full" in told
-    assert "make room where the catalog's database" in told
+    assert "free space for the catalog's database" in told
