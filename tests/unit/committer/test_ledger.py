@@ -171,8 +171,8 @@ def test_landing_snapshots_are_told_newest_first_without_foreign_ones(lake: Lake
     lake.append_foreign()
     lake.join(section("returns"))
     lake.publish(lake.request(staged((0, 10, 12), epoch=ours.epoch)))
-    told = list(landing_snapshots(lake.load().metadata, landing="orders", lane="live"))
-    assert [(r.kind, r.rows) for r in told] == [
+    snapshots = list(landing_snapshots(lake.load().metadata, landing="orders", lane="live"))
+    assert [(r.kind, r.rows) for r in snapshots] == [
         (SnapshotKind.APPEND, 2),
         (SnapshotKind.APPEND, 10),
         (SnapshotKind.ORIGIN, 0),
@@ -196,9 +196,9 @@ def test_a_replacement_is_announced_if_it_brings_rows() -> None:
     """One that only takes ranges out has nothing to announce, and keeps nothing before it from being."""
     begin = LogPoint(topic_id="log", partition=0, offset=0)
     anew = replace(appended(9, kind=SnapshotKind.REPLACE), slices=2)
-    gone = appended(None, kind=SnapshotKind.REPLACE)
+    deleted = appended(None, kind=SnapshotKind.REPLACE)
     before = appended(5)
-    assert unannounced(iter([gone, anew, before]), set(), begin) == (before, anew)
+    assert unannounced(iter([deleted, anew, before]), set(), begin) == (before, anew)
 
 
 def test_snapshots_of_another_log_cannot_be_judged() -> None:
@@ -253,8 +253,8 @@ def test_a_person_says_what_a_landing_has_after_a_cherry_pick_and_each_landing_f
     lake.join(section("returns", starts={at(5): 0}))
     picked_over_others(lake)
     before = {s.landing: s for s in lake.state().sections}
-    said = replace(before["returns"], epoch=uuid4())
-    state = set_section(lake.tables, lake.name, "returns", "live", lambda _: said)
+    asserted = replace(before["returns"], epoch=uuid4())
+    state = set_section(lake.tables, lake.name, "returns", "live", lambda _: asserted)
     assert state.condition is Condition.PICKED, "the rows are those of orders"
     whole = replace(before["orders"], epoch=uuid4(), covered=coverage((0, 0, 20)))
     state = set_section(lake.tables, lake.name, "orders", "live", lambda _: whole)
@@ -266,23 +266,23 @@ def test_a_person_says_what_a_landing_has_after_a_cherry_pick_and_each_landing_f
 
 def test_the_same_snapshot_picked_again_or_one_without_rows_of_a_landing_is_no_matter(lake: Lake) -> None:
     ours = lake.join()
-    origin = lake.load().metadata.current_snapshot_id
+    first = lake.load().metadata.current_snapshot_id
     lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
-    assert origin is not None
+    assert first is not None
     lake.cherry_pick(lake.append_foreign())
-    lake.cherry_pick(origin)
+    lake.cherry_pick(first)
     assert lake.state().condition is Condition.PRESENT
 
 
 def test_a_pick_of_rows_that_are_landed_anew_stops_the_landing_too(lake: Lake) -> None:
     """Rolled back, dealt with by a new epoch, and only then is the old snapshot picked."""
     ours = lake.join()
-    origin = lake.load().metadata.current_snapshot_id
-    assert origin is not None
-    gone = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch))).snapshot_id
-    assert gone is not None
-    lake.roll_back(origin)
+    first = lake.load().metadata.current_snapshot_id
+    assert first is not None
+    expired = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch))).snapshot_id
+    assert expired is not None
+    lake.roll_back(first)
     renew_epochs(lake.tables, lake.name, "orders", "live")
     assert lake.state().condition is Condition.PRESENT
-    lake.cherry_pick(gone)
+    lake.cherry_pick(expired)
     assert lake.state().condition is Condition.PICKED

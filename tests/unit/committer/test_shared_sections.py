@@ -32,9 +32,9 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def cut(lake: Lake) -> None:
-    gone = lake.append_foreign()
+    expired = lake.append_foreign()
     lake.append_foreign()
-    lake.load().maintenance.expire_snapshots().by_id(gone).commit()
+    lake.load().maintenance.expire_snapshots().by_id(expired).commit()
     assert lake.state().condition is Condition.CUT
 
 
@@ -44,7 +44,7 @@ def lose(lake: Lake) -> None:
     assert lake.state().condition is Condition.LOST
 
 
-def word(lake: Lake, others: OtherSections = OtherSections.ASK, decision: Decision | None = None) -> None:
+def decide(lake: Lake, others: OtherSections = OtherSections.ASK, decision: Decision | None = None) -> None:
     def make(_: LedgerSection | None) -> LedgerSection:
         return section(covered=coverage((0, 0, 10)))
 
@@ -62,7 +62,7 @@ def test_a_cut_ledger_brings_the_others_back_under_new_epochs(lake: Lake, tagged
     cut(lake)
     if not tagged:
         lake.load().manage_snapshots().remove_tag(tag_name("main")).commit()
-    word(lake)
+    decide(lake)
     after = theirs(lake)
     assert before is not None
     assert after is not None
@@ -82,7 +82,7 @@ def test_where_a_ledger_is_lost_nobody_knows_of_the_others(lake: Lake) -> None:
     lose(lake)
     head = lake.load().metadata.current_snapshot_id
     with pytest.raises(LedgerError, match="LC3014"):
-        word(lake)
+        decide(lake)
     with pytest.raises(LedgerError, match="LC3014"):
         assert_section(lake.tables, lake.name, section(), known=lake.state(), source="a user")
     assert lake.load().metadata.current_snapshot_id == head
@@ -91,7 +91,7 @@ def test_where_a_ledger_is_lost_nobody_knows_of_the_others(lake: Lake) -> None:
 @pytest.mark.parametrize(("others", "there"), [(OtherSections.PRESENT, True), (OtherSections.MISSING, False)])
 def test_until_a_person_says_it(lake: Lake, others: OtherSections, there: bool) -> None:
     lose(lake)
-    word(lake, others)
+    decide(lake, others)
     assert (theirs(lake) is not None) is there
     assert lake.state().section("orders", "live") is not None
 
@@ -103,7 +103,7 @@ def decision(n: int = 0, reason: str = "a test") -> Decision:
 
 
 def test_what_a_person_decided_outlives_the_snapshot_that_it_was_made_with(lake: Lake) -> None:
-    word(lake, decision=decision())
+    decide(lake, decision=decision())
     ours = lake.state().section("orders", "live")
     assert ours is not None
     made = lake.load().metadata.current_snapshot_id
@@ -111,7 +111,7 @@ def test_what_a_person_decided_outlives_the_snapshot_that_it_was_made_with(lake:
     lake.load().maintenance.expire_snapshots().by_id(made or 0).commit()
     assert lake.state().decisions == (decision(),)
     cut(lake)
-    word(lake, decision=decision(1))
+    decide(lake, decision=decision(1))
     assert lake.state().decisions == (decision(), decision(1))
 
 

@@ -66,8 +66,8 @@ def test_the_tables_with_a_snapshot_are_told_with_their_own_rows(kind: str) -> N
     closed = Closed(commit_id=UUID(int=1), table=ORDERS, published=(snapshot(REFUNDS, 5), snapshot(REFUNDS, 7)))
     made.send_tables(context, closed)
     assert list(made.outlets) == [asset_of(EVENTS), tables[REFUNDS]]
-    told = context["outlet_events"][tables[REFUNDS]].extra
-    assert (told["table"], told["snapshot_id"], told["rows"]) == (REFUNDS, 7, 12)
+    extra = context["outlet_events"][tables[REFUNDS]].extra
+    assert (extra["table"], extra["snapshot_id"], extra["rows"]) == (REFUNDS, 7, 12)
 
 
 def test_rows_of_a_cycle_are_those_of_all_data_tables() -> None:

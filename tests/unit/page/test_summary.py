@@ -57,13 +57,13 @@ def row(verdict: Verdict, reason: str = "", state: State = LANDING, *cycles: Obs
     ],
 )
 def test_a_state_is_one_word_and_one_line(found: LandingRow, word: str, headline: str) -> None:
-    told = summary_of(found)
-    assert told.word == word
-    assert told.headline.startswith(headline)
+    summary = summary_of(found)
+    assert summary.word == word
+    assert summary.headline.startswith(headline)
     alarm = found.found.verdict in (Verdict.STALLED, Verdict.SLOWING, Verdict.BLOCKED)
-    assert bool(told.if_nothing) is alarm, "what happens if nobody acts"
-    assert not alarm or "COMMIT_COMPLETE" not in told.clears, "no words of the protocol"
-    assert max(map(len, (told.headline, told.clears, told.if_nothing))) <= 130, "a few lines on a phone"
+    assert bool(summary.if_nothing) is alarm, "what happens if nobody acts"
+    assert not alarm or "COMMIT_COMPLETE" not in summary.clears, "no words of the protocol"
+    assert max(map(len, (summary.headline, summary.clears, summary.if_nothing))) <= 130, "a few lines on a phone"
 
 
 def test_a_window_whose_records_were_all_rejected_is_a_warning_though_commits_get_through() -> None:

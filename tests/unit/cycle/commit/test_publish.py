@@ -124,8 +124,8 @@ class TestIdleBesideOthers:
 
     def others_say(self, landing: FakeLanding, records: int) -> None:
         other = landing.connect(name="others", table="shop.others")
-        word = other.sender("commit", uuid4()).closed(uuid4(), landing.clock(), None, Directives())
-        landing.send(0, [word] * records)
+        record = other.sender("commit", uuid4()).closed(uuid4(), landing.clock(), None, Directives())
+        landing.send(0, [record] * records)
 
     def read_from(self, landing: FakeLanding) -> list[int]:
         found = []

@@ -48,12 +48,12 @@ def written_at(landing: FakeLanding, times: dict[SourcePartition, datetime]) -> 
     landing.source.first_since = first_since
 
 
-def look(landing: FakeLanding) -> FoldedLog:
+def read_log(landing: FakeLanding) -> FoldedLog:
     return landing.session.read_state(prepare_for_commit(landing.session).ledgers)
 
 
 def watch(landing: FakeLanding, threshold: timedelta = HOUR) -> Watch:
-    return request(landing.session, look(landing).state, landing.source.watermarks(), threshold)
+    return request(landing.session, read_log(landing).state, landing.source.watermarks(), threshold)
 
 
 def test_the_shortest_headroom_comes_first_and_one_that_is_unknown_last(asking: FakeLanding) -> None:
@@ -75,7 +75,7 @@ def test_advice_that_cannot_be_made_is_a_warning_and_no_error(
         raise error
 
     asking.source.first_since = broken
-    session, folded, source = asking.session, look(asking), asking.source.watermarks()
+    session, folded, source = asking.session, read_log(asking), asking.source.watermarks()
     assert plan_lines(session, watch(asking)) == ()
     assert headroom_now(session, folded.state, source, HOUR, 1.0) == ()
     assert any("WARNING: could not determine the retention of unread offsets" in line for line in asking.lines)
@@ -156,10 +156,10 @@ def test_of_many_partitions_only_whether_they_are_short_is_asked(asking: FakeLan
 
 def test_the_threshold_is_the_timeout_or_two_runs(landing: FakeLanding) -> None:
     landing.open("a")
-    assert plan_threshold(landing.session, look(landing)) == landing.session.landing.window.completion_timeout
+    assert plan_threshold(landing.session, read_log(landing)) == landing.session.landing.window.completion_timeout
     landing.clock.passes(DAY)
     landing.open("b")
-    assert plan_threshold(landing.session, look(landing)) == 2 * DAY
+    assert plan_threshold(landing.session, read_log(landing)) == 2 * DAY
 
 
 def unsure(p: SourcePartition = P0) -> Headroom:

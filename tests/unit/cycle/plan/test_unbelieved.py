@@ -58,8 +58,8 @@ def cut(landing: FakeLanding) -> None:
         with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
             append.append_data_file(data_file(f"file:///foreign/{n}.parquet", 1))
         if not n:
-            gone = append.snapshot_id
-    landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(gone).commit()
+            expired = append.snapshot_id
+    landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(expired).commit()
 
 
 def test_a_tag_that_is_gone_ends_no_epoch(pending: FakeLanding) -> None:
@@ -84,12 +84,12 @@ def test_an_attested_ledger_keeps_its_epoch_where_it_is_what_the_newest_said(pen
 
 
 def test_a_word_on_a_ledger_in_order_needs_the_word_that_gives_up(pending: FakeLanding) -> None:
-    said = from_offsets(pending.session, {("orders", 1): 5}, [DATA])
+    asserted = from_offsets(pending.session, {("orders", 1): 5}, [DATA])
     before = pending.snapshots()
     with pytest.raises(LedgerError, match="LC7009"):
-        assert_tables(pending.session, said)
+        assert_tables(pending.session, asserted)
     assert pending.snapshots() == before
-    assert_tables(pending.session, said, give_up_reported=True)
+    assert_tables(pending.session, asserted, give_up_reported=True)
 
 
 def test_a_ledger_that_is_cut_is_not_set_anew_over_it(pending: FakeLanding) -> None:

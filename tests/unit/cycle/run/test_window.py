@@ -15,10 +15,12 @@ P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0
 
 
-def after_look(records: int, *, now: float, asked: float | None = None, full: Full | None = None) -> Next:
+def after_look(records: int, *, now: float, checked: float | None = None, full: Full | None = None) -> Next:
     """The answer to the first look after a plan at second 0."""
-    seen = Ahead(records=records)
-    return Pace.after(0.0, AGE).saw(seen, checked_at=now if asked is None else asked, now=now, full=full or Full())[1]
+    ahead = Ahead(records=records)
+    return Pace.after(0.0, AGE).saw(
+        ahead, checked_at=now if checked is None else checked, now=now, full=full or Full()
+    )[1]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +66,9 @@ def test_no_record_waits_longer_than_it_may_and_none_is_hurried(comes: float, ag
     """One record on an idle topic, whose looks are answered after a while."""
     pace, now = Pace.after(0.0, age), 0.0
     while True:
-        asked = now
+        checked = now
         now += answer
-        pace, then = pace.saw(Ahead(records=int(comes <= asked)), checked_at=asked, now=now, full=Full())
+        pace, then = pace.saw(Ahead(records=int(comes <= checked)), checked_at=checked, now=now, full=Full())
         now += then.seconds
         if then.open:
             break

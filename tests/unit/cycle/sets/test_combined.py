@@ -16,11 +16,11 @@ def test_those_who_ask_while_a_request_is_under_way_share_the_next() -> None:
     began, go_on = threading.Event(), threading.Event()
     requests: list[list[int]] = []
 
-    def do(asked: Sequence[int]) -> Sequence[int]:
-        requests.append(list(asked))
+    def do(questions: Sequence[int]) -> Sequence[int]:
+        requests.append(list(questions))
         began.set()
         assert go_on.wait(30)
-        return [2 * n for n in asked]
+        return [2 * n for n in questions]
 
     combined = Combined[int, int](do)
     with ThreadPoolExecutor(16) as pool:
@@ -35,7 +35,7 @@ def test_those_who_ask_while_a_request_is_under_way_share_the_next() -> None:
 
 
 def test_what_one_answer_is_raised_for_is_raised_to_that_one_alone() -> None:
-    combined = Combined[int, int](lambda asked: [ValueError("mine") if n == 1 else n for n in asked])
+    combined = Combined[int, int](lambda questions: [ValueError("mine") if n == 1 else n for n in questions])
     assert combined.request(2) == 2
     with pytest.raises(ValueError, match="mine"):
         combined.request(1)
@@ -44,10 +44,10 @@ def test_what_one_answer_is_raised_for_is_raised_to_that_one_alone() -> None:
 def test_a_request_that_fails_fails_for_all_of_it_and_the_next_is_made() -> None:
     failing = [True]
 
-    def do(asked: Sequence[int]) -> Sequence[int]:
+    def do(questions: Sequence[int]) -> Sequence[int]:
         if failing.pop() if failing else False:
             raise OSError("away")
-        return list(asked)
+        return list(questions)
 
     combined = Combined[int, int](do)
     with pytest.raises(OSError, match="away"):
@@ -58,9 +58,9 @@ def test_a_request_that_fails_fails_for_all_of_it_and_the_next_is_made() -> None
 def test_no_more_than_so_many_are_asked_together() -> None:
     sizes: list[int] = []
 
-    def do(asked: Sequence[int]) -> Sequence[int]:
-        sizes.append(len(asked))
-        return list(asked)
+    def do(questions: Sequence[int]) -> Sequence[int]:
+        sizes.append(len(questions))
+        return list(questions)
 
     combined = Combined[int, int](do, most=3)
     with ThreadPoolExecutor(20) as pool:

@@ -92,8 +92,8 @@ def history(
 
 
 def only(log: GroupLog, table: History, named: Iterable[str] = ()) -> EvaluatedFile:
-    (judged,) = evaluate_files(log, TABLE, table, frozenset(named))
-    return judged
+    (evaluated,) = evaluate_files(log, TABLE, table, frozenset(named))
+    return evaluated
 
 
 def test_a_file_in_a_manifest_was_committed() -> None:
@@ -141,20 +141,20 @@ def test_a_control_position_of_another_partition_proves_nothing() -> None:
 
 
 def test_across_partitions_only_the_start_of_the_cycle_gives_an_order() -> None:
-    told = (made(4, 6, partition=1),)
+    reported = (made(4, 6, partition=1),)
     event = announced(7)
     table = history([4, 5])
-    assert only(GroupLog(announced=(event,), made=told), table).disposition is Disposition.UNKNOWN
+    assert only(GroupLog(announced=(event,), made=reported), table).disposition is Disposition.UNKNOWN
     assert (
-        only(GroupLog(announced=(event,), made=told, starts={CYCLE: ControlOffset(1, 9)}), table).disposition
+        only(GroupLog(announced=(event,), made=reported, starts={CYCLE: ControlOffset(1, 9)}), table).disposition
         is Disposition.WAITING
     )
     assert (
-        only(GroupLog(announced=(event,), made=told, starts={CYCLE: ControlOffset(1, 5)}), table).disposition
+        only(GroupLog(announced=(event,), made=reported, starts={CYCLE: ControlOffset(1, 5)}), table).disposition
         is Disposition.UNKNOWN
     )
     assert (
-        only(GroupLog(announced=(event,), made=told, starts={CYCLE: ControlOffset(2, 9)}), table).disposition
+        only(GroupLog(announced=(event,), made=reported, starts={CYCLE: ControlOffset(2, 9)}), table).disposition
         is Disposition.UNKNOWN
     )
 
@@ -247,8 +247,8 @@ def test_the_floor_passes_what_was_taken_and_never_goes_back() -> None:
 
 def test_portions_are_cut_between_events() -> None:
     events = [announced(n, *(file(f"{n}-{i}") for i in range(3))) for n in range(4)]
-    judged = evaluate_files(GroupLog(announced=tuple(events)), TABLE, history([1]), frozenset())
-    assert [len(portion) for portion in chunks(judged, 4)] == [6, 6]
-    assert [len(portion) for portion in chunks(judged, 1)] == [3, 3, 3, 3]
-    assert [len(portion) for portion in chunks(judged, 100)] == [12]
+    evaluated = evaluate_files(GroupLog(announced=tuple(events)), TABLE, history([1]), frozenset())
+    assert [len(portion) for portion in chunks(evaluated, 4)] == [6, 6]
+    assert [len(portion) for portion in chunks(evaluated, 1)] == [3, 3, 3, 3]
+    assert [len(portion) for portion in chunks(evaluated, 100)] == [12]
     assert chunks((), 4) == []
