@@ -254,14 +254,14 @@ class Call:
     begun: bool = False
 
     def run(self) -> None:
-        """In a thread."""
+        """Do the call, in a thread."""
         try:
             self.result = self.context.run(self.do)
         except BaseException as e:
             self.error = e
 
     def settle(self) -> None:
-        """In the loop."""
+        """Pass the result on, in the loop."""
         if self.done.done():
             if self.error is not None:
                 _log.warning("A catalog call for %s failed after it was abandoned: %s", self.table, self.error)

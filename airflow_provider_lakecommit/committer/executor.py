@@ -108,7 +108,7 @@ class _Call(Generic[T]):
         return await self._work(committer)
 
     def cancel(self) -> None:
-        """In the loop's thread."""
+        """Cancel the work, in the loop's thread."""
         self._cancelled = True
         if self._task is not None:
             self._task.cancel()

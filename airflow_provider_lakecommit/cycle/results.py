@@ -128,7 +128,7 @@ class Opened:
 
     @property
     def groups(self) -> list[GroupTicket]:
-        """One ticket per partition group that has work."""
+        """Return one ticket per partition group that has work."""
         shares: dict[int, list[Slice]] = {}
         for s in self.slices:
             shares.setdefault(s.group, []).append(s)
@@ -254,7 +254,7 @@ class Closed:
 
     @property
     def rows(self) -> int:
-        """Rows published in the data tables."""
+        """Return the rows published in the data tables."""
         return sum(p.rows for p in self.published if p.table in (self.table, *self.other_tables))
 
     @property

@@ -122,7 +122,7 @@ class TableCommits:
         return self.state is not None and self.state.complete
 
     async def prepare(self, committer: Committer) -> tuple[PreparedTable, ...]:
-        """Only prepare every table; return those with a ledger of this stream."""
+        """Prepare every table, without a commit; return those with a ledger of this stream."""
         running: list[asyncio.Task[Any]] = []
         try:
             preparing = await self._preparing(committer, running)

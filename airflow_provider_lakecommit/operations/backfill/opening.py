@@ -79,7 +79,7 @@ def closed_lane(session: LandingSession, name: str) -> LandingSession:
 
 
 def _as_replayed(landing: Landing) -> Landing:
-    """All of a range is to be pending at once, and of one spec: it is replayed because the spec was changed."""
+    """Return the landing for a replay: all of a range may be pending at once, and has one spec."""
     pending = dict.fromkeys(("max_pending_slices", "max_pending_files", "max_pending_bytes"))
     return landing.changed(window={"on_spec_change": "void"}, backpressure=pending)
 

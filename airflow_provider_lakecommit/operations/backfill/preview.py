@@ -64,7 +64,7 @@ class LanePreview:
 
     @property
     def missing(self) -> Coverage:
-        """What is to be read."""
+        """Return the ranges to read."""
         return _coverage(self.bounds) - (Coverage() if self.replaces else self.there)
 
     @property
@@ -267,7 +267,7 @@ def _check(
 
 
 def _live_ends(own: list[LedgerSection], there: Coverage, source: SourceState) -> dict[SourcePartition, int]:
-    """Up to where lanes may go: from there on the live lane lands by itself. Without one they may go anywhere."""
+    """Return the ends for backfills: the live stream lands everything after them. Without one, there is no end."""
     live = next((s for s in own if s.lane == LIVE), None)
     if live is None:
         return {}

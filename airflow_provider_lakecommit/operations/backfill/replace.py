@@ -78,7 +78,7 @@ class ReplacePreview:
 
     @property
     def missing(self) -> int:
-        """Rows that were landed and are not found."""
+        """Return the number of landed rows that were not found."""
         return max(0, self.expected - self.replaced.rows)
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ class _Replacement:
             self._copier.delete(self._loaded)
 
     def _shares(self, state: LedgerState) -> list[tuple[LedgerSection, tuple[Share, ...]]]:
-        """By section of the landing, the parts of readings that are taken out."""
+        """Return the removed parts of readings, by ledger entry of the landing."""
         own = [s for s in state.sections if s.landing == self.landing]
         return [(s, (*shares_of(s.provenance, self.coverage & s.covered), *self._past(s))) for s in own]
 
@@ -179,7 +179,7 @@ class _Replacement:
         return past_shares(section.provenance, section.covered) if own else ()
 
     def _count_alongside(self, loaded: Table, share: Share) -> int:
-        """Rows of the offsets that share one number of rows with the ranges."""
+        """Return the rows of the offsets that share one number of rows with the ranges."""
         if not share.uncounted or not share.entry.columns:
             return 0
         key = share.entry.generation, share.uncounted

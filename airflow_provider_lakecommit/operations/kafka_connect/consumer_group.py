@@ -123,7 +123,7 @@ def _answer(
     timeout: float,
     end: float,
 ) -> Any:
-    """The answer; ``None`` for a group that is not known."""
+    """Return the answer; ``None`` for an unknown group."""
     doing = f"asking for consumer group {group!r}"
     while True:
         left = max(end - time.monotonic(), PAUSE_SECONDS)

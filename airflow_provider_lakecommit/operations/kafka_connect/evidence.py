@@ -99,7 +99,7 @@ class Evidence:
             ) from e
 
     def _named(self, table: Table, name: str) -> frozenset[str]:
-        """Those of the announced paths that any manifest names, deleted entries included. Snapshots and manifests never
+        """Return the announced paths that any manifest names, deleted entries included. Snapshots and manifests never
         change, so each is read once.
         """
         needed: dict[tuple[str, str], str] = {}

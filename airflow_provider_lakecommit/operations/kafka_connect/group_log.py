@@ -77,5 +77,5 @@ class GroupLog:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that files were announced for, in that order."""
+        """Return the names of the tables with announced files, in order of announcement."""
         return tuple(dict.fromkeys(a.table for a in self.announced if a.files))

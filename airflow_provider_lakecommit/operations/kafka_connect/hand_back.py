@@ -62,7 +62,7 @@ class HandBack:
         yield from (f"  {p}: at {end}, {self.left[p]} records are left to land" for p, end in sorted(self.ends.items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON and XCom."""
+        """Return it for JSON and XCom."""
         return {
             "landing": self.landing,
             "table": self.table,
@@ -169,7 +169,7 @@ def _has_moved_on(connector: KnownConnector, section: LedgerSection) -> bool:
 
 
 def _publish(session: LandingSession) -> None:
-    """What is reported, as far as it can be.
+    """Publish reported slices, as far as possible.
 
     :raises LedgerError: rows of a table that are before the end of the data table cannot
     :raises SourceError: a log has other records than were landed
@@ -228,7 +228,7 @@ def _handed(
 
 
 def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: AdoptedSink, *, doubled_stay: bool) -> None:
-    """Of its tasks and of its coordinator, never back.
+    """Set the offsets of its tasks and of its coordinator, never back.
 
     :raises ConnectorError: it has read again what the landing has landed
     """

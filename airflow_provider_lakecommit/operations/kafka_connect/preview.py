@@ -87,7 +87,7 @@ class AdoptionPreview:
         yield from (f"  AGAINST: {reason}" for reason in self.against)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON and XCom."""
+        """Return it for JSON and XCom."""
         return {
             "landing": self.landing,
             "table": self.table,
@@ -262,7 +262,7 @@ def _all_wait(report: RescueReport) -> bool:
 
 
 def _of_rollback(connector: str, turn: SinkTurn) -> Iterable[str]:
-    """Its offsets are after rows that were removed."""
+    """Return an objection if its offsets are after removed rows."""
     if not turn.rolled_back:
         return
     ids = ", ".join(str(s.snapshot_id) for s in turn.rolled_back)

@@ -69,7 +69,7 @@ class ConnectorStatus:
 
     @property
     def dead(self) -> tuple[Part, ...]:
-        """What of it has failed."""
+        """Return its failed parts."""
         return tuple(part for part in self.parts if part.failed)
 
     @property
@@ -88,7 +88,7 @@ class ConnectorStatus:
         return self.connector.state == "STOPPED" and not self.tasks
 
     def to_dict(self) -> dict[str, Any]:
-        """For XCom and JSON."""
+        """Return it for XCom and JSON."""
         return {
             "connector": self.connector.state,
             "tasks": {part.name: part.state for part in self.tasks},
@@ -122,11 +122,11 @@ class ConnectRest:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def connectors(self) -> list[str]:
-        """Names of all connectors."""
+        """Return the names of all connectors."""
         return sorted(self._request("GET", "/connectors"))
 
     def status(self, connector: str) -> ConnectorStatus:
-        """How a connector and its tasks are.
+        """Return the state of a connector and its tasks.
 
         :raises ConnectorError: there is none of that name
         """
@@ -138,7 +138,7 @@ class ConnectRest:
         )
 
     def config(self, connector: str) -> dict[str, str]:
-        """Its configuration, which may hold secrets."""
+        """Return its configuration, which may contain secrets."""
         return dict(self._of(connector, "GET", "/config"))
 
     # -- orders -------------------------------------------------------------------------------------------------------
@@ -150,11 +150,11 @@ class ConnectRest:
         self._of(connector, "PUT", "/pause")
 
     def resume(self, connector: str) -> None:
-        """Its tasks read again; of a stopped connector they are started."""
+        """Resume its tasks; start those of a stopped connector."""
         self._of(connector, "PUT", "/resume")
 
     def stop(self, connector: str) -> None:
-        """Its tasks end, with the coordinator of an Iceberg sink; its configuration stays."""
+        """End its tasks, with the coordinator of an Iceberg sink; its configuration stays."""
         self._of(connector, "PUT", "/stop")
 
     def restart(self, connector: str, *, include_tasks: bool = True, only_failed: bool = True) -> None:

@@ -85,7 +85,7 @@ def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[s
 
 
 def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
-    """What makes rows otherwise than the landing may."""
+    """Return notes on what made its rows different from the landing's."""
     notes = []
     if transforms := _names(config.get("transforms", "")):
         notes.append(f"its transforms ({', '.join(transforms)}) no longer apply: the landing lands values as sent")

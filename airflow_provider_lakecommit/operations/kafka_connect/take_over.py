@@ -49,7 +49,7 @@ class Adopted:
     wrong: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON and XCom."""
+        """Return it for JSON and XCom."""
         return {**self.preview.to_dict(), "rescued_rows": self.rescued, "wrong": list(self.wrong)}
 
 

@@ -115,13 +115,13 @@ class AssertedTable:
 
     @property
     def loses(self) -> str:
-        """What is reported and would be lost."""
+        """Return the reported slices that would be lost."""
         own = () if self.kept is not None else self.own_lost
         return "; ".join((*own, *self.others_lost))
 
     @property
     def own_lost(self) -> tuple[str, ...]:
-        """What this landing has reported and a new epoch would lose."""
+        """Return what this landing has reported and a new epoch would lose."""
         return tuple(filter(None, (losses_text(self.lost) if self.lost else "", self.doubted)))
 
     @property

@@ -61,7 +61,7 @@ def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> Ini
 
 
 def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> dict[str, SectionInit]:
-    """By table, in the order of the landing.
+    """Return the new ledger entries by table, in the order of the landing.
 
     :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.reset.ledger_init.ledger_init`
     """
@@ -171,7 +171,7 @@ def _firsts(
 
 
 def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> PublishedBefore:
-    """What this lane had put into a table.
+    """Return what this stream had published in a table.
 
     :param remembered: the newest ledger of the lane that the table's metadata know, if there is one
     :raises ControlTopicError: the control topic cannot be read

@@ -48,7 +48,7 @@ class KnownTable:
 
     @property
     def announced_of_any(self) -> Coverage:
-        """What was published in any table."""
+        """Return what was published in any table."""
         announced = (e for e in self.entries if isinstance(e, TablePublished))
         return Coverage.union(e.coverage for e in announced)
 
@@ -75,7 +75,7 @@ class KnownTable:
 
     @property
     def rows(self) -> int | None:
-        """Rows of the table, as its newest snapshot counts them."""
+        """Return the rows of the table, by its newest snapshot."""
         head = self.table.metadata.snapshot_by_id(self.state.head_id) if self.state.head_id is not None else None
         if head is None:
             return 0

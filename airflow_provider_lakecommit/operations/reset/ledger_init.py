@@ -169,7 +169,7 @@ def _set(
     *,
     rehearse: bool = False,
 ) -> dict[str, int]:
-    """By one compare-and-swap that is decided on the section it finds.
+    """Set the entry by one compare-and-swap, decided on the present one.
 
     :param rehearse: decide it, and write nothing
     """
@@ -237,7 +237,7 @@ def _set(
 
 
 def _lines(setting: SectionInit, found: Restart) -> Iterator[str]:
-    """For people, what became of the ranges."""
+    """Yield what happens to the ranges, as lines of text."""
     if found.given_up:
         yield f"gives up {found.given_up}, which it has not landed"
     if found.filled:

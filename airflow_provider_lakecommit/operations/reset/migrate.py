@@ -85,13 +85,13 @@ class MigratedPartition:
 
     @property
     def skipped(self) -> range:
-        """Offsets of the new cluster that were never landed and are not read."""
+        """Return the offsets of the new cluster that were never landed and are not read."""
         at = self.exact.offset if self.exact else None
         return range(0) if at is None else range(at, self.next)
 
     @property
     def twice(self) -> range:
-        """Offsets of the new cluster whose records were landed from the old one and are read again."""
+        """Return the offsets of the new cluster whose records were landed from the old one and are read again."""
         at = self.exact.offset if self.exact else None
         return range(0) if at is None else range(self.next, at)
 
@@ -122,7 +122,7 @@ class MigrationPreview:
 
     @property
     def what(self) -> str:
-        """For the tables' history."""
+        """Return what changes, for the history of the tables."""
         ends = ", ".join(f"{p} {o}" for p, o in sorted(self.next.items()))
         skipped, twice = (sum(len(getattr(r, n)) for r in self.partitions) for n in ("skipped", "twice"))
         compared = all(r.is_compared for r in self.partitions if r.landed)
@@ -206,7 +206,7 @@ def migrate_landing(session: LandingSession, preview: MigrationPreview, *, decis
 
 
 def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerSection]:
-    """Of the tables that are of another cluster, the data table's first."""
+    """Return the entries of tables of another cluster, the data table's first."""
     found = {}
     for name in session.landing.tables:
         state = ledger_state(session, name)
@@ -230,7 +230,7 @@ def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerS
 
 
 def _landed(old: LedgerSection, source: SourceState, given: Move) -> dict[SourcePartition, tuple[SourcePartition, int]]:
-    """The old partition of each new one, and how far it is landed."""
+    """Return the old partition of each new one, and how far it is landed."""
     names = {p.topic for p in source.partitions}
     renamed = {topic: given.topics.get(topic) or _copy_of(topic, names) for topic in {p.topic for p in old.starts}}
     there = {(p.topic, p.partition): p for p in source.partitions}
@@ -249,7 +249,7 @@ def _landed(old: LedgerSection, source: SourceState, given: Move) -> dict[Source
 
 
 def _copy_of(topic: str, names: Iterable[str]) -> str | None:
-    """Of that name, or with the name of the old cluster before it, as MirrorMaker makes them."""
+    """Return the topic of that name, or one prefixed with the old cluster's name, as of MirrorMaker."""
     exact = [name for name in names if name == topic]
     found = exact or [name for name in names if name.endswith(f".{topic}")]
     return found[0] if len(found) == 1 else None
@@ -327,7 +327,7 @@ def _kept_lane(lane: str, cluster_id: str) -> str:
 def _moved(
     session: LandingSession, preview: MigrationPreview, control: ControlPosition, table: str, state: LedgerState
 ) -> tuple[LedgerSection, ...] | None:
-    """The ledger with the old cluster's section put aside, and the landing's own on the new one."""
+    """Return the ledger with the old cluster's entry put aside, and the landing's own on the new one."""
     require_ledger(state, table)
     own = state.section(session.landing.name, session.lane)
     if own is None or own.cluster_id == preview.source.cluster_id:

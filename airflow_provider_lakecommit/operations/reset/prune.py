@@ -47,12 +47,12 @@ class Prunable:
     ids: Mapping[str, str | None] = field(default_factory=dict)
 
     def landed(self, key: Key, p: SourcePartition) -> int:
-        """How many offsets of a partition a section has."""
+        """Return the number of offsets that an entry has of a partition."""
         return sum(len(s.covered[p]) for s in self.state.sections if (s.landing, s.lane) == key)
 
     @property
     def what(self) -> str:
-        """For the table's history."""
+        """Return what changes, for the history of the table."""
         parts = (f"{p} of topic id {p.topic_id}" for some in self.removed.values() for p in sorted(some))
         return f"takes out {', '.join(dict.fromkeys(parts))}"
 

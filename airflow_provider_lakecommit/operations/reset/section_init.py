@@ -93,7 +93,7 @@ class InitTable:
 
     @property
     def what(self) -> str:
-        """For the table's history."""
+        """Return what changes, for the history of the table."""
         parts = (
             ("gives up", self.given_up),
             ("goes back over", self.back),

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 
 
 def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
-    """Offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
+    """Parse offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
 
     :raises SpecError: *text* is neither, or names a partition twice
     """
@@ -81,7 +81,7 @@ def parse_start(text: str, option: str = "--from") -> str | datetime | dict[tupl
 
 
 def _moment(text: str) -> datetime | None:
-    """A time; without an offset it is UTC."""
+    """Parse a time; without an offset it is UTC."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -90,5 +90,5 @@ def _moment(text: str) -> datetime | None:
 
 
 def ranges_of(plain: Mapping[str, Sequence[Sequence[int]]]) -> dict[tuple[str, int], RangeSet]:
-    """Ranges as JSON has them, by topic and partition."""
+    """Return the ranges in JSON, by topic and partition."""
     return {parse_partition(p): RangeSet.of(*((int(a), int(b)) for a, b in ranges)) for p, ranges in plain.items()}

@@ -74,7 +74,7 @@ class BlockedPart:
 
     @property
     def argument(self) -> str:
-        """As `--range` takes it."""
+        """Return it as `--range` takes it."""
         p, r = self.span.partition, self.span.range
         return f"{p.topic}:{p.partition}={r.start}-{r.end}"
 
@@ -93,7 +93,7 @@ class BlockedPart:
 def blocked_parts(
     session: LandingSession, partitions: Collection[tuple[str, int]] | None = None, ranges: Named | None = None
 ) -> tuple[BlockedPart, ...]:
-    """What is blocked there; nothing is written.
+    """Return what is blocked; nothing is written.
 
     :param partitions: only those
     :param ranges: only these offsets

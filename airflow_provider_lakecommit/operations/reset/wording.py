@@ -56,7 +56,7 @@ def _parts(t: InitTable) -> Iterable[tuple[str, Coverage, str]]:
 
 
 def init_to_dict(t: InitTable) -> dict[str, Any]:
-    """The same of one table, for JSON."""
+    """Return the same of one table, for JSON."""
     return {
         "table": t.table,
         "next": {str(p): o for p, o in t.ends.items()},
