@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.page.answers import LandingAnswer, in_common
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
 from airflow_provider_lakecommit.page.landings import LandingRow
-from airflow_provider_lakecommit.page.notes import RejectSeen
+from airflow_provider_lakecommit.page.notes import ObservedReject
 from airflow_provider_lakecommit.page.partitions import hot
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.page.trend import Steps
@@ -190,7 +190,7 @@ def _announced(state: State) -> list[AnnouncedAnswer]:
     return [AnnouncedAnswer(table=t, files=n, since=moment(at), passed_over=o) for t, n, at, o in (*over, *waits) if n]
 
 
-def _reject(r: RejectSeen) -> RejectAnswer:
+def _reject(r: ObservedReject) -> RejectAnswer:
     return RejectAnswer(
         kind=r.kind,
         records=r.records,

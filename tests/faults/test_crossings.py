@@ -263,8 +263,8 @@ def test_what_an_operator_asserts_is_covered_and_not_replaced(landed: World, pro
     topic = str(landed.landing.topics)
     produce(topic, records(100, 50), partition=0)
     with landed.session() as session:
-        said = from_offsets(session, {(topic, 0): 150}, [landed.landing.table])
-        assert_tables(session, said, decision=WORD)
+        asserted = from_offsets(session, {(topic, 0): 150}, [landed.landing.table])
+        assert_tables(session, asserted, decision=WORD)
         assert lane_preview(session, lane(landed, "0=100-150").asked).done
     refused(lambda: replay(landed, "0=90-150").finish(), "[0] [100, 150)")
     replay(landed, "0=50-100").finish()

@@ -72,11 +72,11 @@ def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
     monkeypatch.setattr(ledger_module, "CROWDED", 0.001)
     produce(world.landing.topics, records(40, 40))
     opened = world.open("told")
-    told = "shop.rows: its ledger uses "
-    assert any(line.startswith(told) for line in opened.explain)
-    assert any(line.startswith(f"WARNING: {told}") for line in world.lines)
+    message = "shop.rows: its ledger uses "
+    assert any(line.startswith(message) for line in opened.explain)
+    assert any(line.startswith(f"WARNING: {message}") for line in world.lines)
     with world.session() as session:
-        assert read_status(session).crowded[0].startswith(told)
+        assert read_status(session).crowded[0].startswith(message)
         before = read_ledger(session.tables.load("shop.rows").metadata)
     world.write(opened)
     with monkeypatch.context() as full:

@@ -56,8 +56,8 @@ class LaneWorld(World):
 def lane(world: World, *texts: str, name: str | None = None) -> LaneWorld:
     """``0=10-20``: offsets of a partition of the world's topic."""
     ranges = parse_ranges([f"{world.landing.topics}:{text}" for text in texts])
-    asked = lane_request(ranges=ranges, name=name)
-    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)
+    request = lane_request(ranges=ranges, name=name)
+    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines)
 
 
 def look(world: World, asked: LaneRequest) -> LanePreview:
@@ -329,6 +329,6 @@ def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_
 
 def removed(world: World, end: int) -> None:
     """By retention, of the first partition."""
-    place = TopicPartition(str(world.landing.topics), 0, end)
+    partition = TopicPartition(str(world.landing.topics), 0, end)
     admin = AdminClient(dict(world.kafka))
-    admin.delete_records([place])[place].result(PATIENCE)
+    admin.delete_records([partition])[partition].result(PATIENCE)

@@ -101,10 +101,10 @@ def test_a_table_that_was_rolled_back_is_not_read_again_alone_by_other_rules(
     held = DEAD if lost == TABLE else TABLE
     with pytest.raises(LedgerError, match=REFUSED) as refused:
         world.settle()
-    told = str(refused.value)
-    assert f"{lost} lacks" in told
-    assert f"[0, 20), which {held} read" in told
-    to = re.search(rf"roll {held} back to snapshot (\d+)", told)
+    text = str(refused.value)
+    assert f"{lost} lacks" in text
+    assert f"[0, 20), which {held} read" in text
+    to = re.search(rf"roll {held} back to snapshot (\d+)", text)
     assert to is not None
     table_of(world, held).manage_snapshots().set_current_snapshot(int(to[1])).commit()
     world.settle()
@@ -122,10 +122,10 @@ def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, p
     with pytest.raises(LedgerError, match=REFUSED) as refused:
         world.settle()
     assert "roll shop.dead back" not in str(refused.value)
-    word = re.search(r"`lakecommit reset offsets SPEC --from (\S+) --delete`", str(refused.value))
-    assert word is not None
+    match = re.search(r"`lakecommit reset offsets SPEC --from (\S+) --delete`", str(refused.value))
+    assert match is not None
     with world.session() as session:
-        delete_back(session, delete_preview(session, parse_offsets(word[1], "")), WORD, fewer=True)
+        delete_back(session, delete_preview(session, parse_offsets(match[1], "")), WORD, fewer=True)
     produce(world.landing.topics, strange(20, 10))
     world.settle()
     check_dispositions(world, range(30))
@@ -166,10 +166,10 @@ def test_the_dead_letters_may_be_taken_as_they_are_by_a_persons_word(make_world:
     roll_back(world, DEAD)
     with pytest.raises(LedgerError, match=REFUSED) as refused:
         world.settle()
-    word = re.search(r"assert SPEC --table shop\.dead --at (\S+):0=(\d+)`", str(refused.value))
-    assert word is not None
+    match = re.search(r"assert SPEC --table shop\.dead --at (\S+):0=(\d+)`", str(refused.value))
+    assert match is not None
     with world.session() as session:
-        assert_tables(session, from_offsets(session, {(word[1], 0): int(word[2])}, [DEAD]))
+        assert_tables(session, from_offsets(session, {(match[1], 0): int(match[2])}, [DEAD]))
     produce(world.landing.topics, strange(20, 10))
     world.settle()
     assert world.rows(DEAD) == []
@@ -250,8 +250,8 @@ def test_of_those_the_source_has_no_more_nothing_stops_the_rows(
     world = landed(make_world, produce)
     lag(world, produce)
     delete_topic(admin, world.landing.control_topic_name)
-    place = TopicPartition(str(world.landing.topics), 0, 30)
-    admin.delete_records([place])[place].result(PATIENCE)
+    partition = TopicPartition(str(world.landing.topics), 0, 30)
+    admin.delete_records([partition])[partition].result(PATIENCE)
     produce(world.landing.topics, strange(40, 10))
     for _ in range(3):
         world.run()
@@ -327,8 +327,8 @@ def test_a_misspelt_column_of_a_first_spec_is_mended_as_the_warning_says(make_wo
     world.landing = replace(world.landing, create=CREATE)
     world.run()
     both = f"drop it and {DEAD}, which has its rejected records"
-    said = f"{TABLE} has no rows yet: {both}; then `lakecommit reset offsets"
-    assert any(said in line for line in world.lines), world.lines
+    message = f"{TABLE} has no rows yet: {both}; then `lakecommit reset offsets"
+    assert any(message in line for line in world.lines), world.lines
     with world.session() as session:
         for name in (TABLE, DEAD):
             session.tables.catalog.drop_table(name)

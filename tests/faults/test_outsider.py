@@ -31,8 +31,8 @@ def forget(admin: AdminClient) -> Callable[[str, int], None]:
     """As retention does: everything below an offset of partition 0."""
 
     def cut(topic: str, below: int) -> None:
-        place = TopicPartition(topic, 0, below)
-        admin.delete_records([place])[place].result(60)
+        partition = TopicPartition(topic, 0, below)
+        admin.delete_records([partition])[partition].result(60)
 
     return cut
 

@@ -81,8 +81,10 @@ class ReplayWorld(World):
 
 def replay(world: World, *texts: str) -> ReplayWorld:
     """``0=10-20``: offsets of a partition of the world's topic; in the words that stand in the spec now."""
-    asked = lane_request(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), replaces=True)
-    return ReplayWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)
+    request = lane_request(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), replaces=True)
+    return ReplayWorld(
+        landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines
+    )
 
 
 def odd(first: int, count: int) -> list[tuple[str, str]]:

@@ -146,9 +146,9 @@ def test_ranges_of_offsets(world: World) -> None:
     optional(world)
     topic = world.landing.topic_names[0]
     places = sorted((r["partition"], r["offset"]) for r in world.rows(world.landing.dead_letter_table))
-    wanted = {(topic, 0): RangeSet.of((0, 10)), (topic, 1): RangeSet.of((3, 4))}
-    meant = [(p, o) for p, o in places if wanted[topic, p].covers(next(iter(RangeSet.of((o, o + 1)))))]
-    assert replayed(world, Selection(ranges=wanted)).dead_letters == len(meant)
+    expected = {(topic, 0): RangeSet.of((0, 10)), (topic, 1): RangeSet.of((3, 4))}
+    meant = [(p, o) for p, o in places if expected[topic, p].covers(next(iter(RangeSet.of((o, o + 1)))))]
+    assert replayed(world, Selection(ranges=expected)).dead_letters == len(meant)
     assert replayed(world).dead_letters == 20 - len(meant)
     world.check(Counter(range(60)))
 
@@ -225,8 +225,8 @@ def test_dead_letters_of_a_range_that_is_read_again_are_closed(world: World) -> 
         data = session.tables.load(world.landing.table)
         with data.transaction() as change:
             change.overwrite(data.scan().to_arrow().slice(0, 0))
-        said = from_offsets(session, {(topic, 0): 10, (topic, 1): 10}, tables)
-        assert_tables(session, said)
+        asserted = from_offsets(session, {(topic, 0): 10, (topic, 1): 10}, tables)
+        assert_tables(session, asserted)
     world.settle()
     landed = Counter(r["id"] for r in world.rows())
     early = Counter(json.loads(r["value"])["id"] for r in dead if r["offset"] < 10)

@@ -135,8 +135,8 @@ def serialized(fake: FakeRegistry, topic: str, text: str, message: str, *values:
     """By Confluent's own serializer."""
     kind: Any = GetMessageClass(message_named(file_of(text), message))
     with SchemaRegistryClient({"url": fake.url}) as client:
-        asked = {"auto.register.schemas": False, "use.latest.version": True}
-        serializer = ProtobufSerializer(kind, client, conf=asked)
+        arguments = {"auto.register.schemas": False, "use.latest.version": True}
+        serializer = ProtobufSerializer(kind, client, conf=arguments)
         context = SerializationContext(topic, MessageField.VALUE)
         return [serializer(kind(**value), context) for value in values]
 

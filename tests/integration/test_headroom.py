@@ -73,10 +73,10 @@ def test_the_oldest_unread_offset_expires_a_retention_after_its_timestamp(world:
     assert unread.left is not None
     assert 4 * DAY - HOUR * 2 < unread.left <= 4 * DAY
     assert found.warnings == ()
-    told = json.loads(json.dumps(to_dict(found)))["partitions"][0]["headroom"]
-    assert told["oldest_unread"] == 5
-    assert told["known"]
-    assert told["expires_at"] == unread.expires_at.isoformat()  # type: ignore[union-attr]
+    answer = json.loads(json.dumps(to_dict(found)))["partitions"][0]["headroom"]
+    assert answer["oldest_unread"] == 5
+    assert answer["known"]
+    assert answer["expires_at"] == unread.expires_at.isoformat()  # type: ignore[union-attr]
     assert status(world, every=3 * DAY).warnings[0].startswith(f"{topic}[0]: the oldest unread offset 5 expires in 3 d")
 
 

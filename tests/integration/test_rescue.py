@@ -221,7 +221,7 @@ def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, table
     )
 )
 @pytest.mark.parametrize(
-    ("forged", "said"),
+    ("forged", "message"),
     [
         (lambda file: {"record_count": file.record_count + 4092}, "it holds 10 rows, 4102 were announced"),
         (lambda file: {"file_size_in_bytes": 3}, "3 were announced"),
@@ -232,7 +232,7 @@ def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, table
     ids=["rows", "size", "format", "of another table", "by a detour"],
 )
 def test_what_is_not_as_it_was_announced_is_left_out(
-    sink: Sink, tables: Tables, bootstrap: str, forged: Callable[[Any], dict[str, Any]], said: str
+    sink: Sink, tables: Tables, bootstrap: str, forged: Callable[[Any], dict[str, Any]], message: str
 ) -> None:
     """Anybody who may write to the topic can announce any file."""
     sink.begin()
@@ -246,7 +246,7 @@ def test_what_is_not_as_it_was_announced_is_left_out(
     sink.announce([77])
     report = commit(sink, tables, bootstrap)
     assert fates(report) == ["not as announced", "committed"]
-    assert said in report.left_out[0].reason
+    assert message in report.left_out[0].reason
     assert sink.ids() == [77]
 
 
@@ -409,10 +409,10 @@ def test_the_command_shows_and_commits(
     spec.write_text(json.dumps({"catalog": {**catalog_properties, "name": "test"}}))
     common = ("--bootstrap", bootstrap, "--catalog", str(spec), "--control-topic", sink.topic)
     what = ("connect", "rescue", "--connector", sink.connector, *common)
-    shown = run(*what, "--dry-run")
-    assert shown.code == 0, shown.err
-    assert "waiting: 1 files, 2 rows" in shown.out
-    assert "the connector commits 1 of the waiting files itself when it runs again" in shown.out
+    previewed = run(*what, "--dry-run")
+    assert previewed.code == 0, previewed.err
+    assert "waiting: 1 files, 2 rows" in previewed.out
+    assert "the connector commits 1 of the waiting files itself when it runs again" in previewed.out
     refused = run(*what)
     assert refused.code == 1
     assert "LC7523" in refused.err

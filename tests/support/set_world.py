@@ -76,5 +76,5 @@ class SetWorld:
     def remove(self, what: str, offset: int, partitions: int = 2) -> None:
         """Remove records of a topic before an offset, as retention does."""
         for p in range(partitions):
-            place = TopicPartition(f"{self.shop.prefix}.{what}", p, offset)
-            self.shop.admin.delete_records([place])[place].result(PATIENCE)
+            partition = TopicPartition(f"{self.shop.prefix}.{what}", p, offset)
+            self.shop.admin.delete_records([partition])[partition].result(PATIENCE)

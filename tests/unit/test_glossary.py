@@ -37,13 +37,13 @@ PLAIN = """
     approved assert direct maintain mistakes
     backpressure compiler decoding effect enums everyday migrate walk
     live first extras cursor renamed deletion account accounting added early end admission admit announced answer
-    arguments attempt ed backlog base before blocking by call change check chosen chunk cli client
+    arguments attempt backlog base before blocking by call change check chosen chunk cli client
     clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline
     decide decision declared decode decoded decoder diagnosis dictionaries directives doctor done drain earlier edge
     ended entry envelope error event exceptions exit facts failed failure finding fine fold forks format found
     get disposition formatting requested granted paths locations observed corruption corrupt verified unverified
-    restored grounds guard head history host identity idle infer inferred info init inputs io json d
-    ment key kind known lake lakecommit land last layout letters level light limits local locks up loop loss
+    restored grounds guard head history host identity idle infer inferred info init inputs io json
+    key kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss
     main many former joining recent alone provenance per spread allowed locations map missing model modes name node now
     numbers observe octets open opened options other outcome outgoing output over package part partitioned passed pause
     payload plan planning point policy pool port position preload prepare prepared pressure preview probe process
@@ -58,10 +58,10 @@ PLAIN = """
     nothing progress shown variables wording hours send telemetry alike back brought collector holder named ahead
     following full interval merge merging next pace small trouble upkeep env pack packed page access viewer mark detail
     list remedy remedies app board memory slow hot trend steps action operation with database notes note explained
-    backfill lane lanes bounded opening closing suspend suspension word way moments delete hard reset replaced removal
+    backfill lane lanes bounded opening closing suspend suspension way moments delete hard reset replaced removal
     copier survey share question stored adopt adopted adopting adoption scope turn take copied copy moved
     same schema snapshot sorting spec statistics storage table tag vended inspect maintenance expire expired sweep swept
-    garbage held replay replays replayed selection listing store kept why ready replaying registry registered framed
+    garbage replay replays replayed selection listing store kept why ready replaying registry registered framed
     framing convert nested skipped resolve resolver scalar branch absent member struct unfit item required branches csv
     raw protobuf confluent message descriptor descriptors combined connected expansion schemas shared left evolve
     evolving evolution changes widened misfit out side refused incompatible paths names one route router fit wise
@@ -70,7 +70,7 @@ PLAIN = """
     newest order upserts upserted supersede superseding
     compare differences example landed proof prove
     array decimal entries failing suspects guarded joined null parents release taken wrapped
-    scan refresh assertion target referenced migration evaluated asserted result migrated
+    scan refresh assertion target referenced migration evaluated asserted result migrated move query
 """
 
 

@@ -233,5 +233,5 @@ class TestPause:
         assert json.loads(capsys.readouterr().out)["changed"] is False
         assert person.types("resume", "--json") == Exit.DONE
         assert json.loads(capsys.readouterr().out)["suspended"] is None
-        said = "".join(s.get("lakecommit.decisions", "") for s in person.landing.snapshots())
-        assert "the table is restored" in said
+        message = "".join(s.get("lakecommit.decisions", "") for s in person.landing.snapshots())
+        assert "the table is restored" in message

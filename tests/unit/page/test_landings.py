@@ -12,7 +12,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.detail_answers import detail_of
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, key_of, page_topics, ranked, search
-from airflow_provider_lakecommit.page.notes import LandingNotes, RejectSeen
+from airflow_provider_lakecommit.page.notes import LandingNotes, ObservedReject
 from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.page.remedies import remedies
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
@@ -120,7 +120,7 @@ def test_what_helps_fits_the_verdict_and_is_quoted() -> None:
     assert "--retry" in remedies(row("orders", Verdict.BLOCKED, state=blocked))[0].command
     typed = remedies(row("orders", dags=()))
     assert typed[0].command == "lakecommit status SPEC.yaml"
-    rejects = (RejectSeen(kind="not_json", records=1, since=0.0, at=0.0, ranges=(), reason=""),)
+    rejects = (ObservedReject(kind="not_json", records=1, since=0.0, at=0.0, ranges=(), reason=""),)
     rejected = replace(row("orders", dags=()), cycles=LandingCycles(notes=LandingNotes(rejects=rejects)))
     found = [r.command for r in remedies(rejected)]
     assert "lakecommit dead-letters SPEC.yaml --values" in found

@@ -18,7 +18,7 @@ SECONDS = 30.0
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
 
 
 def now(landing: FakeLanding, wait: float = 0.0) -> PublishedNow:
