@@ -216,7 +216,7 @@ class TestResetBlocked:
 
     @pytest.mark.heavy(but=("*needs a *",))
     @pytest.mark.parametrize(
-        ("arguments", "told"),
+        ("arguments", "message"),
         [
             ({"how": "retry later"}, "skip whole, release or drop"),
             ({"how": "raise"}, "needs a budget"),
@@ -310,7 +310,7 @@ class TestResetAttest:
         )
     )
     @pytest.mark.parametrize(
-        ("arguments", "told"),
+        ("arguments", "message"),
         [
             ({"snapshot_id": ""}, "use the id .a number. of a snapshot"),
             ({"snapshot_id": "newest"}, "use the id .a number. of a snapshot"),

@@ -44,7 +44,7 @@ def test_one_that_never_ran_stands_before_the_healthy_ones_and_says_so() -> None
 
 
 @pytest.mark.parametrize(
-    ("observed", "shown"),
+    ("observed", "expected"),
     [
         (row("orders", dags=("land_orders",)), 1),
         (row("orders", dags=("another", "land_orders")), 1),
