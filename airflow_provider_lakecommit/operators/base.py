@@ -322,7 +322,7 @@ def leave_failure(context: Context, error: Exception) -> None:
 def log_troubles(log: Any, closed: Closed, prefix: str = "") -> None:
     """Log the parts of a closed cycle that need attention.
 
-    :param whose: prefix
+    :param prefix: of each line
     """
     from airflow_provider_lakecommit.cycle import first_of
 
@@ -337,7 +337,7 @@ def log_troubles(log: Any, closed: Closed, prefix: str = "") -> None:
 def log_session_line(log: Any, line: str, prefix: str = "") -> None:
     """Log a line of a session in a task's log, at the level of its prefix.
 
-    :param whose: prefix
+    :param prefix: of each line
     """
     text = line.removeprefix(WARNING)
     (log.info if text == line else log.warning)("%s%s", prefix, text)

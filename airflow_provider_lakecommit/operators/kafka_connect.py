@@ -154,7 +154,7 @@ class KafkaConnectOperator(BaseOperator):
 
 
 class _Action:
-    """An action on a connector: a dataclass whose fields are the arguments."""
+    """An action on a connector: a dataclass with the arguments as fields."""
 
     def check(self) -> None:
         """:raises SpecError: a time is invalid"""

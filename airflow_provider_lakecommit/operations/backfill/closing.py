@@ -230,7 +230,7 @@ def publish_reported(session: LandingSession, prepared: Prepared, decision: Deci
 
 
 def _later(section: LedgerSection, reported: Coverage, has: Coverage) -> dict[SourcePartition, int]:
-    """Return where partitions begin whose last hole is before something that is reported."""
+    """Return the starts of partitions whose last hole is before a reported range."""
     out = {}
     for p, bounds in section.bounds.parts.items():
         start = section.starts.get(p, 0)

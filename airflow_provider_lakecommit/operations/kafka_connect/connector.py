@@ -8,8 +8,8 @@ far as it answers, nor, whatever Connect reports, a member of the connector's co
 connector is active: its coordinator continues to commit.
 
 Failure story: a worker that was cut off from Kafka for longer than its session, and still hangs in a commit, cannot be
-detected. A killed worker keeps its place for the time of its session, and its transaction for the time of that:
-both are waited for. If it takes longer, a :class:`ConnectorError` names the cause.
+detected. A killed worker remains a member until its session ends, and its transaction stays open until its
+timeout: both are waited for. If it takes longer, a :class:`ConnectorError` names the cause.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def check_stopped(
     group: str | None = None,
     stated_gone: bool = False,
 ) -> None:
-    """Check that no process works for the connector: neither Connect nor, whatever Connect reports, a member of its
-    groups.
+    """Check that no process works for the connector: neither Connect nor a member of its groups, whatever Connect
+    reports.
 
     :param rest: Connect, if it is reachable
     :param group: the group in the connector's events, if its tasks read in another one

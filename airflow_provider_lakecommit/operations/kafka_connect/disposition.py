@@ -44,7 +44,7 @@ class Disposition(StrEnum):
     WAITING = "waiting"
     """It was never committed."""
     UNKNOWN = "unknown"
-    """There is no evidence left."""
+    """There is no evidence of either."""
     READ_AGAIN = "read again"
     """The source offsets were reset behind it: its rows are read again."""
     OTHER_TABLE = "other table"

@@ -29,7 +29,7 @@ _TEMPLATED = ("{{", "{%", "{#")
 def refuse_unknown(owner: type, given: Mapping[str, Any], task: str) -> None:
     """Check that all arguments are known to the class or to one of its bases.
 
-    :param whose: name of the task, for the error
+    :param task: name of the task, for the error
     :raises SpecError: naming all unknown arguments
     """
     known = _known(owner)
@@ -55,7 +55,7 @@ def check_arguments(kind: type[Any], arguments: Any, task: str) -> None:
     """Check what can be checked when a DAG is parsed: names, missing ones, and values that are not templates.
 
     :param kind: dataclass whose fields are the arguments
-    :param whose: task and operation, for the error
+    :param task: task and operation, for the error
     :raises SpecError: naming all mistakes
     """
     if not isinstance(arguments, Mapping):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The payload of a landing's asset event: what a consumer needs to read exactly that snapshot and to judge its
+"""The payload of a landing's asset event: what a consumer needs to read exactly that snapshot and to assess its
 freshness. An event is sent only with a snapshot.
 
 Events by hour: Airflow starts DAGs that are scheduled by partition with events that have a partition key, all others

@@ -141,7 +141,7 @@ class WriteJobs:
 def left_undone(result: GroupResult, share: str, died: SparkJobError | None = None) -> LakecommitError | None:
     """Return the error of an incomplete group, if it is one.
 
-    :param whose: name of the group
+    :param share: name of the group
     :param died: why its job ended before its slices did
     """
     if result.left and not result.ended_early:
