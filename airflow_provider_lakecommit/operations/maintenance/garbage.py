@@ -24,25 +24,25 @@ from airflow_provider_lakecommit.core import Entry, SliceFiles, SliceReport, Sli
 class Why(StrEnum):
     """The reason why a file is garbage."""
 
-    UNREPORTED = "unreported: its task was killed, or its records have expired"
+    UNREPORTED = "nothing tells of it: its task was killed, or what it did is long over"
     LANDED = "its range is in the table by another attempt"
     VOID = "its epoch is void"
     NOT_DONE = "its slice was reported as not done"
-    CLOSED = "its backfill is closed and publishes nothing any more"
-    LOST_COMMIT = "of a commit attempt without a snapshot"
-    UPLOAD = "parts of an unfinished upload"
+    CLOSED = "its lane was closed, so that nothing of it is published any more"
+    LOST_COMMIT = "of a commit attempt that is in no snapshot"
+    UPLOAD = "parts of an upload that its task never finished"
 
 
 class Kept(StrEnum):
     """The reason why a file stays."""
 
-    HELD = "in a snapshot"
+    HELD = "a snapshot holds it"
     YOUNG = "younger than the age"
     WAITS = "reported, and may still be published"
     OTHERS = "of another landing, or an earlier table here"
     EARLIER = (
-        "named by an earlier release, so its owner is unknown: remove it with Iceberg's remove_orphan_files, with an "
-        "older_than before the oldest slice that still waits to be published"
+        "named by an earlier release, so that nobody knows whose it is: Iceberg's remove_orphan_files takes it, with "
+        "an older_than that is longer ago than anything has waited to be published"
     )
     FOREIGN = "not named by a landing"
     IN_FLIGHT = "its commit may still be under way"
