@@ -139,10 +139,10 @@ def test_a_slice_behind_an_unreported_one_waits_and_counts_once_that_is_reported
     story = Story()
     story.opens("a", [[(P0, 0, 5)], [(P0, 5, 8)], [(P0, 8, 10)]], ends={P0: 10})
     story.reports("a", [(P0, 8, 10)])
-    known = told(story.entries)
+    known = folded(story.entries)
     assert ([p.reported for p in known.partitions({})], len(known.staged)) == ([None], 1)
     story.reports("a", [(P0, 0, 5)])
-    known = told(story.entries)
+    known = folded(story.entries)
     assert ([p.reported for p in known.partitions({})], len(known.staged)) == ([5], 1)
     for skipped in (False, True):
         end = deepcopy(story)
@@ -150,7 +150,7 @@ def test_a_slice_behind_an_unreported_one_waits_and_counts_once_that_is_reported
             published(end, "a", [(P0, 0, 8)], ORDERS)
         else:
             end.reports("a", [(P0, 5, 8)])
-        known = told(end.entries)
+        known = folded(end.entries)
         assert ([p.reported for p in known.partitions({})], known.staged) == ([10], ())
 
 
@@ -158,10 +158,10 @@ def test_what_nobody_has_planned_is_in_the_table_when_a_complete_plan_leaves_it_
     """A landing that begins at the newest records has skipped the older ones."""
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS,), ends={P0: 10, P1: 16})
-    by_number = {p.partition: p for p in told(story.entries).partitions({})}
+    by_number = {p.partition: p for p in folded(story.entries).partitions({})}
     assert (by_number[1].published, by_number[1].lag, by_number[0].lag) == (16, 0, 10)
     story.opens("b", [[(P0, 10, 11)]], tables=(ORDERS,), ends={P0: 11, P1: 17})
-    assert {p.partition: p.lag for p in told(story.entries).partitions({})} == {0: 11, 1: 1}
+    assert {p.partition: p.lag for p in folded(story.entries).partitions({})} == {0: 11, 1: 1}
 
 
 def test_a_partition_is_published_as_far_as_the_data_table_has_it() -> None:
