@@ -30,7 +30,7 @@ from typing import Any
 from airflow_provider_lakecommit.control.control_watch import ControlWatch
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.stall.events import event_of
@@ -115,7 +115,7 @@ def _outage(scene: Scene, kafka: dict[str, Any], rest: ConnectRest, options: arg
         scene.lake.execute(TRIGGER.format(CONFLICT if options.retries else REFUSAL))
         scene.mark("catalog away")
         scene.cycles(options.cycles)
-        waits = _report(scene, kafka).of(Fate.WAITING)
+        waits = _report(scene, kafka).of(Disposition.WAITING)
         dead = len(rest.status(scene.connector).dead)
         last, before = scene.fed, scene.lake.commits(scene.table)
         scene.lake.execute("drop trigger outage")
@@ -158,7 +158,7 @@ def _guarded(scene: Scene, kafka: dict[str, Any], rest: ConnectRest, *, wanted: 
 
 def _report(scene: Scene, kafka: dict[str, Any]) -> RescueReport:
     tables = Tables({}, connect=lambda *_, **__: scene.lake.catalog)
-    (report,) = read_rescue(kafka, tables, control_topic=scene.control, connector=scene.connector).look()
+    (report,) = read_rescue(kafka, tables, control_topic=scene.control, connector=scene.connector).check()
     return report
 
 
@@ -180,7 +180,7 @@ def _landed(scene: Scene, last: int) -> bool:
 
 def _orphans(scene: Scene, kafka: dict[str, Any]) -> int:
     """Files on the storage that nobody has announced."""
-    known = {Path(j.file.path.removeprefix("file://")).name for j in _report(scene, kafka).judged}
+    known = {Path(j.file.path.removeprefix("file://")).name for j in _report(scene, kafka).files}
     table = scene.lake.catalog.load_table(scene.table)
     there = {path.name for path in Path(table.location().removeprefix("file://")).rglob("*.parquet")}
     return len(there - known)

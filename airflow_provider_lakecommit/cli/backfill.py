@@ -24,13 +24,13 @@ from airflow_provider_lakecommit.cycle import LandingSession, OpenLane, open_lan
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.operations import (
-    LaneAsked,
     LanePreview,
+    LaneRequest,
     ReplacePreview,
     close_lane,
     joined_session,
-    lane_asked,
     lane_preview,
+    lane_request,
     lane_rest,
     lane_session,
     live_first,
@@ -46,7 +46,7 @@ def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
     if options.list or options.close:
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
             return _close(session, options, output) if options.close else _list(session, output)
-    requested = lane_asked(
+    requested = lane_request(
         since=options.since,
         until=options.until,
         ranges=parse_ranges(options.range or ()),
@@ -59,7 +59,7 @@ def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
 
 
 class _Backfill:
-    def __init__(self, spec: LandingSpec, requested: LaneAsked, options: Namespace, output: Output) -> None:
+    def __init__(self, spec: LandingSpec, requested: LaneRequest, options: Namespace, output: Output) -> None:
         self.spec, self.requested, self.options, self.output = spec, requested, options, output
 
     def run(self) -> int:

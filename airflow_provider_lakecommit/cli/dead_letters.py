@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.operations import (
     State,
     counted,
     moment_of,
-    open_letters,
+    open_dead_letters,
     parse_ranges,
     replay,
     table_name,
@@ -34,7 +34,7 @@ def dead_letters(session: LandingSession, options: Namespace, output: Output) ->
     if options.replay:
         return _replay(session, options, output)
     if options.values:
-        for letter in open_letters(session, _selection(options, options.limit or MOST_VALUES), options.table):
+        for letter in open_dead_letters(session, _selection(options, options.limit or MOST_VALUES), options.table):
             output.answer(_letter_to_dict(letter), _letter_text(letter))
         return Exit.DONE
     found = counted(session, _selection(options, options.limit), options.table)
@@ -50,7 +50,7 @@ def _replay(session: LandingSession, options: Namespace, output: Output) -> int:
         _selection(options, options.limit),
         table=options.table,
         decision=decision_of(f"{spoken(DEAD_LETTERS)} --replay", name, options.reason) if written else None,
-        progress=lambda r: output.log(f"replayed {r.letters} dead letters so far"),
+        progress=lambda r: output.log(f"replayed {r.dead_letters} dead letters so far"),
     )
     output.answer({"landing": name, "written": written, **done.to_dict()}, _replay_text(done, written=written))
     return Exit.DONE
@@ -97,8 +97,8 @@ def _letter_to_dict(letter: DeadLetter) -> dict[str, object]:
 
 
 def _replay_text(done: Replayed, *, written: bool) -> Iterator[str]:
-    rows = "" if done.rows == done.letters else f", {done.rows} rows"
-    yield f"{done.letters} dead letters {'were replayed' if written else 'can become rows'}{rows}"
+    rows = "" if done.rows == done.dead_letters else f", {done.rows} rows"
+    yield f"{done.dead_letters} dead letters {'were replayed' if written else 'can become rows'}{rows}"
     for kind, count in done.refused.most_common():
         yield f"  {count} stay open, {kind}: {done.reasons[kind]}"
     for state, count in done.others.most_common():

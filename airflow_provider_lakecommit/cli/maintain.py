@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.operations import (
     compact,
     expire,
     least_age,
-    look,
+    prunable_sections,
     prune,
     sweep,
 )
@@ -105,7 +105,7 @@ def _sweep(session: LandingSession, options: Namespace, output: Output) -> Part:
         session,
         older_than=least_age(session.landing, options.older_than),
         remove=options.yes,
-        told=found,
+        report=found,
         progress=lambda t: output.log(f"{t.table}: {t.removed} of {t.files} files removed so far"),
     )
     lines += (line for t in swept for line in _swept_text(t, options.yes))
@@ -113,10 +113,10 @@ def _sweep(session: LandingSession, options: Namespace, output: Output) -> Part:
 
 
 def _ledger(session: LandingSession, options: Namespace, output: Output) -> Part:
-    found = look(session)
+    found = prunable_sections(session)
     decision = decision_of(f"{spoken(MAINTAIN)} --only ledger", session.landing.name, options.reason)
-    after = {f.table: prune(session, f, decision).share for f in found if f.gone} if options.yes else {}
-    if not options.yes and any(f.gone for f in found):
+    after = {f.table: prune(session, f, decision).share for f in found if f.removed} if options.yes else {}
+    if not options.yes and any(f.removed for f in found):
         output.log("with --yes, pending slices are read again")
     return {"tables": [_prunable_to_dict(f, after.get(f.table)) for f in found]}, list(_prunable_text(found, after)), []
 
@@ -163,7 +163,7 @@ def _expired_text(f: ExpiredSnapshots, removed: bool) -> str:
 def _prunable_to_dict(found: Prunable, after: float | None) -> dict[str, object]:
     removed = [
         {"landing": landing, "lane": lane, "partitions": sorted(f"{p} of topic id {p.topic_id}" for p in parts)}
-        for (landing, lane), parts in sorted(found.gone.items())
+        for (landing, lane), parts in sorted(found.removed.items())
     ]
     return {"table": found.table, "share": found.state.share, "gone": removed, "share_after": after}
 
@@ -172,10 +172,10 @@ def _prunable_text(found: Iterable[Prunable], after: dict[str, float]) -> Iterab
     for f in found:
         now = f", {after[f.table]:.1%} now" if f.table in after else ""
         yield f"{f.table}: its ledger uses {f.state.share:.1%} of its limit{now}"
-        for (landing, stream), parts in sorted(f.gone.items()):
+        for (landing, stream), parts in sorted(f.removed.items()):
             yield f"  landing {landing}, stream {stream}:"
             for p in sorted(parts):
                 landed = f.landed((landing, stream), p)
                 yield f"    {p} of topic id {p.topic_id}, which was deleted: {landed} landed offsets"
-        if not f.gone:
+        if not f.removed:
             yield "  all its topics exist"

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core import CONNECT_RESCUE, spoken
 from airflow_provider_lakecommit.exceptions import ConnectorError, SpecError
 from airflow_provider_lakecommit.iceberg import as_text
 from airflow_provider_lakecommit.landing import from_environment
-from airflow_provider_lakecommit.operations import CONTROL_TOPIC, ConnectRest, Fate, RescueReport, check_stopped
+from airflow_provider_lakecommit.operations import CONTROL_TOPIC, ConnectRest, Disposition, RescueReport, check_stopped
 from airflow_provider_lakecommit.operations import rescue as of_tables
 
 CONNECT_KEYS = ("url", "login", "password", "headers", "verify")
@@ -100,16 +100,16 @@ def _needs_a_hand(report: RescueReport) -> bool:
 
 
 def _files(report: RescueReport) -> Iterable[dict[str, Any]]:
-    for j in report.judged:
+    for j in report.files:
         yield {
             "path": j.file.path,
-            "fate": j.fate.value,
+            "fate": j.disposition.value,
             "reason": j.reason,
             "rows": j.file.rows,
             "bytes": j.file.size,
-            "partition": j.announced.place.partition,
-            "offset": j.announced.place.offset,
-            "connector_would_commit": j.fate is Fate.WAITING and not j.below_floor,
+            "partition": j.announced.position.partition,
+            "offset": j.announced.position.offset,
+            "connector_would_commit": j.disposition is Disposition.WAITING and not j.below_floor,
         }
 
 
@@ -121,10 +121,10 @@ def _text(report: RescueReport, *, written: bool) -> Iterable[str]:
     yield from (f"  WARNING: the announcement of this event cannot be read: {text}" for text in report.unread)
     for disposition, sums in report.to_dict()["fates"].items():
         yield f"  {disposition}: {sums['files']} files, {sums['rows']} rows, {sums['bytes']} bytes"
-    for j in report.judged:
-        if j.fate is not Fate.COMMITTED:
-            yield f"    {j.fate.value} {j.file.path} ({j.file.rows} rows): {j.reason}"
-    waiting = report.of(Fate.WAITING)
+    for j in report.files:
+        if j.disposition is not Disposition.COMMITTED:
+            yield f"    {j.disposition.value} {j.file.path} ({j.file.rows} rows): {j.reason}"
+    waiting = report.of(Disposition.WAITING)
     later = sum(not j.below_floor for j in waiting)
     if later:
         yield f"  the connector commits {later} of the waiting files itself when it runs again"

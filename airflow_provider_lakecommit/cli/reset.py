@@ -32,37 +32,37 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations import (
     SAME,
     BlockedPart,
-    Word,
-    attest_text,
-    attest_to_dict,
+    Move,
+    assertion_text,
+    assertion_to_dict,
     init_text,
     init_to_dict,
-    lane_asked,
+    lane_request,
+    migrate_landing,
+    migration_preview,
     parse_offsets,
     parse_partition,
     parse_ranges,
     parse_start,
-    rebind,
-    rebind_preview,
 )
 
 
 def reset_offsets(session: LandingSession, options: Namespace, output: Output) -> int:
     """Start the ledger at ``--from``: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``."""
     from airflow_provider_lakecommit.operations import Way, init_preview
-    from airflow_provider_lakecommit.operations.reset import ledger_init as word
+    from airflow_provider_lakecommit.operations.reset import ledger_init
 
     if options.delete:
         return _delete_back(session, options, output, f"{spoken(RESET_OFFSETS)} --from {options.start} --delete")
     positions, only = parse_start(options.start), {parse_partition(text) for text in options.partition or ()}
     if only and isinstance(positions, dict):
         raise SpecError("LC8025", "--partition needs a time, earliest or latest: offsets name their partitions")
-    way = Way(only=only, fill=lane_asked(name=options.fill).name if options.fill else "", again=options.again)
+    way = Way(only=only, fill=lane_request(name=options.fill).name if options.fill else "", again=options.again)
     preview = init_preview(session, positions, way)
     values = {"unknown": preview.unknown or None, "tables": [init_to_dict(t) for t in preview.tables]}
     if (code := ends_with_preview(options, output, values, init_text(preview))) is not None:
         return code
-    done = word.ledger_init(
+    done = ledger_init.ledger_init(
         session,
         positions,
         way,
@@ -83,35 +83,35 @@ def reset_hard(session: LandingSession, options: Namespace, output: Output) -> i
 def _delete_back(session: LandingSession, options: Namespace, output: Output, command: str) -> int:
     """Go back over landed offsets and delete their rows."""
     from airflow_provider_lakecommit.operations import Way
-    from airflow_provider_lakecommit.operations.reset import delete_back as word
+    from airflow_provider_lakecommit.operations.reset import delete_back
 
     start, partitions = getattr(options, "start", None), getattr(options, "partition", None) or ()
     positions = None if start is None else parse_start(start)
-    found = word.delete_preview(session, positions, Way(only={parse_partition(text) for text in partitions}))
+    found = delete_back.delete_preview(session, positions, Way(only={parse_partition(text) for text in partitions}))
     if (code := ends_with_preview(options, output, found.to_dict(), found.lines())) is not None:
         return code
-    output.answer(word.delete_back(session, found, _decision(session, command, options), fewer=options.fewer))
+    output.answer(delete_back.delete_back(session, found, _decision(session, command, options), fewer=options.fewer))
     return Exit.DONE
 
 
 def reset_assert(session: LandingSession, options: Namespace, output: Output) -> int:
     """Record what the tables hold, by a snapshot, the control topic or offsets."""
-    from airflow_provider_lakecommit.operations.reset import attest as word
+    from airflow_provider_lakecommit.operations.reset import assertion
 
     tables = session.landing.tables
     if strange := [t for t in options.table or () if t not in tables]:
         raise SpecError("LC8026", f"--table {strange[0]} is unknown; the landing has {', '.join(tables)}")
     if options.snapshot is not None:
-        found = word.from_snapshot(session, options.snapshot)
+        found = assertion.from_snapshot(session, options.snapshot)
     elif options.from_log:
-        found = word.from_log(session, options.table)
+        found = assertion.from_log(session, options.table)
     else:
         hint = f"--at {options.at!r}: use TOPIC:PARTITION=OFFSET,… for example orders:0=1500, or a JSON object"
-        found = word.from_offsets(session, parse_offsets(options.at or "", hint), options.table)
-    values = {"tables": [attest_to_dict(t) for t in found.tables]}
-    if (code := ends_with_preview(options, output, values, attest_text(found))) is not None:
+        found = assertion.from_offsets(session, parse_offsets(options.at or "", hint), options.table)
+    values = {"tables": [assertion_to_dict(t) for t in found.tables]}
+    if (code := ends_with_preview(options, output, values, assertion_text(found))) is not None:
         return code
-    done = word.attest(
+    done = assertion.assert_tables(
         session,
         found,
         decision=_decision(session, spoken(RESET_ASSERT), options),
@@ -198,15 +198,15 @@ def reset_key(session: LandingSession, options: Namespace, output: Output) -> in
 
 def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
     """Continue on the cluster of the spec."""
-    preview = rebind_preview(session, _stated_reason(options, output, session.kafka))
+    preview = migration_preview(session, _stated_reason(options, output, session.kafka))
     if (code := ends_with_preview(options, output, preview.to_dict(), preview.lines())) is not None:
         return code
     decision = decision_of(spoken(RESET_MIGRATE), session.landing.name, options.reason)
-    output.answer({"written": True, **rebind(session, preview, decision=decision)})
+    output.answer({"written": True, **migrate_landing(session, preview, decision=decision)})
     return Exit.DONE
 
 
-def _stated_reason(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Word:
+def _stated_reason(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Move:
     old = None
     if options.old is not None:
         # The old cluster's own settings, or those of the new one with other brokers.
@@ -217,4 +217,4 @@ def _stated_reason(options: Namespace, output: Output, kafka: Mapping[str, Any])
     start = options.start if options.start in (None, SAME) else parse_start(options.start)
     if wrong := [text for text in options.topic if not all(text.partition("=")[::2])]:
         raise SpecError("LC8019", f"--topic {wrong[0]!r}: use OLD=NEW")
-    return Word(start=start, old=old, topics=dict(text.split("=", 1) for text in options.topic))
+    return Move(start=start, old=old, topics=dict(text.split("=", 1) for text in options.topic))

@@ -21,11 +21,11 @@ __getattr__ = lazy_names(
         "head": "Head HeadReader",
         "ledger": (
             "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "
-            "should_carry tag_name unannounced"
+            "needs_refresh tag_name unannounced"
         ),
-        "ledger_by_hand": "OtherSections attest_section prune_sections set_section",
+        "ledger_by_hand": "OtherSections assert_section prune_sections set_section",
         "ledger_updates": (
-            "carry_forward change_section check_no_other join_table renew_epochs restore_tag swap_sections"
+            "refresh_ledger change_section check_no_other join_table renew_epochs restore_tag swap_sections"
         ),
         "newest": "Columns Order live_rows rank",
         "outcome_lookup": "RetryPolicy",

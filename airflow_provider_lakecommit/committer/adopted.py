@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that a landing adopted from a Kafka Connect sink: whether the sink writes to them still, or again.
+"""Tables that a landing adopted from a Kafka Connect sink: whether the sink still writes to them, or again.
 
-Contract: reads metadata alone. A snapshot is the sink's if it tells the sink's control position and cycle; one that is
-newer than the adoption must not be. Snapshots are told apart by their sequence numbers, which neither a rollback nor an
-expiry makes smaller.
+Contract: reads metadata alone. A snapshot is the sink's if its summary has the sink's control position and cycle; no
+such snapshot may be newer than the adoption. Snapshots are compared by their sequence numbers, which neither a rollback
+nor an expiry reduces.
 
-Failure story: a sink that somebody started again, or a coordinator that hung in a commit, is named at the next plan and
-commit, and by `verify` also where landings have committed since. What is the sink's turn is nobody else's: a table that
-was handed back is not landed in.
+Failure story: a sink that was started again, or a coordinator that hung in a commit, is reported at the next plan and
+commit, and by `verify` also after later commits of landings. During the sink's turn, nothing else writes: a landing
+does not land in a table that was handed back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core import CONNECT_ADOPT, AdoptedSink, LedgerS
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 ADOPTED_FROM = "lakecommit.adopted-from"
-"""Summary key of the snapshot that tells a sink that it is done up to here: its group."""
+"""Summary key of the snapshot that marks everything up to it as done for a sink: its group."""
 _POSITION = "kafka.connect.offsets."
 _CYCLE = "kafka.connect.commit-id"
 
@@ -31,7 +31,7 @@ _CYCLE = "kafka.connect.commit-id"
 def check_adopted(metadata: TableMetadata, state: LedgerState, landing: str, name: str) -> None:
     """Raise unless the landing, and not the connector, writes now.
 
-    :raises LedgerError: the table was handed back to its connector, or that has committed to it since it was adopted
+    :raises LedgerError: the table was handed back to its connector, or the connector has committed since the adoption
     """
     check_turn(state, landing, name)
     for section in state.sections:
@@ -43,9 +43,9 @@ def check_adopted(metadata: TableMetadata, state: LedgerState, landing: str, nam
 
 
 def check_turn(state: LedgerState, landing: str, name: str, there: Collection[SourcePartition] = ()) -> None:
-    """Refuse what a landing must not do while the table is the sink's: its ledger says where that one goes on.
+    """Refuse what a landing must not do during the sink's turn: its ledger has the offsets where the sink continues.
 
-    :param there: partitions of the source; a turn in none of them has ended, as its topics were made anew
+    :param there: partitions of the source; a turn in none of them has ended, as its topics were recreated
     :raises LedgerError: the table was handed back to its connector
     """
     for section in state.sections:
@@ -61,7 +61,7 @@ def check_turn(state: LedgerState, landing: str, name: str, there: Collection[So
 
 
 def turn_is_over(section: LedgerSection, there: Collection[SourcePartition]) -> bool:
-    """Return True if a section was handed to a sink, and every topic that this read was made anew.
+    """Return True if an entry was handed to a sink, and all topics that the sink read were recreated.
 
     :param there: partitions of the source
     """
@@ -69,7 +69,7 @@ def turn_is_over(section: LedgerSection, there: Collection[SourcePartition]) -> 
 
 
 def sink_commits(metadata: TableMetadata, branch: str, sink: AdoptedSink) -> Iterator[Snapshot]:
-    """What the sink has committed to the branch since it was adopted, newest first."""
+    """Yield the sink's commits to the branch since the adoption, newest first."""
     for snapshot in ancestry(metadata, branch):
         if (snapshot.sequence_number or 0) <= sink.sequence:
             return
@@ -78,18 +78,18 @@ def sink_commits(metadata: TableMetadata, branch: str, sink: AdoptedSink) -> Ite
 
 
 def _is_of(snapshot: Snapshot, group: str) -> bool:
-    told = snapshot.summary.additional_properties if snapshot.summary else {}
-    return _CYCLE in told and any(k.startswith(_POSITION) and k.endswith(f".{group}") for k in told)
+    properties = snapshot.summary.additional_properties if snapshot.summary else {}
+    return _CYCLE in properties and any(k.startswith(_POSITION) and k.endswith(f".{group}") for k in properties)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTurn:
-    """What the metadata show of a sink's turn in a table that was handed back to it.
+    """A sink's turn in a table that was handed back to it, by the metadata.
 
     :param landed: its snapshots on the branch, newest first
-    :param rolled_back: its snapshots that are not on the branch, newest first
+    :param rolled_back: its snapshots off the branch, newest first
     :param before: the snapshot of the branch at which the turn began; ``None``: it has expired, or was rolled back
-    :param forward: the newest of ``rolled_back``, if it was made after all that the branch has
+    :param forward: the newest of ``rolled_back``, if it was made after everything on the branch
     """
 
     landed: tuple[Snapshot, ...] = ()
@@ -99,14 +99,14 @@ class SinkTurn:
 
     @property
     def is_untouched(self) -> bool:
-        """Return True if it is sure that the branch has nothing that the sink has landed in its turn."""
+        """Return True if the branch certainly has nothing that the sink has landed in its turn."""
         return not self.landed and self.before is not None
 
 
 def sink_turn(metadata: TableMetadata, branch: str, sink: AdoptedSink) -> SinkTurn:
-    """Return what the metadata show of the present turn of a sink."""
+    """Return the present turn of a sink, by the metadata."""
     line = list(ancestry(metadata, branch))
-    # The ledger says whose turn it is from the snapshot on that comes after number ``sequence``; the sink is stopped.
+    # The turn begins with the snapshot after number ``sequence``; the sink is stopped then.
     began = (s.snapshot_id for s in line if (s.sequence_number or 0) <= sink.sequence + 1)
     on_branch = {s.snapshot_id for s in line}
     its = [s for s in metadata.snapshots if (s.sequence_number or 0) > sink.sequence and _is_of(s, sink.group)]
@@ -131,7 +131,7 @@ def _is_after(metadata: TableMetadata, newer: int, older: int) -> bool:
 
 
 def sink_commits_text(sink: AdoptedSink, found: list[Snapshot]) -> str:
-    """What that means, and how to go on."""
+    """Return what these commits mean, and the remedy."""
     rows = sum(int(s.summary.additional_properties.get("added-records", 0)) for s in found if s.summary)
     before = found[-1].parent_snapshot_id
     return (

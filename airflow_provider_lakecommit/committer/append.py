@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing slices: the one way by which rows get into a table.
+"""Publish slices: the only way by which rows get into a table.
 
 Contract: after :func:`publish` every slice of the request is in the table exactly once (``published`` by this call, or
-``already`` there), or is ``refused`` with the reason; all that is published by one call is one snapshot. Calling again
-with the same slices, from anywhere, at any time, appends nothing twice.
+``already`` present), or is ``refused`` with the reason; one call publishes in one snapshot. Repeating a call with the
+same slices, from anywhere and at any time, appends nothing twice.
 
-Invariants: every slice is checked against the ledger of the very head that it is appended to; the sections of other
-landings and lanes are carried forward as they are; the control position of the section moves only if everything that
-was asked for is in the ledger then, so that no slice is forgotten for a position computed too early.
+Invariants: every slice is checked against the ledger of the very head that it is appended to; entries of other landings
+and streams are repeated unchanged; the control position of the entry moves only if everything requested is in the
+ledger then, so that no slice is lost to a position computed too early.
 
-Failure story: :mod:`airflow_provider_lakecommit.committer.swap`.
+Failure story: see :mod:`airflow_provider_lakecommit.committer.swap`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, judge
+from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
@@ -60,13 +60,13 @@ class AppendRequest:
     """Slices to publish in one table.
 
     :param table_uuid: the table they were written for
-    :param control: the section's next control position, ``None`` to leave it
-    :param control_end: how far the control log was read
-    :param record_bytes: the section's next estimate, ``None`` to leave it
-    :param spec_version: the section's next spec version, ``None`` to leave it
+    :param control: the entry's next control position, ``None`` to keep it
+    :param control_end: end of the read control log
+    :param record_bytes: the entry's next estimate, ``None`` to keep it
+    :param spec_version: the entry's next spec version, ``None`` to keep it
     :param extra: further summary keys, without prefix
-    :param kept: attempts whose ranges the source does not have any more: see :func:`judge`
-    :param decisions: of persons, by the log, which the table's history is to keep
+    :param kept: attempts whose ranges the source no longer has: see :func:`evaluate_slices`
+    :param decisions: users' decisions in the log, for the table's history
     :param upsert: the rows supersede those of the same keys; ``None``: they are appended
     """
 
@@ -89,7 +89,7 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOutcome:
-    """What became of a request. ``snapshot_id`` and ``token`` are of the snapshot that this call made, if any."""
+    """The result of a request. ``snapshot_id`` and ``token`` are of this call's snapshot, if it made one."""
 
     published: tuple[StagedSlice, ...]
     already: tuple[StagedSlice, ...]
@@ -102,30 +102,30 @@ class PublishOutcome:
 
 
 def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy | None = None) -> PublishOutcome:
-    """Append what of the request is not in the table yet.
+    """Append the slices of the request that are not in the table yet.
 
-    :raises LedgerError: the table has no ledger section for this landing, or is another table than it was
+    :raises LedgerError: the table has no ledger entry of this landing, or was recreated
     :raises TableError: the table or its branch does not exist
-    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
-    :raises CatalogError: the catalog or the storage cannot be reached; nothing was sent
+    :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
+    :raises CatalogError: the catalog or the storage was unreachable; nothing was sent
     """
     last: list[AppendDecision] = []
-    looked: list[Superseded] = []
+    scanned: list[Superseded] = []
     superseding = _superseding(request)
 
     def decide(loaded: Table) -> Change[AppendDecision] | None:
         metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
         section = _section(request, metadata, state)
-        judgement = judge(request.slices, metadata, state, section, request.kept)
+        judgement = evaluate_slices(request.slices, metadata, state, section, request.kept)
         last[:] = [judgement]
         if not judgement.accepted:
             return None
         changes = any(s.files or s.tombstones for s in judgement.accepted)
-        looked[:] = [superseding.on(loaded, state, judgement.accepted)] if superseding and changes else []
-        return _change(request, metadata, state, section, judgement, looked[0] if looked else None)
+        scanned[:] = [superseding.on(loaded, state, judgement.accepted)] if superseding and changes else []
+        return _change(request, metadata, state, section, judgement, scanned[0] if scanned else None)
 
     def staging(loaded: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        return stage(loaded, branch, files, summary, rewrite=looked[0].rewrite if looked else None)
+        return stage(loaded, branch, files, summary, rewrite=scanned[0].rewrite if scanned else None)
 
     swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staging)
     judgement = swapped.landed.why if swapped.landed else last[0]
@@ -144,7 +144,7 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
 def _superseding(request: AppendRequest) -> Superseding | None:
     if request.upsert is None:
         return None
-    # Loads Arrow, which appends do without.
+    # Loads Arrow, which appends do not need.
     from airflow_provider_lakecommit.committer.supersede import Superseding
 
     return Superseding(request.table, request.branch, request.landing, request.lane, request.upsert)
@@ -175,10 +175,10 @@ def _change(
     state: LedgerState,
     section: LedgerSection,
     judgement: AppendDecision,
-    looked: Superseded | None,
+    superseded: Superseded | None,
 ) -> Change[AppendDecision]:
     chosen = judgement.accepted
-    upserted = {} if looked is None else looked.extra
+    upserted = {} if superseded is None else superseded.extra
     ranges = Coverage.union(s.coverage for s in chosen)
     record = SnapshotRecord(
         kind=SnapshotKind.APPEND,

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The threads in which catalogs are called: few, used again, and a table that hangs keeps none from the others.
+"""The threads for catalog calls: few, reused, and a hanging table takes none from the others.
 
-Contract: a call of an event loop is done by a thread, and what it gives or raises is given or raised where it was
-awaited. At most ``threads`` calls run at a time, at most ``per_table`` of one table. A call that has not come back
-after ``slow_after`` seconds *hangs*: it is not counted any more, so that another thread takes its place, until there
-are ``most``. When it comes back, threads that are too many end. Calls begin in the order in which they came; those of a
-table that is at its limit stand aside and hold up nobody.
+Contract: a thread does a call of an event loop, and its result or error is returned or raised where it was awaited. At
+most ``threads`` calls run at a time, at most ``per_table`` of one table. A call that has not returned after
+``slow_after`` seconds *hangs*: it is no longer counted, so that another thread takes its place, up to ``most`` threads.
+When it returns, excess threads end. Calls begin in order of arrival; calls of a table at its limit wait and delay no
+other table.
 
-Invariants: a thread cannot be stopped. A call that was begun is waited for, also by a caller that was cancelled, so
-that whoever holds a turn holds it until the call is over; one that was not begun is withdrawn at once.
+Invariants: a thread cannot be stopped. A begun call is awaited, also by a cancelled caller, so that a turn is held
+until its call is over; a call that has not begun is withdrawn at once.
 
-Failure story: :meth:`BlockingPool.close` lets go of calls that hang; what becomes of them, the table tells the next
-attempt. The threads are daemons, so that a call that hangs does not keep the process from ending (those of
-:mod:`concurrent.futures` do). Where the system gives no more threads, the pool makes do with those it has.
+Failure story: :meth:`BlockingPool.close` abandons hanging calls; the next attempt reads their outcome from the table.
+The threads are daemons, so that a hanging call does not keep the process alive (as those of :mod:`concurrent.futures`
+would). If the system gives no more threads, the pool uses those it has.
 
-All but the calls themselves belongs to one event loop.
+Everything but the calls themselves belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["MOST", "PER_TABLE", "SLOW_AFTER", "TELL_AFTER", "THREADS", "BlockingPool", "ExitError"]
+__all__ = ["MOST", "PER_TABLE", "SLOW_AFTER", "THREADS", "WARN_AFTER", "BlockingPool", "ExitError"]
 
 THREADS = 8
-"""Calls of the catalog at a time."""
+"""Concurrent calls of the catalog."""
 MOST = 128
-"""Threads, those in calls that hang included."""
+"""Threads, including those of hanging calls."""
 PER_TABLE = 2
-"""Calls of one table at a time, so that readers of a table that hangs take no more."""
+"""Concurrent calls of one table, so that readers of a hanging table take no more."""
 SLOW_AFTER = 1.0
-"""Seconds after which a call counts as hanging. However slow all calls are, ``threads / slow_after`` of them begin each
+"""Seconds after which a call counts as hanging. If all calls are slow, ``threads / slow_after`` of them begin each
 second, as long as there may be more threads.
 """
-TELL_AFTER = 30.0
-"""Seconds after which a call that hangs is worth a line, each time they have passed again."""
+WARN_AFTER = 30.0
+"""Seconds between log lines about a hanging call."""
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Worker(threading.Thread):
-    """Does one job after the other until it is given ``None`` or nobody listens any more."""
+    """Does one job after the other until it gets ``None`` or its loop is closed."""
 
     def __init__(self, number: int, came_back: Callable[[_Worker, Call], None]) -> None:
         super().__init__(name=f"lakecommit-catalog-{number}", daemon=True)
@@ -78,7 +78,7 @@ class _Busy:
 class BlockingPool:
     """Threads for the blocking calls of one event loop; made while it runs.
 
-    :param log: gets a line for a call that has hung for ``tell_after`` seconds
+    :param log: takes a line for a call that has hung for ``warn_after`` seconds
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BlockingPool:
         most: int = MOST,
         per_table: int = PER_TABLE,
         slow_after: float = SLOW_AFTER,
-        tell_after: float = TELL_AFTER,
+        warn_after: float = WARN_AFTER,
         log: Callable[[str], None] = _log.warning,
     ) -> None:
         if not 1 <= threads <= most or per_table < 1:
@@ -97,7 +97,7 @@ class BlockingPool:
         self._threads = threads
         self._most = most
         self._slow_after = slow_after
-        self._tell_after = tell_after
+        self._warn_after = warn_after
         self._log = log
         self._queue = CallQueue(per_table)
         self._idle: list[_Worker] = []
@@ -107,18 +107,18 @@ class BlockingPool:
 
     @property
     def size(self) -> int:
-        """Threads there are."""
+        """Return the number of threads."""
         return len(self._idle) + len(self._busy)
 
     @property
     def hanging(self) -> tuple[Hashable, ...]:
-        """Tables of the calls that hang."""
+        """Return the tables of hanging calls."""
         return tuple(b.job.table for b in self._busy.values() if b.hangs)
 
     async def run(self, table: Hashable, call: Callable[[], T]) -> T:
-        """Do a blocking call in a thread; a caller that is cancelled waits until a call that was begun is over.
+        """Do a blocking call in a thread; a cancelled caller waits until a begun call is over.
 
-        :raises ClosedError: the pool was closed before the call came back
+        :raises ClosedError: the pool was closed before the call returned
         :raises RuntimeError: the system does not give a single thread
         """
         if self._closed:
@@ -148,7 +148,7 @@ class BlockingPool:
         raise cancelled
 
     def close(self) -> None:
-        """Let go of all calls: those who wait for one get :class:`ClosedError`, threads end when they come back."""
+        """Abandon all calls: their callers get :class:`ClosedError`, threads end when they return."""
         self._closed = True
         waiting = [*self._queue.ready, *(job for aside in self._queue.aside.values() for job in aside)]
         self._queue = CallQueue(self._queue.per_table)
@@ -157,7 +157,7 @@ class BlockingPool:
         for job in (*waiting, *(b.job for b in self._busy.values())):
             if not job.done.done():
                 job.done.set_exception(_closed_error(job.table))
-                # One whose caller is gone too has nobody to ask for it.
+                # An exception without a caller would be logged as never retrieved.
                 job.done.exception()
         for worker in (*self._idle, *self._busy):
             worker.inbox.put(None)
@@ -167,7 +167,7 @@ class BlockingPool:
     # -- the threads --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Give waiting jobs to threads, as far as there may be some."""
+        """Give waiting jobs to threads, up to the limit."""
         while self._queue.ready and self._counted < self._threads and (worker := self._worker()):
             job, _ = self._queue.ready.popitem(last=False)
             job.begun = True
@@ -198,19 +198,19 @@ class BlockingPool:
     def _hangs(self, worker: _Worker) -> None:
         busy = self._busy[worker]
         busy.hangs = True
-        busy.timer = self._loop.call_later(self._tell_after, self._tell, worker, self._tell_after)
+        busy.timer = self._loop.call_later(self._warn_after, self._warn, worker, self._warn_after)
         self._begin()
 
-    def _tell(self, worker: _Worker, seconds: float) -> None:
+    def _warn(self, worker: _Worker, seconds: float) -> None:
         busy, hanging, room = self._busy[worker], len(self.hanging), max(0, self._most - self._threads)
-        busy.timer = self._loop.call_later(self._tell_after, self._tell, worker, seconds + self._tell_after)
+        busy.timer = self._loop.call_later(self._warn_after, self._warn, worker, seconds + self._warn_after)
         self._log(
             f"{busy.job.table}: a catalog call has not returned for {seconds:g} s; other tables continue ({hanging} "
             f"calls hang now; more than {room} would delay other tables)"
         )
 
     def _came_back(self, worker: _Worker, job: Call) -> None:
-        """In a thread. A loop that is closed waits for nothing any more."""
+        """Return a result, in a thread. A closed loop waits for nothing."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._over, worker, job)
 
@@ -254,14 +254,14 @@ class Call:
     begun: bool = False
 
     def run(self) -> None:
-        """In a thread."""
+        """Do the call, in a thread."""
         try:
             self.result = self.context.run(self.do)
         except BaseException as e:
             self.error = e
 
     def settle(self) -> None:
-        """In the loop."""
+        """Pass the result on, in the loop."""
         if self.done.done():
             if self.error is not None:
                 _log.warning("A catalog call for %s failed after it was abandoned: %s", self.table, self.error)
@@ -270,7 +270,7 @@ class Call:
         elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
             self.done.set_exception(self.error)
         else:
-            # An exit of a thread is none of the loop's, and futures refuse to carry StopIteration.
+            # A thread's exit must not reach the loop, and futures refuse StopIteration.
             error = ExitError(f"a call of {self.table} ended with {self.error!r}")
             error.__cause__ = self.error
             self.done.set_exception(error)
@@ -278,7 +278,7 @@ class Call:
 
 @dataclass(slots=True)
 class CallQueue:
-    """Calls that wait, in order; those of tables at their limit stand aside."""
+    """Waiting calls, in order; those of tables at their limit are passed over."""
 
     per_table: int
     ready: OrderedDict[Call, None] = field(default_factory=OrderedDict)
@@ -293,7 +293,7 @@ class CallQueue:
             self.aside.setdefault(call.table, OrderedDict())[call] = None
 
     def free(self, table: Hashable) -> None:
-        """A call of the table that was ready or begun is over."""
+        """Note that a ready or begun call of the table is over."""
         self.taken[table] -= 1
         if waiting := self.aside.get(table):
             call, _ = waiting.popitem(last=False)

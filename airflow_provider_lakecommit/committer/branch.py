@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows that land on a branch of their own: what ``main`` lacks of it, its publication, and its restart.
+"""Windows that land on their own branch: what ``main`` lacks of it, its publication, and its restart.
 
-Contract: :func:`move_main` is one request that moves ``main`` and its tag to a snapshot of the branch, and asserts
-where both branches and the tag were: whoever is killed or repeats it, ``main`` has the snapshot once or not at all.
+Contract: :func:`move_main` is one request that moves ``main`` and its tag to a snapshot of the branch, and asserts the
+positions of both branches and the tag: after any kill or repetition, ``main`` has the snapshot once or not at all.
 ``main`` only moves forward: it takes publications from this branch and nothing else. :func:`restart` puts the branch
-back on ``main``, with the ledger that ``main`` has; what it drops is read again, by new epochs.
+back on ``main``, with the ledger of ``main``; what it drops is read again, by new epochs.
 
-Failure story: where ``main`` has anything that the branch lacks (snapshots of another writer, a rollback), it is not
-moved: a publication would hide or undo it, and a person decides.
+Failure story: if ``main`` has anything that the branch lacks (snapshots of another writer, a rollback), it is not
+moved: a publication would hide or undo it, and a user decides.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpublished:
-    """What a branch has that ``main`` lacks: its ``snapshots``, newest first, of which ``records`` are the landings'.
-    ``apart`` says what ``main`` has that the branch lacks, ``rolled_back`` that ``main`` was rolled back; without both,
-    ``main`` can move to the branch.
+    """What a branch has and ``main`` lacks: its ``snapshots``, newest first; ``records`` are those of landings.
+    ``apart`` describes what ``main`` has and the branch lacks, ``rolled_back`` that ``main`` was rolled back; without
+    both, ``main`` can move to the branch.
     """
 
     main_id: int | None
@@ -73,17 +73,17 @@ class Unpublished:
 
     @property
     def rows(self) -> int:
-        """Return the rows of the snapshots that landed some."""
+        """Return the rows of its snapshots."""
         return sum(r.rows for r in self.records if r.publishes)
 
     @property
     def released_id(self) -> int | None:
-        """Return the newest snapshot that a person has released; it and all before it need no check."""
+        """Return the newest snapshot that a user has released; it and all before it need no check."""
         return next((r.snapshot_id for r in self.records if RELEASED in r.extra), None)
 
     @property
     def changes_rows(self) -> bool:
-        """Return True if a snapshot that nobody has released changes rows, or is of another writer."""
+        """Return True if an unreleased snapshot changes rows, or is of another writer."""
         same = {r.snapshot_id for r in self.records if r.kind in _NO_ROWS}
         unreleased = takewhile(lambda s: s.snapshot_id != self.released_id, self.snapshots)
         return any(s.snapshot_id not in same for s in unreleased)
@@ -110,11 +110,11 @@ def _apart(metadata: TableMetadata, branch: str, there: Container[int]) -> str:
     own = [s for s in ancestry(metadata, MAIN_BRANCH) if s.snapshot_id not in there]
     if not own:
         return ""
-    shown = ", ".join(
+    listed = ", ".join(
         f"{s.snapshot_id} ({s.summary.operation.value if s.summary else 'unknown'})" for s in own[:_SHOWN]
     )
     more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
-    return f"main has snapshots of another writer, which branch {branch} lacks: {shown}{more}"
+    return f"main has snapshots of another writer, which branch {branch} lacks: {listed}{more}"
 
 
 def _rolled_back(metadata: TableMetadata) -> str:
@@ -125,8 +125,8 @@ def _rolled_back(metadata: TableMetadata) -> str:
 
 
 def ensure_branch(tables: Tables, name: str, table: Table, branch: str, *, dry: bool = False) -> Table:
-    """Return a table that has the branch: it begins where ``main`` is, with the tag of its ledger. A branch that
-    somebody dropped comes back where its own tag is, with all that it had.
+    """Return a table with the branch: it begins at ``main``, with the tag of its ledger. A dropped branch is restored
+    at its own tag, with all that it had.
 
     A table without snapshots gets an empty one first: catalogs refuse branches of others.
 
@@ -142,8 +142,8 @@ def ensure_branch(tables: Tables, name: str, table: Table, branch: str, *, dry: 
         at = -1 if begins is None else begins.snapshot_id
         made = SnapshotRef.model_validate({"snapshot-id": at, "type": SnapshotRefType.BRANCH})
         refs = {**metadata.refs, branch: made, **({} if tag is None else {own_tag: tag})}
-        seen = metadata.model_copy(update={"refs": refs})
-        return Table(table.name(), seen, table.metadata_location, table.io, table.catalog)
+        with_branch = metadata.model_copy(update={"refs": refs})
+        return Table(table.name(), with_branch, table.metadata_location, table.io, table.catalog)
     if begins is None:
         compare_and_swap(tables, name, MAIN_BRANCH, _first, staging=stage_untagged)
         return ensure_branch(tables, name, tables.load(name), branch)
@@ -159,7 +159,7 @@ def ensure_branch(tables: Tables, name: str, table: Table, branch: str, *, dry: 
     try:
         tables.commit(table, needs, tuple(updates))
     except Exception:
-        # Another run has made it, or the answer was lost: the table tells.
+        # Another run has made it, or the answer was lost: read the table.
         if branch not in (again := tables.load(name)).metadata.refs:
             raise
         return again
@@ -171,10 +171,10 @@ def _first(table: Table) -> Change[None] | None:
 
 
 def require_together(found: Unpublished, table: str, branch: str, *, brings_back: bool = False) -> None:
-    """Refuse a publication over what ``main`` has alone.
+    """Refuse a publication if ``main`` has something that the branch lacks.
 
-    :param brings_back: rows that ``main`` was rolled back from may come back
-    :raises LedgerError: naming it
+    :param brings_back: rows that ``main`` was rolled back from may return
+    :raises LedgerError: names it
     """
     brings_back = brings_back or found.released_id is not None
     if why := found.apart or ("" if brings_back else found.rolled_back):
@@ -190,10 +190,10 @@ def require_together(found: Unpublished, table: str, branch: str, *, brings_back
 def move_main(tables: Tables, table: str, branch: str, snapshot_id: int, *, landing: str) -> bool:
     """Publish a snapshot of a branch; returns False if ``main`` has it already.
 
-    :param landing: whose checks it passed: snapshots of others are not published with it, unless they are released
+    :param landing: the landing whose checks it passed: snapshots of others are only published if they are released
     :raises LedgerError: ``main`` or the branch has moved elsewhere, or another landing has unpublished snapshots
-    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
-    :raises CatalogError: the catalog or the storage cannot be reached
+    :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
+    :raises CatalogError: the catalog or the storage was unreachable
     """
 
     def line(loaded: Table) -> list[Snapshot]:
@@ -228,7 +228,7 @@ def move_main(tables: Tables, table: str, branch: str, snapshot_id: int, *, land
 def release(tables: Tables, table: str, branch: str, *, landing: str, head_id: int | None, decision: Decision) -> int:
     """Record that the next commit publishes a branch without its checks; returns the snapshot of the decision.
 
-    :param head_id: the head of the branch that was shown
+    :param head_id: the previewed head of the branch
     :raises LedgerError: the branch has moved since, or ``main`` has snapshots of another writer
     """
 
@@ -250,10 +250,10 @@ def restart(
     decision: Decision,
     new_epoch: Callable[[], UUID] = uuid4,
 ) -> int:
-    """Put a branch back on ``main``; returns the snapshot. Every section has a new epoch, so that nothing that was
-    pending is appended, and what the branch had is read again.
+    """Put a branch back on ``main``; returns the snapshot. Every entry has a new epoch, so that nothing pending is
+    appended, and what the branch had is read again.
 
-    :param head_id: the head of the branch that was shown
+    :param head_id: the previewed head of the branch
     :raises LedgerError: the branch has moved since
     """
 
@@ -277,14 +277,14 @@ def _decided(
     sections: Callable[[LedgerState, Table], Iterable[LedgerSection]],
     staging: Staging,
 ) -> int:
-    """Record a decision about a branch in its ledger, if it is at the snapshot that was shown."""
+    """Record a decision about a branch in its ledger, if it is at the previewed snapshot."""
 
     def decide(loaded: Table) -> Change[None]:
         found = unpublished(loaded.metadata, branch)
         if found.head_id != head_id:
             raise LedgerError(
                 "LC3063",
-                f"{table}: branch {branch} is at snapshot {found.head_id} now, and was at {head_id} when it was shown: "
+                f"{table}: branch {branch} is at snapshot {found.head_id} now, and was at {head_id} in the preview: "
                 f"run `{RESET_BLOCKED}` again to see the new preview",
             )
         state = read_ledger(loaded.metadata, branch)
@@ -300,7 +300,7 @@ def _decided(
 
 
 def _before(metadata: TableMetadata, found: Unpublished) -> tuple[LedgerSection, ...]:
-    """Return the ledger of ``main``, and the first entry of each lane that has published nothing yet."""
+    """Return the ledger of ``main``, and the first entry of each stream that has published nothing yet."""
     holder = next(filter(has_ledger, ancestry(metadata, MAIN_BRANCH)), None)
     sections = {} if holder is None else {s.key: s for s in sections_of(holder)}
     for snapshot in reversed(found.snapshots):

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that were rolled back and that another writer put into the table again: found before their offsets are read, or
+"""Files that were rolled back and that another writer added to the table again: found before their offsets are read, or
 committed, a second time.
 
-Contract: reads only. What costs something is looked at only where the metadata alone give reason to: another writer
-added files on top of the ledger, and a landing snapshot with rows is left beside the branch, whose ranges that ledger
-lacks. Then the manifests of both are read, and files are known by their paths.
+Contract: reads only. Manifests are read only if the metadata give reason to: another writer added files on top of the
+ledger, and a landing snapshot with rows is off the branch, with ranges that the ledger lacks. Then the manifests of
+both are read, and files are compared by path.
 
-Failure story: files that were copied under other names look like any other writer's; files of a snapshot that has
-expired are nobody's; what another writer added before the newest landing snapshot, or is adding while a commit request
-is under way, and what cannot be read, is left to `verify`
-(:mod:`~airflow_provider_lakecommit.status.restored`).
+Failure story: files copied under other names look like any other writer's; files of an expired snapshot have no owner.
+`verify` (:mod:`~airflow_provider_lakecommit.status.restored`) also finds what another writer added before the newest
+landing snapshot, or adds during a commit request, and reports what is unreadable.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from airflow_provider_lakecommit.exceptions import LedgerError
 
 
 def check_not_brought_back(table: Table, state: LedgerState, name: str) -> None:
-    """Refuse a table that has rows which its ledger does not count, and which would be read again.
+    """Refuse a table with rows that its ledger does not count, and that would be read again.
 
-    :raises LedgerError: naming snapshots, files, rows and ranges, and the ways on
+    :raises LedgerError: names snapshots, files, rows and ranges, and the remedies
     """
     foreign = _foreign(table, state)
     taken_back = _taken_back(table, state) if foreign else []
@@ -45,32 +44,32 @@ def check_not_brought_back(table: Table, state: LedgerState, name: str) -> None:
                 raise LedgerError("LC3007", _text(name, record, back, state))
     except LedgerError:
         raise
-    except Exception:  # whatever a reader says of a manifest that is gone or damaged: `verify` names it
+    except Exception:  # any error of a missing or corrupt manifest: `verify` names it
         return
 
 
 def _foreign(table: Table, state: LedgerState) -> set[int]:
-    """The snapshots of others on top of the ledger, if one of them may have added files."""
+    """Return the foreign snapshots on top of the ledger, if one of them may have added files."""
     line = list(islice(ancestry(table.metadata, state.branch), state.foreign_since))
     adds = any(s.summary is None or s.summary.operation is not Operation.DELETE for s in line)
     return {s.snapshot_id for s in line} if adds else set()
 
 
 def _taken_back(table: Table, state: LedgerState) -> list[SnapshotRecord]:
-    """The landing snapshots with rows that are beside the branch, of whose ranges the ledger lacks some."""
+    """Return the landing snapshots with rows off the branch that have ranges which the ledger lacks."""
     there = {s.snapshot_id for s in ancestry(table.metadata, state.branch)}
-    beside = (record_of(s) for s in table.metadata.snapshots if s.snapshot_id not in there)
-    return [r for r in beside if r is not None and r.rows and r.branch == state.branch and _again(r, state)]
+    elsewhere = (record_of(s) for s in table.metadata.snapshots if s.snapshot_id not in there)
+    return [r for r in elsewhere if r is not None and r.rows and r.branch == state.branch and _again(r, state)]
 
 
 def _again(record: SnapshotRecord, state: LedgerState) -> Coverage:
-    """What of its ranges would be read again."""
+    """Return the part of its ranges that would be read again."""
     section = state.section(record.landing, record.lane)
     return record.ranges - section.covered if section is not None else Coverage()
 
 
 def _files(table: Table, snapshot: Snapshot | None, added_by: Collection[int]) -> Iterator[DataFile]:
-    """The files of a snapshot that were added by one of these."""
+    """Yield the files of a snapshot that were added by one of these."""
     for manifest in snapshot.manifests(table.io) if snapshot else ():
         if manifest.added_snapshot_id in added_by:
             for e in manifest.fetch_manifest_entry(table.io, discard_deleted=True):

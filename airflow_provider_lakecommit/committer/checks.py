@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be appended: each staged slice against the ledger, the table's schema and spec, and its own files.
+"""Decide what may be appended: each staged slice against the ledger, the table's schema and spec, and its own files.
 
-Contract: pure. :func:`judge` sorts slices into those to append, those that are in the ledger already, and those that
-are refused, each with its reason. What may be appended is disjoint from all that any landing has in the table and from
-each other, and leaves no hole: per partition it reaches back to the end of the ledger through the set itself.
+Contract: pure. :func:`evaluate_slices` sorts slices into those to append, those already in the ledger, and refused
+ones, each with its reason. Slices to append overlap neither each other nor the rows of any landing in the table, and
+leave no hole: in each partition they continue from the end of the ledger.
 
 A slice written under an older schema is taken if that schema is still known and every column of the current one can be
-read from its files: there with the same or a narrower type, or absent and optional. One written under another partition
-spec than the default is refused, because an append writes one manifest of one spec, the default one as a rule; what the
-source does not have any more is *kept*: it may be appended under its own spec, in a commit of its own.
+read from its files: present with the same or a narrower type, or absent and optional. A slice of another partition spec
+than the default is refused, because an append writes one manifest of one spec. If the source no longer has its records,
+it is *kept*: it may be appended under its own spec, in a commit of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from airflow_provider_lakecommit.core import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSlice:
-    """A reported slice with its files for one table, written there under ``schema_id`` and ``spec_id``, and judged by
+    """A reported slice with its files for one table, written under ``schema_id`` and ``spec_id`` and evaluated by
     ``rules``. ``generation`` and ``columns`` are those of its report and of the table's share in that. ``tombstones``
     have the keys that it deletes; no table gets these files.
     """
@@ -66,9 +66,9 @@ class StagedSlice:
     def of(
         cls, report: SliceReport, table: str, files: Iterable[DataFile], tombstones: Iterable[WireFile] = ()
     ) -> StagedSlice:
-        """A report's share for one table.
+        """Return a report's share for one table.
 
-        :raises KeyError: when the slice was not done for that table
+        :raises KeyError: the slice was not processed for that table
         """
         share = report.table(table)
         if share is None:
@@ -95,8 +95,8 @@ class StagedSlice:
 
     @property
     def provenance(self) -> Iterator[Provenance]:
-        """Yield what a ledger says of its rows: by span, where its counts tell them apart, else of all together.
-        Reports of earlier releases give nothing.
+        """Yield the provenance of its rows for a ledger: by span if its counts distinguish them, else of all together.
+        Reports of earlier releases give none.
         """
         if self.generation is None:
             return
@@ -111,26 +111,26 @@ class StagedSlice:
 
 
 class Grounds(StrEnum):
-    """Why a slice is not appended."""
+    """The reason why a slice is not appended."""
 
     EPOCH = "epoch"
-    """It belongs to an epoch that is over: void."""
+    """Its epoch has ended: void."""
     OVERLAP = "overlap"
     """Some of its offsets are in the table, or in another slice of the same request: void."""
     SPEC = "spec"
-    """The table has another partition spec by now: void, plan again."""
+    """The table has another partition spec now: void, plan again."""
     SCHEMA = "schema"
-    """The table's columns cannot be read from its files any more: void, plan again."""
+    """The table's columns can no longer be read from its files: void, plan again."""
     ACCOUNTING = "accounting"
     """Its records, rows or files do not add up: void, plan again."""
     HOLE = "hole"
-    """It would leave a hole: it waits for what lies before it."""
+    """It would leave a hole: it waits for the offsets before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A slice that is not appended. ``void`` tells whether its range has to be read again (if it is not landed by
-    another), as opposed to waiting.
+    """A slice that is not appended. ``void``: its range is read again, unless another slice lands it; otherwise it
+    waits.
     """
 
     slice: StagedSlice
@@ -147,21 +147,21 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendDecision:
-    """Slices sorted by what is to become of them."""
+    """Slices by disposition."""
 
     accepted: tuple[StagedSlice, ...]
     already: tuple[StagedSlice, ...]
     refused: tuple[Refused, ...]
 
 
-def judge(
+def evaluate_slices(
     slices: Sequence[StagedSlice],
     metadata: TableMetadata,
     state: LedgerState,
     section: LedgerSection,
     kept: Collection[UUID] = (),
 ) -> AppendDecision:
-    """Sort slices; ``section`` is the ledger section that they are to be added to.
+    """Sort slices; ``section`` is the ledger entry to add them to.
 
     :param kept: attempts whose ranges cannot be read again: they are taken under their own partition spec
     """
@@ -169,7 +169,7 @@ def judge(
     accepted: list[StagedSlice] = []
     already: list[StagedSlice] = []
     refused: list[Refused] = []
-    # Kept per partition: a drain after an outage may have as many slices as there are partitions, thousands of both.
+    # Per partition, because a drain after an outage may have thousands of slices and of partitions.
     taken, paths = dict((section.covered | others).parts), set[str]()
     for one in slices:
         coverage = one.coverage
@@ -179,7 +179,7 @@ def judge(
         found = (
             _epoch(one, state, section)
             or _overlap(coverage, taken)
-            # Without a file it is of no schema and no spec.
+            # Without a file it has no schema and no spec.
             or (_table(one, metadata, own_spec=one.attempt in kept) if one.files else None)
             or _accounting(one, metadata, paths)
         )
@@ -256,17 +256,17 @@ def _files_problem(one: StagedSlice, metadata: TableMetadata, paths: set[str]) -
 def _connected(
     slices: list[StagedSlice], section: LedgerSection, others: Coverage
 ) -> tuple[tuple[StagedSlice, ...], tuple[Refused, ...]]:
-    """The greatest set without a hole between the ledger and any of its slices."""
-    held = holes([s.coverage for s in slices], section.covered | others, section.starts)
+    """Return the greatest set without a hole between the ledger and any of its slices."""
+    disconnected = holes([s.coverage for s in slices], section.covered | others, section.starts)
     refused = tuple(
         Refused(slice=slices[n], grounds=Grounds.HOLE, reason=f"offset {behind} of {p} is missing before it: it waits")
-        for n, (p, behind) in held.items()
+        for n, (p, behind) in disconnected.items()
     )
-    return tuple(s for n, s in enumerate(slices) if n not in held), refused
+    return tuple(s for n, s in enumerate(slices) if n not in disconnected), refused
 
 
 def _unreadable(written: Schema, current: Schema) -> str | None:
-    """The first column of ``current`` that cannot be read from files of ``written``."""
+    """Return the first column of ``current`` that cannot be read from files of ``written``."""
     return _struct_problem(written.as_struct(), current.as_struct(), "")
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The snapshot of a compaction: the same rows in other files, with the ledger of the table.
 
-Contract: what to take out is decided on the very head that the request states. The ledger stays as it is, and so does
-the coverage of every landing. A compaction never clears a rollback: on a table whose ledger is not present it is
-refused. :class:`Compacted` goes into the summary and comes back as it was, so that `verify` can hold rows in against
-rows out and deleted ones.
+Contract: the files to remove are chosen on the head that the request asserts. The ledger stays the same, and so does
+the coverage of every landing. A compaction never clears a rollback: a table whose ledger is not present is refused.
+:class:`Compacted` is written to the summary and read back unchanged, so that `verify` can compare rows in with rows out
+and deleted ones.
 
 Failure story: as of any compare-and-swap, see :mod:`~airflow_provider_lakecommit.committer.swap`.
 """
@@ -37,9 +37,9 @@ COMPACTED = "compacted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """Numbers of a compaction. ``rows_in`` are the record counts of the files that it took out; ``dead_rows`` of them
-    were deleted by position deletes and are in no file of ``rows_out``. ``moved_rows`` were deleted while their file
-    was rewritten: a new delete file names them. ``bytes_in`` and ``bytes_out`` are sizes of data files.
+    """Numbers of a compaction. ``rows_in`` are the record counts of the removed files; ``dead_rows`` of them were
+    deleted by position deletes and are in no file of ``rows_out``. ``moved_rows`` were deleted while their file was
+    rewritten: a new delete file names them. ``bytes_in`` and ``bytes_out`` are sizes of data files.
     """
 
     rows_in: int = 0
@@ -58,7 +58,7 @@ class Compacted:
 
 
 def compacted_of(record: SnapshotRecord) -> Compacted | None:
-    """Return the numbers of a compaction; ``None`` for another snapshot, or where they are corrupt."""
+    """Return the numbers of a compaction; ``None`` for another snapshot, or if they are corrupt."""
     if record.kind is not SnapshotKind.COMPACT:
         return None
     try:
@@ -70,7 +70,7 @@ def compacted_of(record: SnapshotRecord) -> Compacted | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """What one head calls for: new data files in place of others."""
+    """The change of one head: new data files in place of others."""
 
     rewrite: Rewrite
     files: tuple[DataFile, ...]
@@ -97,13 +97,13 @@ def compact_table(
     staging: Callable[[Attempt], None] = lambda _: None,
     retry_policy: RetryPolicy | None = None,
 ) -> tuple[Compaction | None, int | None]:
-    """Commit a compaction; returns what was committed and its snapshot, or ``None`` for both.
+    """Commit a compaction; returns it and its snapshot, or ``None`` for both.
 
     :param decide: called with each head; ``None`` ends the call
-    :param staging: gets each request before it is sent
-    :raises LedgerError: the table has no ledger, was rolled back, or is another table by now
-    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
-    :raises CatalogError: the catalog or the storage cannot be reached
+    :param staging: takes each request before it is sent
+    :raises LedgerError: the table has no ledger, was rolled back, or was recreated
+    :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
+    :raises CatalogError: the catalog or the storage was unreachable
     """
     last: list[Compaction] = []
 

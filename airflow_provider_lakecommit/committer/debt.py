@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much a table needs compaction, by its metadata alone.
 
-Contract: pure. Everything is in the summary of the head and in the ancestry of the branch: no manifest is read. How
-many data files a table needs follows from its size; partitions need more, and how many is known once a compaction left
-so many. So a table without a compaction in its history may seem to have more files than it needs.
+Contract: pure. It uses the summary of the head and the ancestry of the branch: no manifest is read. The number of data
+files that a table needs follows from its size; partitions need more, and their number is known once a compaction has
+left that many. So a table that was never compacted may seem to have more files than it needs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from airflow_provider_lakecommit.core import DUE, TableDebt
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 
 GOOD_ENOUGH = 64
-"""A file of this part of the target size is no debt: it costs more to read than to open. Else the first load of a long
-topic, in files of one slice each, would have to wait for compactions.
+"""A file of this part of the target size is no debt: it costs more to read than to open. Otherwise the first load of a
+long topic, in files of one slice each, would wait for compactions.
 """
 
 
@@ -47,10 +47,10 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
     left = _total(line[since], "data-files") if since < len(line) else None
     files, size = _total(line[0], "data-files") or 0, _total(line[0], "files-size") or 0
     target = metadata.properties.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, "")
-    wanted = int(target) if target.isdecimal() else TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
-    needed = min(files, max(left or 0, ceil(size * GOOD_ENOUGH / max(1, wanted))))
+    target_size = int(target) if target.isdecimal() else TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+    needed = min(files, max(left or 0, ceil(size * GOOD_ENOUGH / max(1, target_size))))
     rows, dead = _total(line[0], "records") or 0, _total(line[0], "position-deletes") or 0
-    # Many snapshots of few files hurt nobody.
+    # Many snapshots of few files are harmless.
     snapshots = since / limits.max_snapshots if files - needed >= limits.max_snapshots else 0.0
     crowding = max((files - needed) / limits.max_files, snapshots)
     deletion = dead / max(1, rows) / limits.max_dead
@@ -71,10 +71,10 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
 
 
 def _is_compacted(metadata: TableMetadata, head: Snapshot, limits: Limits) -> bool:
-    """Return True if runs compact the table, and can: files to which equality deletes apply are left alone."""
-    wanted = KEEP_SNAPSHOTS in metadata.properties if limits.compact is None else limits.compact
+    """Return True if runs compact the table, and can: files with equality deletes are left alone."""
+    required = KEEP_SNAPSHOTS in metadata.properties if limits.compact is None else limits.compact
     able = metadata.format_version <= SUPPORTED_TABLE_FORMAT_VERSION and not _total(head, "equality-deletes")
-    return wanted and able
+    return required and able
 
 
 def _total(snapshot: Snapshot, what: str) -> int | None:

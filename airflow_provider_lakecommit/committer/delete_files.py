@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes rows of data files by position: one delete file per data file, which each call replaces by a longer one.
+"""Delete rows of data files by position: one delete file per data file, which each call replaces by a longer one.
 
-Contract: after a rewrite, a data file has at most one delete file that names no other one, and what it names are
-rows that no other delete file names. So live rows are `total-records` less `total-position-deletes`. A data file
-without a live row is taken out.
+Contract: after a rewrite, a data file has at most one delete file that names no other data file, and its rows are in no
+other delete file. So live rows are `total-records` less `total-position-deletes`. A data file without a live row is
+removed.
 
-Failure story: a delete file that was written for a lost attempt is used again if it still fits, and else is garbage
-for a sweep, by the mark in its name.
+Failure story: a delete file of a lost attempt is reused if it still fits; otherwise a sweep removes it, by the mark in
+its name.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ THREADS = min(8, os.cpu_count() or 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superseded:
-    """What happens to rows: ``superseded`` by a newer one, and ``deleted`` by the source; ``rewrite`` has the files for
-    it, ``None`` if no row is affected. Of how many keys the newest row is not known is ``undecided``.
+    """The rows to delete: ``superseded`` by a newer one, and ``deleted`` by the source; ``rewrite`` has the files for
+    it, ``None`` if no row is affected. ``undecided`` counts the keys whose newest row is unknown.
     """
 
     rewrite: Rewrite | None
@@ -99,7 +99,7 @@ class DeleteFiles:
         rows: Mapping[str, Numbers],
         added: Sequence[tuple[DataFile, Numbers]] = (),
     ) -> Rewrite | None:
-        """Return the change of a head that deletes rows; ``None``: there are none.
+        """Return the change of a head that deletes rows; ``None``: no rows to delete.
 
         :param rows: live rows to delete, as sorted positions by the path of their data file
         :param added: likewise, of files that the same snapshot adds
@@ -119,7 +119,7 @@ class DeleteFiles:
                 removed.add(path)
                 continue
             if others:
-                # What another engine's delete file names is counted there.
+                # Rows in another engine's delete file count there.
                 every = np.setdiff1d(every, self.positions.of(table, entry.data_file, others), assume_unique=True)
             due.append((entry.data_file, every))
         due += added

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where work on tables is handed in, and awaited. Table locks, threads and interceptors are behind it.
+"""Submit work on tables, and await it. Table locks, threads and interceptors are behind it.
 
-Contract: callers know two things of a table, :meth:`Committer.run_exclusive` (alone) and :meth:`Committer.run_shared`
-(beside other readers), and await them. What lies between handing in and the call, such as an audit before the commit,
-is an *interceptor*: it is given the table's task and the rest of the way, while the task holds the table, and may take
-its time or refuse. Callers do not see whether there is one.
+Contract: callers know two operations on a table, :meth:`Committer.run_exclusive` (alone) and
+:meth:`Committer.run_shared` (alongside other readers), and await them. A step between submission and call, such as an
+audit before the commit, is an *interceptor*: it gets the table's task and the next step while the task has the table,
+and may take its time or refuse. Callers do not notice it.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.committer.table_locks` and
+Failure story: see :mod:`~airflow_provider_lakecommit.committer.table_locks` and
 :mod:`~airflow_provider_lakecommit.committer.blocking_pool`. :class:`CommitterThread` serves callers without a loop: its
-loop runs in a thread of its own, so that a signal or a task's timeout reaches the caller at once, whatever hangs, and
-never a callback of the loop, which would swallow it. Whoever is interrupted waits a moment only for what runs.
+loop runs in its own thread, so that a signal or a task's timeout reaches the caller at once, even if a call hangs, and
+never a callback of the loop, which would swallow it. An interrupted caller waits only briefly for running work.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool, Ex
 from airflow_provider_lakecommit.committer.table_locks import TableLocks
 
 GRACE = 5.0
-"""Seconds that work which runs has to end when the committer is closed."""
+"""Seconds for running work to end when the committer is closed."""
 INTERRUPTED = 1.0
-"""The same for a caller that was interrupted: who told it to stop will not wait long."""
+"""The same for an interrupted caller, which must end soon."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTask:
-    """What is handed in. ``about`` is for interceptors: the request of a commit, for example."""
+    """The submitted work. ``about`` is for interceptors: the request of a commit, for example."""
 
     table: Hashable
     exclusive: bool
@@ -43,17 +43,17 @@ class TableTask:
 
 
 Interceptor = Callable[[TableTask, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Is awaited with the task and the rest of the way, which it awaits and whose result it returns, or does not."""
+"""Awaited with the task and the next step. It awaits that step and returns its result, or refuses."""
 
 INTERCEPTORS: tuple[Interceptor, ...] = ()
-"""What every task of every committer passes, outermost first: the one place where a interceptor is added."""
+"""Interceptors of every task of every committer, outermost first: the only place to add one."""
 
 
 class Committer:
     """Work on many tables at once, in order for each of them. Made while its event loop runs.
 
-    :param interceptors: what each task passes, outermost first; :data:`INTERCEPTORS` by default
-    :param pool: where the blocking calls are done
+    :param interceptors: interceptors of each task, outermost first; :data:`INTERCEPTORS` by default
+    :param pool: the threads for blocking calls
     """
 
     def __init__(self, *, interceptors: Sequence[Interceptor] | None = None, pool: BlockingPool | None = None) -> None:
@@ -62,21 +62,21 @@ class Committer:
         self._interceptors = INTERCEPTORS if interceptors is None else tuple(interceptors)
 
     async def run_exclusive(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
-        """Do a blocking call alone on a table, after all that was handed in for it before.
+        """Do a blocking call alone on a table, after all work submitted for it before.
 
-        :param table: what names the table in this process; callers of one table give equal names
-        :raises ClosedError: shutting down; whether a call that was begun did its work, only the table tells
+        :param table: identifies the table in this process; callers of one table pass equal names
+        :raises ClosedError: shutting down; only the table shows whether a begun call did its work
         """
         task = TableTask(table=table, exclusive=True, about=about)
         return await self.table_locks.exclusive(table, partial(self._do, task, call))
 
     async def run_shared(self, table: Hashable, call: Callable[[], T], *, about: object = None) -> T:
-        """The same for a call that changes nothing: beside other such calls."""
+        """Do the same with a call that changes nothing, alongside other such calls."""
         task = TableTask(table=table, exclusive=False, about=about)
         return await self.table_locks.shared(table, partial(self._do, task, call))
 
     async def close(self, grace: float = GRACE) -> frozenset[Hashable]:
-        """Let what runs end within *grace* seconds, then let go of it; the tables of work that cannot be let go of."""
+        """Let running work end within *grace* seconds, then abandon it; return tables with work that continues."""
         return await self.table_locks.close(grace, self.pool.close)
 
     async def __aenter__(self) -> Self:
@@ -94,7 +94,7 @@ class Committer:
 
 
 class _Call(Generic[T]):
-    """Work for the loop that its caller can give up at any moment, also before anybody holds a future of it."""
+    """Work for the loop that its caller can cancel at any moment, even before it has a future."""
 
     def __init__(self, work: Callable[[Committer], Coroutine[Any, Any, T]]) -> None:
         self._work = work
@@ -108,7 +108,7 @@ class _Call(Generic[T]):
         return await self._work(committer)
 
     def cancel(self) -> None:
-        """In the loop's thread."""
+        """Cancel the work, in the loop's thread."""
         self._cancelled = True
         if self._task is not None:
             self._task.cancel()
@@ -137,7 +137,7 @@ class CommitterThread:
         if kind is not None and not issubclass(kind, Exception):
             self._grace = min(self._grace, INTERRUPTED)
         loop.call_soon_threadsafe(leave.set)
-        # Both waits of a close, and what the loop itself has to do. What is still there then ends with the process.
+        # Both waits of a close, and the loop's own work. The rest ends with the process.
         self._thread.join(2 * self._grace + 1)
 
     def run(self, work: Callable[[Committer], Coroutine[Any, Any, T]]) -> T:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live files of a branch's head: data files, and the delete files that apply to them.
 
-Contract: a data manifest never changes, so :class:`HeadReader` reads each one once, however many heads it is asked for;
-delete manifests are read each time.
+Contract: a data manifest never changes, so :class:`HeadReader` reads each one once for all heads; delete manifests are
+read each time.
 
-Failure story: manifests that cannot be read are a :class:`StorageError`.
+Failure story: unreadable manifests are a :class:`StorageError`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from airflow_provider_lakecommit.iceberg import Deletes, deletes_of, is_data, tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The data files and delete files of one head. ``fixed`` files are listed beside equality deletes: their manifests
-    must stay as they are.
-    """
+    """The data files and delete files of one head. ``fixed`` files stay: their manifests have equality deletes."""
 
     entries: Mapping[str, ManifestEntry]
     deletes: Deletes
@@ -58,7 +56,7 @@ class HeadReader:
         return self.at(table, None if snapshot is None else snapshot.snapshot_id)
 
     def at(self, table: Table, snapshot_id: int | None) -> Head:
-        """Return the files of a snapshot; of ``None`` there are none.
+        """Return the files of a snapshot; of ``None``, no files.
 
         :raises StorageError: a manifest cannot be read
         """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot after which a table has one row per key, or one per record again, as its ledger then says.
+"""The snapshot after which a table has one row per key, or one per record again, by its ledger.
 
-Contract: rows are looked up on the very head that the request states, and go in the snapshot that changes the ledger.
-All entries of the landing get a new epoch: slices that were written by the other rule are read again.
+Contract: rows are searched on the head that the request asserts, and removed in the snapshot that changes the ledger.
+All entries of the landing get a new epoch: slices written by the former rule are read again.
 
 Failure story: as of any compare-and-swap, see :mod:`~airflow_provider_lakecommit.committer.swap`.
 """
@@ -32,23 +32,23 @@ def rekey_table(
     landing: str,
     branch: str,
     key: tuple[str, ...],
-    look: Callable[[Table], Superseded | None],
+    scan: Callable[[Table], Superseded | None],
     new_epoch: Callable[[], UUID],
     decided: Callable[[Superseded | None], Decision],
 ) -> tuple[Superseded | None, int | None]:
-    """Change the key of a landing's rows; returns the rows that went, and the snapshot.
+    """Change the key of a landing's rows; returns the removed rows, and the snapshot.
 
-    :param look: called with each head; returns the rows that go, ``None`` if none do
+    :param scan: called with each head; returns the rows to remove, or ``None``
     :param decided: the user's decision about these rows
-    :raises LedgerError: the ledger is gone, or its rollback was not dealt with
-    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
-    :raises CatalogError: the catalog or the storage cannot be reached
+    :raises LedgerError: the ledger is missing, or its rollback is not resolved
+    :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
+    :raises CatalogError: the catalog or the storage was unreachable
     """
 
     def change(loaded: Table) -> Change[Superseded | None]:
         state = read_ledger(loaded.metadata, branch)
         require_ledger(state, table)
-        found = look(loaded)
+        found = scan(loaded)
         record = SnapshotRecord(
             kind=SnapshotKind.INIT,
             branch=branch,

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of a table are not the newest of their keys: what an appended table has too many of.
+"""Find rows of a table that are not the newest of their keys: an appended table has them in excess.
 
 Contract: reads the key and order columns of all live rows. The newest row of a key stays, in the order of
-:mod:`~airflow_provider_lakecommit.committer.newest`; if it says that the source deleted the key, it goes too, unless
-deletes are kept as rows. Rows without ``kafka_offset`` are older than all others. Keys whose newest row is not known
-are counted as ``undecided``: rows of several partitions that nothing but offsets orders, or several rows without
-offsets.
+:mod:`~airflow_provider_lakecommit.committer.newest`; if it is a delete in the source, it is removed too, unless deletes
+are kept as rows. Rows without ``kafka_offset`` are older than all others. Keys whose newest row is unknown count as
+``undecided``: rows of several partitions that only offsets order, or several rows without offsets.
 
 Memory: some 100 bytes, and the key, of :data:`ROWS_AT_ONCE` rows; larger tables are read several times.
 """
@@ -40,7 +39,7 @@ _UNKNOWN = np.iinfo(np.int64).min
 
 
 class _Some(NamedTuple):
-    """Live rows: their keys and order, whether they are deletes, and where they are."""
+    """Live rows: their keys and order, whether they are deletes, and their positions."""
 
     keys: list[pa.Array]
     order: Order
@@ -50,12 +49,12 @@ class _Some(NamedTuple):
 
 
 class KeyRows:
-    """The look-up of one operation, over all heads that it meets.
+    """The search of one operation, over all its heads.
 
-    :param deletes: columns and their values by which a row says that the source deleted its key
+    :param deletes: columns and values of a row that is a delete in the source
     :param kept: such rows stay as the newest ones
-    :param ignored: such rows go, and the newest other row of the key stays
-    :param progress: gets the number of this reading of the table, and of all of them
+    :param ignored: such rows are removed, and the newest other row of the key stays
+    :param progress: takes the number of the present scan of the table, and of all of them
     """
 
     def __init__(
@@ -77,9 +76,9 @@ class KeyRows:
     def on(self, table: Table, check: Callable[[Superseded], None], *, write: bool) -> Superseded:
         """Return the rows of this head that are not the newest of their keys.
 
-        :param check: raises if they must not go
-        :param write: also write the delete files that delete them
-        :raises TableError: the rows cannot be known, or one has no key
+        :param check: raises if they must not be removed
+        :param write: also write the delete files
+        :raises TableError: the rows cannot be determined, or one has no key
         :raises StorageError: the storage cannot be read or written
         """
         head = self._heads.read(table, self._branch)
@@ -88,7 +87,7 @@ class KeyRows:
         many = sum(e.data_file.record_count for e in head.entries.values())
         passes = -(-many // ROWS_AT_ONCE) or 1
         paths = list(head.entries)
-        gone: defaultdict[str, list[Numbers]] = defaultdict(list)
+        removed: defaultdict[str, list[Numbers]] = defaultdict(list)
         superseded = deleted = undecided = 0
         for number in range(passes):
             self._progress(number + 1, passes)
@@ -96,8 +95,8 @@ class KeyRows:
             out, by_delete, unknown = self._too_many(some)
             superseded, deleted, undecided = superseded + len(out) - by_delete, deleted + by_delete, undecided + unknown
             for n in np.unique(some.file[out]).tolist():
-                gone[paths[n]].append(some.row[out[some.file[out] == n]])
-        rows = {path: np.sort(np.concatenate(parts)) for path, parts in gone.items()}
+                removed[paths[n]].append(some.row[out[some.file[out] == n]])
+        rows = {path: np.sort(np.concatenate(parts)) for path, parts in removed.items()}
         found = Superseded(
             rewrite=None,
             superseded=superseded,
@@ -110,7 +109,7 @@ class KeyRows:
         return replace(found, rewrite=self._deletes.rewrite(table, head, rows)) if write else found
 
     def _rows(self, table: Table, head: Head, columns: Columns, number: int, passes: int) -> Iterator[_Some]:
-        """Yield the live rows of one reading: those whose hashes have this remainder."""
+        """Yield the live rows of one scan: those whose hashes have this remainder."""
         for entry in head.entries.values():
             require_parquet(entry.data_file, self._name)
         for one in live_rows(table, head, self._deletes.positions, columns):
@@ -141,7 +140,7 @@ class KeyRows:
         return out
 
     def _too_many(self, some: _Some) -> tuple[Numbers, int, int]:
-        """Return the rows that go, how many a delete in the source takes out, and how many keys are undecided."""
+        """Return the rows to remove, how many of them the source deleted, and the number of undecided keys."""
         counted = np.arange(len(some.row)) if not self._ignored else np.flatnonzero(~some.deletes)
         grouped = rank([k.take(pa.array(counted)) for k in some.keys], some.order.take(counted))
         rows, winner = counted[grouped.by_key], counted[grouped.winner]
@@ -155,7 +154,7 @@ class KeyRows:
 
 
 def _is_undecided(rows: Order, winners: Order) -> Numbers:
-    """Return which rows may be newer than the row that was chosen."""
+    """Return which rows may be newer than the chosen row."""
     unknown, other = rows.offset == _UNKNOWN, winners.offset == _UNKNOWN
     found: Numbers = (rows.column == winners.column) & np.where(
         unknown | other, unknown & other, rows.source != winners.source

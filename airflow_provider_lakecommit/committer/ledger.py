@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a table, read from that table: the ledger of the newest landing snapshot on a branch's ancestry.
+"""Read the ledger of a table: that of the newest landing snapshot on a branch's ancestry.
 
-Contract: :func:`read_ledger` is a function of the table's metadata alone. Consumer groups, logs and caches have no say.
-One tag per branch pins the snapshot that holds the ledger; each landing snapshot moves it in the same commit. So the
-tag tells a rollback (tag off the ancestry, an older ledger on it) from a first run (neither tag nor ledger), and from a
-ledger that is gone. Rows of a landing snapshot that somebody cherry-picks onto another head come back without its
-ledger: that is PICKED, until a person says what that landing has in the table.
+Contract: :func:`read_ledger` is a function of the table's metadata alone. Consumer groups, logs and caches do not
+count. One tag per branch pins the snapshot with the ledger; each landing snapshot moves it in the same commit. So the
+tag distinguishes a rollback (tag off the ancestry, an older ledger on it) from a first run (neither tag nor ledger),
+and from a missing ledger. If another client cherry-picks a landing snapshot onto another head, its rows return without
+its ledger: that is PICKED, until a user asserts what that landing has in the table.
 
-Failure story: nothing is guessed. A tag without a ledger on the ancestry is LOST (rolled back to before the origin) or
-CUT (the snapshots between head and ledger were expired), and :func:`require_ledger` turns these and PICKED into a
-:class:`LedgerError` that names the command. A ledger whose tag was removed, or that a new branch inherited, counts as
-rolled back: nothing tells any more that it is the newest, so pending slices are voided and their ranges read again.
+Failure story: nothing is guessed. A tag without a ledger on the ancestry is LOST (rolled back to before the initial
+entry) or CUT (the snapshots between head and ledger were expired), and :func:`require_ledger` turns these and PICKED
+into a :class:`LedgerError` that names the command. A ledger without its tag, or inherited by a new branch, counts as
+rolled back: it may not be the newest, so pending slices are voided and their ranges read again.
 """
 
 from __future__ import annotations
@@ -47,38 +47,38 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 
 FOREIGN_LIMIT = 20
-"""Foreign snapshots after the ledger at which it is carried forward."""
+"""Foreign snapshots after the ledger at which it is refreshed."""
 CROWDED = 0.7
-"""Of the room for a ledger: when this is taken it is told."""
+"""Used share of the room for a ledger at which a warning is given."""
 _PICKED_FROM = "source-snapshot-id"
-"""What Iceberg writes in the summary of a snapshot that was cherry-picked from another one."""
+"""Key of Iceberg in the summary of a cherry-picked snapshot: the id of its source."""
 _EXPIRY_AGE = "history.expire.max-snapshot-age-ms"
 _EXPIRY_AGE_DEFAULT_MS = 5 * 24 * 3600 * 1000
 
 
 class Condition(StrEnum):
-    """What the metadata says about the ledger of a branch."""
+    """The condition of a branch's ledger, by the metadata."""
 
     PRESENT = "present"
     ABSENT = "absent"
     """Neither ledger nor tag: a first run is allowed."""
     ROLLED_BACK = "rolled back"
-    """The ancestry holds a ledger that is not the newest, or not known to be: a new epoch comes first."""
+    """The ledger on the ancestry is not the newest, or may not be: it needs a new epoch first."""
     LOST = "lost"
-    """The branch was rolled back to before the origin."""
+    """The branch was rolled back to before the initial entry."""
     CUT = "cut"
     """The ancestry does not reach back to the ledger."""
     PICKED = "picked"
-    """Somebody cherry-picked rows of a landing snapshot that is not on the branch: no ledger counts them."""
+    """Rows of a landing snapshot off the branch were cherry-picked: no ledger counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
-    """The ledger of one branch of one table. ``foreign_since`` counts the snapshots of others after the ledger's.
-    ``newest`` tells that no tag and no other snapshot of the metadata knows of a newer ledger. ``remembered`` are the
-    sections of a ledger that is lost or cut, from the newest snapshot of the metadata that has them; ``decisions`` are
-    those of persons, by the same snapshot or by that of the ledger. ``share`` is the part that is taken of the room
-    that a ledger has, ``picked_id`` the landing snapshot whose rows were picked.
+    """The ledger of one branch of one table. ``foreign_since`` counts foreign snapshots after the ledger's. ``newest``:
+    neither the tag nor another snapshot of the metadata has a newer ledger. ``remembered`` are the entries of a lost or
+    cut ledger, from the newest snapshot of the metadata that has them; ``decisions`` are those of users, by the same
+    snapshot or the ledger's. ``share`` is the used part of a ledger's room, ``picked_id`` the landing snapshot with
+    cherry-picked rows.
     """
 
     condition: Condition
@@ -99,7 +99,7 @@ class LedgerState:
 
     @property
     def crowding(self) -> str | None:
-        """What to know of a ledger that is soon full."""
+        """Return the warning about a ledger that is almost full, or ``None``."""
         if self.share < CROWDED:
             return None
         return (
@@ -113,7 +113,7 @@ class LedgerState:
     def own(self, landing: str, lane: str) -> LedgerSection:
         """Return the entry of a stream.
 
-        :raises LedgerError: there is none
+        :raises LedgerError: the ledger lacks it
         """
         if (found := self.section(landing, lane)) is None:
             raise LedgerError(
@@ -122,25 +122,25 @@ class LedgerState:
         return found
 
     def covered(self, *, exclude: tuple[str, str] | None = None) -> Coverage:
-        """What all landings and lanes have in the table, but for one."""
+        """Return what all landings and streams have in the table, except one."""
         return Coverage.union(s.covered for s in self.sections if s.key != exclude)
 
     def whole(self, section: LedgerSection) -> LedgerSection:
-        """Return a section with what closed lanes of its landing have: where that ends, the live lane goes on."""
+        """Return an entry together with what closed backfills of its landing have; the live stream continues there."""
         return replace(section, covered=section.covered | self.closed(section.landing))
 
     def closed(self, landing: str) -> Coverage:
-        """Return what closed lanes of a landing have."""
+        """Return what closed backfills of a landing have."""
         return Coverage.union(s.covered for s in self.sections if s.landing == landing and is_filled(s.lane))
 
 
 def tag_name(branch: str) -> str:
-    """Name of the tag that pins the ledger of a branch."""
+    """Return the name of the tag that pins the ledger of a branch."""
     return f"lakecommit-{branch}"
 
 
 def ancestry(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
-    """The snapshots of a branch, newest first, as far as the metadata has them."""
+    """Yield the snapshots of a branch, newest first, as far as the metadata has them."""
     by_id = {s.snapshot_id: s for s in metadata.snapshots}
     ref = metadata.refs.get(branch)
     snapshot = by_id.get(ref.snapshot_id) if ref else None
@@ -153,8 +153,8 @@ def ancestry(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
 def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerState:
     """Read the ledger of a branch.
 
-    :raises TableError: when there is no such branch
-    :raises WireError: when the ledger is damaged or of a later release
+    :raises TableError: the branch does not exist
+    :raises WireError: the ledger is corrupt or of a later release
     """
     _check_refs(metadata, branch)
     line = list(ancestry(metadata, branch))
@@ -186,9 +186,9 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
 
 
 def require_ledger(state: LedgerState, table: str) -> None:
-    """Refuse a table whose ledger is gone.
+    """Refuse a table whose ledger is missing.
 
-    :raises LedgerError: naming what happened and the command that repairs it
+    :raises LedgerError: names the cause and the command that repairs it
     """
     if state.condition in (Condition.LOST, Condition.CUT, Condition.PICKED):
         cut = f"if the rows match that ledger, `{RESET_ASSERT} SPEC --snapshot {state.tag_id or 'ID'}`; if not, "
@@ -201,8 +201,8 @@ def require_ledger(state: LedgerState, table: str) -> None:
         )
 
 
-def should_carry(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bool:
-    """Whether so many foreign snapshots have piled up that the ledger is brought forward by an empty append."""
+def needs_refresh(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bool:
+    """Return True if there are so many foreign snapshots that an empty append must repeat the ledger."""
     if state.condition is not Condition.PRESENT or not state.foreign_since:
         return False
     age = expiry_age_ms(metadata) or _EXPIRY_AGE_DEFAULT_MS
@@ -210,7 +210,7 @@ def should_carry(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bo
 
 
 def expiry_age_ms(metadata: TableMetadata) -> int | None:
-    """How old its owner lets snapshots of a table become, if that is stated."""
+    """Return the age up to which the table's owner keeps snapshots, if stated."""
     text = metadata.properties.get(_EXPIRY_AGE, "")
     return int(text) if text.isdecimal() and len(text) < 19 else None
 
@@ -218,9 +218,9 @@ def expiry_age_ms(metadata: TableMetadata) -> int | None:
 def landing_snapshots(
     metadata: TableMetadata, branch: str = MAIN_BRANCH, *, landing: str | None = None, lane: str | None = None
 ) -> Iterator[SnapshotRecord]:
-    """The landing snapshots on a branch's ancestry, newest first, of one landing and lane or of all.
+    """Yield the landing snapshots on a branch's ancestry, newest first, of one landing and stream or of all.
 
-    :raises WireError: at a snapshot whose summary is damaged
+    :raises WireError: the summary of a snapshot is corrupt
     """
     for record in map(record_of, ancestry(metadata, branch)):
         if record is not None and landing in (None, record.landing) and lane in (None, record.lane):
@@ -230,13 +230,13 @@ def landing_snapshots(
 def unannounced(
     records: Iterator[SnapshotRecord], announced: Container[UUID], log_begin: LogPoint
 ) -> tuple[SnapshotRecord, ...]:
-    """Snapshots with slices whose tokens were never announced, oldest first.
+    """Return snapshots with slices whose tokens were never announced, oldest first.
 
-    :param records: of one landing and lane, newest first
+    :param records: of one landing and stream, newest first
     :param announced: tokens in the control log from ``log_begin`` on
-    :param log_begin: from where the log was read. An announcement comes at or after the record's ``control_end``, so a
-        record that ended before this point, or was made under another log, cannot be judged: it and all before it count
-        as announced
+    :param log_begin: start of the read log. An announcement comes at or after the record's ``control_end``, so a record
+        that ended before this point, or belongs to another log, cannot be checked: it and all before it count as
+        announced
     """
     out: list[SnapshotRecord] = []
     for record in records:
@@ -295,37 +295,35 @@ def _condition(metadata: TableMetadata, branch: str, line: list[Snapshot], found
 
 
 class _Picked(NamedTuple):
-    """What was cherry-picked."""
+    """A cherry-picked landing snapshot."""
 
     source_id: int
     reason: str
 
 
 def _picked(metadata: TableMetadata, line: list[Snapshot], holder: Snapshot) -> _Picked | None:
-    """The newest snapshot of somebody else that holds the files of a landing snapshot which is not on the branch, where
-    nobody has said since what that landing has in the table.
-    """
+    """Return the newest foreign snapshot with files of a landing snapshot off the branch that no assertion covers."""
     picks = [(n, int(named)) for n, s in enumerate(line) if (named := _source_of(s)).isdecimal()]
     if not picks:
         return None
     there, known = {s.snapshot_id for s in line}, {(s.landing, s.lane) for s in sections_of(holder)}
-    for place, source_id in picks:
+    for index, source_id in picks:
         source = None if source_id in there else metadata.snapshot_by_id(source_id)
         record = None if source is None else record_of(source)
         if record is None or not record.rows or (record.landing, record.lane) not in known:
             continue
-        since = (r for s in line[:place] if (r := record_of(s)) is not None and r.kind is SnapshotKind.INIT)
+        since = (r for s in line[:index] if (r := record_of(s)) is not None and r.kind is SnapshotKind.INIT)
         if all((r.landing, r.lane) != (record.landing, record.lane) for r in since):
             return _Picked(
                 source_id,
-                f"snapshot {line[place].snapshot_id} of another writer brought back the rows of snapshot {source_id} "
+                f"snapshot {line[index].snapshot_id} of another writer brought back the rows of snapshot {source_id} "
                 f"(landing {record.landing}, {record.lane}), which is not on the branch",
             )
     return None
 
 
 def _source_of(snapshot: Snapshot) -> str:
-    """Which snapshot this one was picked from, if it is of somebody else. A landing's own comes back as it is."""
+    """Return the snapshot that a foreign one was cherry-picked from. A landing's own snapshot returns unchanged."""
     if snapshot.summary is None or has_ledger(snapshot):
         return ""
     return snapshot.summary.additional_properties.get(_PICKED_FROM) or ""
@@ -341,21 +339,21 @@ def _is_newest(metadata: TableMetadata, branch: str, holder: Snapshot | None) ->
 
 
 def _memory(metadata: TableMetadata, branch: str) -> Snapshot | None:
-    """The newest snapshot of the metadata that has the ledger of a branch which has none."""
+    """Return the newest snapshot of the metadata with the ledger that the branch lacks."""
     tag = metadata.refs.get(tag_name(branch))
     newest = metadata.snapshot_by_id(tag.snapshot_id) if tag else None
     return newest if newest is not None and has_ledger(newest) else _orphan(metadata, branch)
 
 
 def _orphan(metadata: TableMetadata, branch: str) -> Snapshot | None:
-    """The newest landing snapshot of a branch that is left in the metadata though nothing refers to it."""
+    """Return the newest landing snapshot of a branch that is still in the metadata though nothing refers to it."""
     ours = (s for s in metadata.snapshots if (r := record_of(s)) is not None and r.branch == branch)
     return max(ours, key=_age, default=None)
 
 
 def _severed(oldest: Snapshot, ledger: Snapshot) -> bool:
-    """Whether the ancestry ends early: either its last parent is missing, or (some expire a snapshot by making its
-    child an orphan) all that is left of it is younger than the ledger.
+    """Return True if the ancestry ends early: its last parent is missing, or (some expire a snapshot by orphaning its
+    child) everything left of it is younger than the ledger.
     """
     return oldest.parent_snapshot_id is not None or _age(oldest) > _age(ledger)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers that a person sets: where a landing goes on, what a table holds, what is gone for good.
+"""Set ledgers by a user's decision: where a landing continues, what a table has, what is lost for good.
 
-Contract: each is one compare-and-swap, asked again at every look, so that what lands meanwhile is not forgotten or
-overwritten. A section that is set has a new epoch, so that nothing that was pending is appended to it, and no report of
-what it lost is taken again. Sections of others come back only where their rows are known to be there.
+Contract: each is one compare-and-swap, decided on every read, so that concurrent commits are not lost or overwritten. A
+written entry has a new epoch, so that nothing pending is appended to it, and no report of lost ranges is accepted
+again. Entries of other landings are restored only if their rows are known to be present.
 """
 
 from __future__ import annotations
@@ -50,85 +50,85 @@ def set_section(
     others: OtherSections = OtherSections.ASK,
     keep: Collection[UUID] = (),
     decision: Decision | None = None,
-    beside: Callable[[], Iterable[LedgerSection]] = tuple,
+    alongside: Callable[[], Iterable[LedgerSection]] = tuple,
     again: Callable[[], Coverage] = Coverage,
     rehearse: bool = False,
 ) -> LedgerState:
-    """Set a landing's section as a person decided, also where the ledger is gone; other sections get a new epoch if the
-    table was rolled back. Where the ledger was cut they come back, under new epochs, from the newest snapshot that has
-    them.
+    """Set a landing's ledger entry by a user's decision, even if the ledger is missing. The other entries get a new
+    epoch if the table was rolled back. If the ledger was cut, they are restored from the newest snapshot that has them,
+    under new epochs.
 
-    :param make: the section, made of the one that is there. It is asked again at every look of the compare-and-swap, so
-        that what lands meanwhile is not forgotten. Its epoch must be new, so that nothing that was pending is appended
-    :param passed: what the table has no rows of, by the log, and the section that is there does not say yet: of what
-        the ledger gains this is not given up, and the snapshot says so
-    :param keep: epochs of others that stay where their sections come back: what is pending for them is lost else
-    :param beside: sections of lanes that are opened by the same word; asked after ``make``
-    :param again: what closed lanes of the landing have no more, as it is read again or given up; asked after ``make``
-    :param rehearse: decide it on the ledger that is there, and write nothing
-    :raises LedgerError: the epoch is the present one
+    :param make: returns the new entry, given the present one; called on every try of the compare-and-swap, so that
+        concurrent commits are not lost. Its epoch must be new: pending slices are then not appended
+    :param passed: returns ranges that, by the log, gave the table no rows, and that the present entry lacks; the new
+        entry does not give these up, and the snapshot records them
+    :param keep: epochs of other entries that stay the same when restored: otherwise their pending slices are lost
+    :param alongside: returns entries of backfills that the same decision opens; called after ``make``
+    :param again: returns what closed backfills lose, as it is read again or given up; called after ``make``
+    :param rehearse: decide on the present ledger and write nothing
+    :raises LedgerError: the new epoch is the present one
     """
 
-    told: dict[str, str] = {}
+    extra: dict[str, str] = {}
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         now = state.section(landing, lane)
         made = make(now)
         state = _without(state, landing, again())
         section = _apart(state, made)
-        told.clear()
+        extra.clear()
         if now is not None and (had := passed(now) & section.covered - now.covered):
-            told[HAD] = had_to_text(had)
+            extra[HAD] = had_to_text(had)
         if now == section:
             return None
         if now is not None and now.epoch == section.epoch:
             raise LedgerError(
                 "LC3012", f"{table}: setting the ledger needs a new epoch, but {section.epoch} is the current one"
             )
-        return (*_with(state, section, _others_back(state, table, section, others), keep), *beside())
+        return (*_with(state, section, _others_back(state, table, section, others), keep), *alongside())
 
     decisions = () if decision is None else (decision,)
-    # What is told is known when the ledger has been looked at, which is before the record is written.
+    # `update` fills `extra` before the record is written.
     record = SnapshotRecord(
-        kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, extra=told, decisions=decisions
+        kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, extra=extra, decisions=decisions
     )
     return swap_sections(tables, table, record, update, rehearse=rehearse)
 
 
-def attest_section(
+def assert_section(
     tables: Tables,
     table: str,
     section: LedgerSection,
     *,
-    seen: LedgerState,
+    known: LedgerState,
     others: tuple[LedgerSection, ...] | None = None,
     rows_of_others: OtherSections = OtherSections.ASK,
     keep: Collection[UUID] = (),
-    word: str,
+    source: str,
     branch: str = MAIN_BRANCH,
     decision: Decision | None = None,
     rehearse: bool = False,
 ) -> LedgerState:
-    """Set a landing's section to what a person says the table holds. Sections that the ledger has too keep what they
-    say; all of them get a new epoch unless the ledger was in order. Where the ledger was cut, those of others come back
-    from the newest snapshot that has them.
+    """Set a landing's ledger entry to what a user asserts that the table has. The other entries keep their ranges; all
+    get a new epoch unless the ledger was in order. If the ledger was cut, entries of other landings are restored from
+    the newest snapshot that has them.
 
-    :param seen: what the person was shown; another ledger by now is not overwritten
-    :param others: sections of other landings that the word is about too; ``None``: it is about this landing only
-    :param rows_of_others: the person's word on them, where the ledger is lost and ``others`` says nothing
+    :param known: the ledger that the user was shown; a newer one is not overwritten
+    :param others: entries of other landings that the assertion includes; ``None``: only this landing's
+    :param rows_of_others: the user's decision on their rows, if the ledger is lost and ``others`` is ``None``
     :param keep: epochs of others that stay, as in :func:`set_section`
-    :param word: where the word came from, for the snapshot's summary (``lakecommit.attested``)
-    :param rehearse: decide it on the ledger that is there, and write nothing
+    :param source: source of the assertion, for the snapshot's summary (``lakecommit.attested``)
+    :param rehearse: decide on the present ledger and write nothing
     :raises LedgerError: the ledger has changed since
     """
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...]:
-        now, shown = ((one.table_uuid, one.condition, one.snapshot_id) for one in (state, seen))
-        if now != shown:
+        now, before = ((one.table_uuid, one.condition, one.snapshot_id) for one in (state, known))
+        if now != before:
             raise LedgerError(
                 "LC3013",
                 f"{table}: the ledger is in snapshot {state.snapshot_id} ({state.condition}) now, but was in "
-                f"{seen.snapshot_id} ({seen.condition}) when it was read: a run is in progress; try again",
+                f"{known.snapshot_id} ({known.condition}) when it was read: a run is in progress; try again",
             )
         back = state.remembered if state.condition is Condition.CUT else others
         if back is None:
@@ -140,7 +140,7 @@ def attest_section(
         branch=branch,
         landing=section.landing,
         lane=section.lane,
-        extra={"attested": word},
+        extra={"attested": source},
         decisions=() if decision is None else (decision,),
     )
     return swap_sections(tables, table, record, update, rehearse=rehearse)
@@ -155,12 +155,12 @@ def prune_sections(
     branch: str = MAIN_BRANCH,
     decision: Decision | None = None,
 ) -> LedgerState:
-    """Take out of a ledger what is gone for good.
+    """Remove lost partitions from a ledger.
 
-    :param own: landing and lane of whoever asks
-    :param prune: what is left of each section that lost something, ``None`` for nothing; asked at every look of the
-        compare-and-swap. What is left has a new epoch, so that no report of what it lost is taken again
-    :raises LedgerError: the ledger is gone, or its rollback was not dealt with
+    :param own: landing and stream of the caller
+    :param prune: returns the rest of each entry that loses something, ``None`` for nothing; called on every read of the
+        compare-and-swap. The rest has a new epoch, so that no report of lost ranges is accepted again
+    :raises LedgerError: the ledger is missing, or its rollback is not resolved
     """
     changed: dict[tuple[str, str], LedgerSection | None] = {}
 
@@ -175,22 +175,22 @@ def prune_sections(
         state = read_ledger(loaded.metadata, branch)
         sections = update(state)
         extra = {PRUNED: json.dumps(sorted(changed))}
-        told = () if decision is None else (decision,)
+        decisions = () if decision is None else (decision,)
         record = SnapshotRecord(
-            kind=SnapshotKind.INIT, branch=branch, landing=own[0], lane=own[1], extra=extra, decisions=told
+            kind=SnapshotKind.INIT, branch=branch, landing=own[0], lane=own[1], extra=extra, decisions=decisions
         )
         return None if sections is None else ledger_change(table, state, record, sections, None)
 
     return read_ledger(compare_and_swap(tables, table, branch, decide).metadata, branch)
 
 
-def _without(state: LedgerState, landing: str, gone: Coverage) -> LedgerState:
-    """The ledger without ranges of closed lanes. Their rows stay, and are those of a past reading."""
-    if not gone:
+def _without(state: LedgerState, landing: str, removed: Coverage) -> LedgerState:
+    """Return the ledger without ranges of closed backfills. Their rows stay, as those of a past reading."""
+    if not removed:
         return state
     sections = (
-        replace(s, covered=s.covered - gone, epoch=uuid4())
-        if s.landing == landing and is_filled(s.lane) and s.covered.overlaps(gone)
+        replace(s, covered=s.covered - removed, epoch=uuid4())
+        if s.landing == landing and is_filled(s.lane) and s.covered.overlaps(removed)
         else s
         for s in state.sections
     )
@@ -198,7 +198,7 @@ def _without(state: LedgerState, landing: str, gone: Coverage) -> LedgerState:
 
 
 def _apart(state: LedgerState, section: LedgerSection) -> LedgerSection:
-    """A section without what other lanes of its landing have: each range is of one of them."""
+    """Return an entry without what other streams of its landing have: each range is of one of them."""
     others = Coverage.union(s.covered for s in state.sections if s.landing == section.landing and s.key != section.key)
     return replace(section, covered=section.covered - others) if others else section
 
@@ -206,7 +206,7 @@ def _apart(state: LedgerState, section: LedgerSection) -> LedgerSection:
 def _with(
     state: LedgerState, section: LedgerSection, others: Iterable[LedgerSection], keep: Collection[UUID]
 ) -> tuple[LedgerSection, ...]:
-    """The ledger with this section, and those of *others* that it lacks, with new epochs but for those to *keep*;
+    """Return the ledger with this entry, and those of *others* that it lacks, with new epochs except those to *keep*;
     epochs that a rollback ended are new.
     """
     own = section.key
@@ -220,7 +220,7 @@ def _with(
 
 
 def _others_back(
-    state: LedgerState, table: str, section: LedgerSection, word: OtherSections
+    state: LedgerState, table: str, section: LedgerSection, decision: OtherSections
 ) -> tuple[LedgerSection, ...]:
     """Return the entries of other landings that the former ledger had. After a cut their rows are still in the table;
     after a rollback to before all of them this is unknown.
@@ -228,9 +228,9 @@ def _others_back(
     :raises LedgerError: others had an entry in a lost ledger, and it is undecided whether their rows are present
     """
     others = tuple(s for s in state.remembered if s.key != section.key)
-    if not others or word is OtherSections.MISSING:
+    if not others or decision is OtherSections.MISSING:
         return ()
-    if state.condition is Condition.CUT or word is OtherSections.PRESENT:
+    if state.condition is Condition.CUT or decision is OtherSections.PRESENT:
         return others
     names = ", ".join(sorted({f"{s.landing} ({s.lane})" for s in others}))
     raise LedgerError(

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots without files: a landing joins a table, its epoch is renewed, its ledger is brought forward.
+"""Snapshots without files: a landing joins a table, its epoch is renewed, its ledger is refreshed.
 
-Contract: each is the same compare-and-swap as an append, decided on the ledger that it finds, so that of two that race
-one is made and the other reads it back. An origin never replaces a section that is there; a new epoch is given to
-*every* section of the table, because a rollback takes rows from all of them; carrying forward changes no coverage. What
-a person says of a ledger is in :mod:`~airflow_provider_lakecommit.committer.ledger_by_hand`.
+Contract: each is the same compare-and-swap as an append, decided on the present ledger, so that of two concurrent
+changes one is made and the other reads it. An initial entry never replaces a present one; a new epoch is given to
+*every* entry of the table, because a rollback takes rows from all of them; a refresh changes no coverage. Users'
+decisions about a ledger are in :mod:`~airflow_provider_lakecommit.committer.ledger_by_hand`.
 
-Invariants: no two landings of one table have the same topic: both would want every offset of it. Every change of a
-ledger is checked for it (:func:`check_alone`), so that a landing under a misspelled name gets no section next to the
-right one. A ledger in which two landings share a topic already can still be written.
+Invariants: no two landings of one table have the same topic: both would need every offset of it. Every change of a
+ledger is checked for it (:func:`check_alone`), so that a landing under a misspelled name gets no entry next to the
+right one. A ledger in which two landings already share a topic can still be written.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def join_table(
     retry_policy: RetryPolicy | None = None,
     decision: Decision | None = None,
 ) -> LedgerState:
-    """Give a landing's lane its section, unless it has one (then that one is read back): the origin.
+    """Create the ledger entry of a stream, the initial one, or return the present one.
 
-    :param table_uuid: the table that the log remembers, if it does
-    :param decision: of the person who opens a lane
-    :raises LedgerError: the ledger of the table is gone, its rollback was not dealt with, or it is another table
+    :param table_uuid: the table in the log, if it has one
+    :param decision: of the user who opens a backfill
+    :raises LedgerError: the ledger of the table is missing, its rollback is not resolved, or it is another table
     """
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
@@ -83,10 +83,10 @@ def renew_epochs(
     new_epoch: Callable[[], UUID] = uuid4,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
-    """Void all that is pending for a table that was rolled back (with ``force``, for any table): a new epoch for every
-    section, before anything else is appended.
+    """Void all pending slices of a table that was rolled back (with ``force``, of any table): give every entry a new
+    epoch before anything else is appended.
 
-    :raises LedgerError: the ledger of the table is gone
+    :raises LedgerError: the ledger of the table is missing
     """
     before: list[dict[tuple[str, str], UUID]] = []
 
@@ -94,8 +94,8 @@ def renew_epochs(
         require_ledger(state, table)
         epochs = {s.key: s.epoch for s in state.sections}
         before.append(epochs)
-        wanted = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
-        return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if wanted and epochs else None
+        needed = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
+        return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if needed and epochs else None
 
     record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=lane)
     return swap_sections(tables, table, record, update, retry_policy)
@@ -111,11 +111,11 @@ def restore_tag(
     snapshot_id: int | None,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
-    """Repeat the ledger under a tag, where the tag is gone and the caller knows that this ledger is the newest: its
-    epochs stay.
+    """Repeat the ledger under a tag if the tag is missing and the caller knows that this ledger is the newest; epochs
+    stay.
 
-    :param snapshot_id: of the ledger that the caller has seen
-    :raises LedgerError: it is another one by now
+    :param snapshot_id: of the ledger that the caller has read
+    :raises LedgerError: the ledger has changed since
     """
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
@@ -132,7 +132,7 @@ def restore_tag(
     return swap_sections(tables, table, record, update, retry_policy, newest=True)
 
 
-def carry_forward(
+def refresh_ledger(
     tables: Tables,
     table: str,
     landing: str,
@@ -145,12 +145,12 @@ def carry_forward(
     decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
-    """Repeat the ledger in a snapshot at the head, with a new control position of one section if given.
+    """Repeat the ledger in a snapshot at the head, with a new control position of one entry if given.
 
-    :param was: the position that the new one was made from: where another one stands by now, that one stays
-    :param decision: what a person decided, which the table's history is to keep
+    :param was: the position that the new one was derived from: if it has changed since, it stays
+    :param decision: a user's decision to keep in the table's history
 
-    :raises LedgerError: there is no such section, or the ledger is gone, or its rollback was not dealt with
+    :raises LedgerError: the entry or the ledger is missing, or its rollback is not resolved
     """
 
     def moved(section: LedgerSection) -> LedgerSection:
@@ -184,9 +184,9 @@ def change_section(
     decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
-    """Replace the section of a landing's lane by what ``change`` makes of it, unless that is ``None``.
+    """Replace the ledger entry of a stream by the result of ``change``, unless that is ``None``.
 
-    :raises LedgerError: there is no such section, or the ledger is gone, or its rollback was not dealt with
+    :raises LedgerError: the entry or the ledger is missing, or its rollback is not resolved
     """
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
@@ -224,10 +224,10 @@ def swap_sections(
     newest: bool = False,
     rehearse: bool = False,
 ) -> LedgerState:
-    """Make a snapshot with the sections that ``update`` makes of a ledger, unless that is ``None``.
+    """Make a snapshot with the entries that ``update`` returns for a ledger, unless that is ``None``.
 
     :param newest: the caller knows that this ledger is the newest
-    :param rehearse: only decide it, so that what is refused is refused before other tables are changed
+    :param rehearse: only decide, so that an error comes before other tables are changed
     :raises TableError: two landings would have the same topic
     """
 
@@ -250,7 +250,7 @@ def check_no_other(
 ) -> None:
     """Check that no other landing has one of these partitions in a table.
 
-    :raises TableError: one has
+    :raises TableError: another landing has one
     """
     for s in sections:
         shared = sorted({p.topic for p in s.starts if p in partitions})
@@ -266,7 +266,7 @@ def check_no_other(
 def check_alone(table: str, before: Collection[LedgerSection], after: Collection[LedgerSection]) -> None:
     """Check that a change of a ledger gives no landing a partition that another landing of the table has.
 
-    :raises TableError: it does
+    :raises TableError: two landings would have a partition
     """
     known = {(s.landing, p) for s in before for p in s.starts}
     landings = {s.landing for s in after}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests of every partition spec that a table has, also where a column that a spec is made of was dropped.
+"""Write manifests of every partition spec that a table has, even if a column of the spec was dropped.
 
-Contract: a manifest is written by the current schema, or, where that lacks a column of the spec, by the newest one of
-the table that has all of them: the types of the partition values come from there. :func:`is_rewritable` tells which
-manifests may be written anew: pyiceberg writes the ids of equality deletes with a type that Spark cannot read, so a
-manifest with such an entry must stay as it is, whatever kind of manifest its list calls it.
+Contract: a manifest is written by the current schema, or, if that lacks a column of the spec, by the newest one of the
+table that has all of them: it gives the types of the partition values. :func:`is_rewritable` decides which manifests
+may be rewritten: pyiceberg writes the ids of equality deletes with a type that Spark cannot read, so a manifest with
+such an entry must stay as it is, whatever kind its list states.
 
-Failure story: a spec whose columns are together in no schema that the metadata has is a :class:`TableError`.
+Failure story: a spec without a schema in the metadata that has all its columns is a :class:`TableError`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ else:
 
 
 def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
-    """A schema that has all columns of a spec.
+    """Return a schema that has all columns of a spec.
 
-    :raises TableError: there is none
+    :raises TableError: the metadata has none
     """
     by_age = sorted(metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
     for schema in (metadata.schema(), *by_age):
@@ -52,7 +52,7 @@ def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
 
 
 def is_rewritable(entries: Iterable[ManifestEntry]) -> bool:
-    """Return whether a manifest with these entries may be written anew: all are data files without equality ids."""
+    """Return True if a manifest with these entries may be rewritten: all are data files without equality ids."""
     return all(is_data(e.data_file) and not e.data_file.equality_ids for e in entries)
 
 
@@ -68,7 +68,7 @@ class _DeleteManifestWriter(ManifestWriterV2):
 
 
 class KnownSpecs(Producer):
-    """For a producer of snapshots of pyiceberg, which knows the current schema only."""
+    """A base for pyiceberg's producers of snapshots, which only know the current schema."""
 
     def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
         metadata = self._transaction.table_metadata

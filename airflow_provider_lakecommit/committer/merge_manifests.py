@@ -2,14 +2,14 @@
 """An append that keeps the list of manifests short: each commit adds one, and every later commit and every reader reads
 the list of all.
 
-Contract: manifests are merged in tiers, by how many files they list: :data:`TIER` of about one size become one of the
-next, up to :data:`WHOLE` files. So a file's entry is written anew a few times in its life, and a table with millions of
-commits has a few hundred manifests. An entry keeps the snapshot, the sequence number and all else that it had. Left
-alone are manifests of deletes, with entries of deletes or with removed entries, all of format version 3 (rows have ids
-there that a list hands out), and all of a table that says so (``commit.manifest-merge.enabled = false``).
+Contract: manifests are merged in tiers, by the number of listed files: :data:`TIER` of about one size become one of the
+next, up to :data:`WHOLE` files. So a file's entry is rewritten a few times in its life, and a table with millions of
+commits has a few hundred manifests. An entry keeps its snapshot, sequence number and other values. Not merged are
+manifests of deletes, with entries of deletes or with removed entries, all of format version 3 (where a list assigns row
+ids), and all of a table with ``commit.manifest-merge.enabled = false``.
 
-Failure story: as of any append: what it wrote is unknown to the table until the request is applied. The manifests that
-were merged stay as they are; older snapshots list them.
+Failure story: as of any append: the table does not have its manifests until the request is applied. The merged
+manifests stay unchanged; older snapshots list them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs, is
 
 TIER = 32
 WHOLE = TIER**3
-"""Files from which on a manifest is as large as it should be: some megabytes."""
+"""Files in a manifest of the target size: some megabytes."""
 _LAST_VERSION = 2
 
 
 class MergingAppend(KnownSpecs, _FastAppendFiles):
-    """pyiceberg's fast append, with the manifests of its parent merged where there are many."""
+    """pyiceberg's fast append, which merges the manifests of its parent if they are many."""
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         metadata = self._transaction.table_metadata
-        asked = metadata.properties.get("commit.manifest-merge.enabled", "true").lower()
-        if asked == "false" or metadata.format_version > _LAST_VERSION:
+        enabled = metadata.properties.get("commit.manifest-merge.enabled", "true").lower()
+        if enabled == "false" or metadata.format_version > _LAST_VERSION:
             return manifests
         old = [m for m in manifests if m.added_snapshot_id != self._snapshot_id]
         out = manifests
@@ -54,7 +54,7 @@ class MergingAppend(KnownSpecs, _FastAppendFiles):
 
 
 def tiers_to_merge(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
-    """Those that become one each."""
+    """Return the groups of manifests that become one each."""
     tiers: defaultdict[tuple[int, int], list[ManifestFile]] = defaultdict(list)
     for m in manifests:
         files = (m.added_files_count or 0) + (m.existing_files_count or 0)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane's section becomes part of the one that has what closed lanes have landed.
+"""Merge the ledger entry of a closed backfill into the one of all closed backfills.
 
-Contract: one compare-and-swap takes the section out and gives what it has, and what the table has passed of its range
-without a row, to that one, so that the ledger says the same of the table before and after. The snapshot says which
-section it was (``lakecommit.merged``), so that nobody takes it for dropped. A lane that is not there is closed already.
+Contract: one compare-and-swap removes the entry and gives its ranges, and those of its bounds that the table has passed
+without a row, to the other one, so that the ledger describes the same table before and after. The snapshot names the
+entry (``lakecommit.merged``), so that it does not count as dropped. A missing entry is closed already.
 
-Offsets of two Kafka clusters are never in one section. What closed lanes have landed from the cluster that the landing
-reads is in the section ``filled``, what they have landed from another cluster is in the section of that cluster. There
-is one section for each cluster: two that an earlier release or a move has left become one.
+Offsets of two Kafka clusters are never in one entry. What closed backfills have landed from the cluster that the
+landing reads is in the entry ``filled``, what they have landed from another cluster is in the entry of that cluster.
+Each cluster has one entry: two that an earlier release or a migration has left become one.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.committer.swap`.
+Failure story: see :mod:`~airflow_provider_lakecommit.committer.swap`.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def merge_section(
     branch: str = MAIN_BRANCH,
     decision: Decision | None = None,
 ) -> LedgerState:
-    """Take a section out, and give what it has to the one of closed lanes, which is made if there is none.
+    """Remove an entry, and give its ranges to the one of closed backfills, which is made if missing.
 
-    :param own: landing and lane of the section
-    :param had: what the table has passed without a row, by the log, and no section says yet
-    :param cluster_id: of the cluster that the landing reads, by default that of the section
-    :param decision: of the person who closed it before it was whole
-    :raises LedgerError: the ledger is gone
+    :param own: landing and stream of the entry
+    :param had: ranges that, by the log, the table has passed without a row, and that no entry has yet
+    :param cluster_id: cluster that the landing reads, by default the entry's
+    :param decision: of the user who closed it before it was complete
+    :raises LedgerError: the ledger is missing
     """
     landing, lane = own
-    told: dict[str, str] = {}
+    extra: dict[str, str] = {}
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         require_ledger(state, table)
@@ -65,10 +65,10 @@ def merge_section(
         if section is None:
             return None
         passed = had - state.covered()
-        told.clear()
-        told[MERGED] = json.dumps([[landing, lane]])
+        extra.clear()
+        extra[MERGED] = json.dumps([[landing, lane]])
         if passed:
-            told[HAD] = had_to_text(passed)
+            extra[HAD] = had_to_text(passed)
         return _with_closed(state.sections, section, passed, cluster_id or section.cluster_id)
 
     record = SnapshotRecord(
@@ -76,7 +76,7 @@ def merge_section(
         branch=branch,
         landing=landing,
         lane=lane,
-        extra=told,
+        extra=extra,
         decisions=() if decision is None else (decision,),
     )
     return swap_sections(tables, table, record, update)
@@ -85,7 +85,7 @@ def merge_section(
 def _with_closed(
     sections: tuple[LedgerSection, ...], section: LedgerSection, passed: Coverage, now: str
 ) -> tuple[LedgerSection, ...]:
-    """Return the sections without the one that is closed, and what it has in the one of closed lanes of its cluster.
+    """Return the entries without the closed one, with its ranges in the one of closed backfills of its cluster.
 
     :param now: the cluster that the landing reads
     """
@@ -102,7 +102,7 @@ def _with_closed(
 
 def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage) -> LedgerSection:
     if other is None:
-        # Nobody works for it, so nothing of the control log is needed for it.
+        # It has no runs, so it needs nothing of the control log.
         other = replace(
             section,
             lane=FILLED,
@@ -119,20 +119,20 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
             provenance=(),
             control=replace(section.control, low=None),
         )
-    judged = merged(other.evaluated, section.evaluated.items(), most=None)
+    evaluated = merged(other.evaluated, section.evaluated.items(), most=None)
     starts = {p: min(o, other.starts.get(p, o)) for p, o in section.starts.items()}
     return replace(
         other,
-        # Of lanes of several specs nobody can tell which range is of which.
+        # With several specs, it is unknown which range is of which.
         spec_version=other.spec_version if other.spec_version == section.spec_version else "",
         starts={**other.starts, **starts},
         covered=other.covered | section.covered | passed,
-        evaluated=judged,
+        evaluated=evaluated,
         replayed=other.replayed | section.replayed,
         provenance=added(other.provenance, (*section.provenance, *_empty(section, passed))),
     )
 
 
 def _empty(section: LedgerSection, passed: Coverage) -> tuple[Provenance, ...]:
-    """What the table has passed without a row."""
+    """Return the provenance of what the table has passed without a row."""
     return (Provenance.counted(section.generation, passed, 0),) if passed else ()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The newest change of each key, among the slices of one publish.
 
-Contract: the changes are read from the files of the slices: rows from data files, deletes from tombstone files. The
-order of two changes is that of the order column, if there is one, then that of their readings and offsets. All rows but
-those of the newest changes are *superseded*, also where several slices, or one slice twice, change a key.
+Contract: the changes are read from the files of the slices: rows from data files, deletes from tombstone files. Two
+changes are ordered by the order column, if any, then by their readings and offsets. All rows except those of the newest
+changes are *superseded*, also if several slices, or one slice twice, change a key.
 
 Memory: some 60 bytes per change, and its key.
 """
@@ -45,7 +45,7 @@ _PARTITIONS = 1 << 32
 
 
 class Order(NamedTuple):
-    """What orders changes, one value per row. ``source`` numbers the pairs of topic and partition."""
+    """The order of changes, one value per row. ``source`` numbers the pairs of topic and partition."""
 
     column: Numbers
     generation: Numbers
@@ -109,7 +109,7 @@ class Columns:
         return self._ids[: len(self.key)]
 
     def orders(self, rows: ParquetRows, group: int) -> Order:
-        """Return what orders the rows of a row group."""
+        """Return the order of the rows of a row group."""
         *column, topic, partition, generation, offset = self._read(rows, group, range(len(self.key), len(self._ids)))
         first = order_numbers(column[0]) if column else np.zeros(len(topic), np.int64)
         return Order(
@@ -141,8 +141,8 @@ class Columns:
 
 
 class LiveRows(NamedTuple):
-    """A row group of a data file, and which of its rows no position delete names. ``keys`` are those of all rows, and
-    ``None`` if the file lacks a key column; the group begins at row ``at`` of file number ``file`` of the head.
+    """A row group of a data file, and its rows without a position delete. ``keys`` are those of all rows, and ``None``
+    if the file lacks a key column; the group begins at row ``at`` of file number ``file`` of the head.
     """
 
     file: int
@@ -216,8 +216,8 @@ def newest_changes(io: FileIO, slices: Iterable[StagedSlice], columns: Columns) 
 
 
 class Grouped(NamedTuple):
-    """Changes by their keys. ``by_key`` are their numbers, those of one key together, oldest first; ``winner`` is the
-    newest of the key of each of these, and ``last`` are the winners.
+    """Changes by key. ``by_key`` are their numbers, grouped by key, oldest first; ``winner`` is the newest of each
+    one's key, and ``last`` are the winners.
     """
 
     by_key: Numbers
@@ -253,7 +253,7 @@ def _changes(
 
 
 def _by_key(keys: Sequence[pa.Array], order: Order, seed: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the hashes of all changes, the changes by hash and then by age, and which have the hash of the next."""
+    """Return the hashes of all changes, the changes by hash and age, and whether the next one has the same hash."""
     hashed = hashes(keys, seed)
     by_key = np.lexsort((order.offset, order.generation, order.column, hashed))
     return hashed, by_key, hashed[by_key[:-1]] == hashed[by_key[1:]]

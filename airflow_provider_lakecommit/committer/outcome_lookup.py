@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at a table again until it can be seen, within a bounded time: how an unknown outcome becomes a known one.
+"""Read a table until it is readable, within a bounded time: how an unknown outcome becomes known.
 
-Contract: a commit request has an outcome only once the metadata has been read after it, whatever the catalog answered.
-Once a request was sent, a look that fails is tried again with growing, jittered waits until the time is up; before that
-there is nothing to find out, and it fails at once. Clocks only bound the trying. A catalog that answers three requests
-in a row with a refusal (no right to it, a request that it does not take, no room on its disk) is not asked a fourth
-time.
+Contract: the outcome of a commit request is known only once the metadata has been read after it, whatever the catalog
+answered. After a request, a failed read is retried with growing, jittered waits until the time is up; before that,
+there is no outcome to find, and it fails at once. Clocks only bound the attempts. A catalog that refuses three requests
+in a row (no right to it, an unsupported request, a full disk) gets no fourth one.
 
-Failure story: when the table cannot be seen in time, :class:`CommitUnknownError` if a request was sent, else the
-:class:`CatalogError` of the last look. Nothing is deleted; the next attempt looks again.
+Failure story: if the table stays unreadable, :class:`CommitUnknownError` if a request was sent, else the
+:class:`CatalogError` of the last read. Nothing is deleted; the next attempt checks again.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _NO_RIGHT = (ForbiddenError, UnauthorizedError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long a commit tries: at most ``seconds`` and ``requests`` requests, and not after ``refusals`` of them in a
-    row were refused; waits double from ``first_wait`` on.
+    """Limits of a commit: at most ``seconds`` and ``requests``, and at most ``refusals`` refused requests in a row;
+    waits double from ``first_wait`` on.
     """
 
     seconds: float = 120.0
@@ -44,7 +43,7 @@ class RetryPolicy:
 
 @dataclass(slots=True, kw_only=True)
 class OutcomeLookup:
-    """The looks and waits of one commit."""
+    """The reads and waits of one commit."""
 
     tables: Tables
     identifier: str
@@ -58,12 +57,12 @@ class OutcomeLookup:
     def __post_init__(self) -> None:
         self._deadline = self.retry_policy.clock() + self.retry_policy.seconds
 
-    def look(self) -> Table:
-        """The table as it is now.
+    def load(self) -> Table:
+        """Return the present table.
 
-        :raises CommitUnknownError: a request was sent and the table cannot be seen
-        :raises CatalogError: none was sent, and the table cannot be seen
-        :raises TableError: the table is gone
+        :raises CommitUnknownError: a request was sent and the table is unreadable
+        :raises CatalogError: none was sent, and the table is unreadable
+        :raises TableError: the table is missing
         """
         while True:
             try:
@@ -82,27 +81,27 @@ class OutcomeLookup:
                 ) from None
 
     def ended_with(self, error: BaseException) -> None:
-        """Note what a request ended with. It decides nothing but for how long to try."""
+        """Record the error of a request. It only decides how long to retry."""
         self.last_error = error
-        # What pyiceberg has no class for is a code such as 405, 406 or 422.
+        # pyiceberg has no class for codes such as 405, 406 or 422.
         refused = isinstance(error, (*_NO_RIGHT, BadRequestError, NotImplementedError)) or type(error) is RESTError
         refused = refused or is_no_room(error)
         self._refusals = self._refusals + 1 if refused else 0
 
     def may_send(self) -> bool:
-        """Whether another request is within bounds; the first one always is."""
+        """Return True if another request is within bounds; the first one always is."""
         if not self.requests:
             return True
         in_time = self.requests < self.retry_policy.requests and self.retry_policy.clock() < self._deadline
         return in_time and self._refusals < self.retry_policy.refusals
 
     def gave_up(self) -> CommitUnknownError:
-        """The error of a commit that was sent and is not in the table at the last look."""
+        """Return the error of a commit that was sent and was not in the table at the last read."""
         remedy = "check that the catalog runs and can be written"
         if isinstance(self.last_error, _NO_RIGHT):
             remedy = "give the credentials of the connection the right to commit to this table"
         elif self.last_error is not None and is_no_room(self.last_error):
-            remedy = "make room where the catalog's database and the tables' metadata are, or let them be written to"
+            remedy = "free space for the catalog's database and the tables' metadata, or make them writable"
         kind = CommitRefusedError if self._refusals else CommitUnknownError
         return kind(
             "LC3041",
@@ -112,13 +111,13 @@ class OutcomeLookup:
         )
 
     def wait(self) -> bool:
-        """Wait a while; ``False`` if the time is up."""
+        """Wait before the next read; return False if the time is up."""
         left = self._deadline - self.retry_policy.clock()
         if left <= 0:
             return False
-        wanted = min(self.retry_policy.first_wait * 2.0**self._waits, self.retry_policy.longest_wait)
+        backoff = min(self.retry_policy.first_wait * 2.0**self._waits, self.retry_policy.longest_wait)
         self._waits += 1
-        self.retry_policy.sleep(min(left, wanted * random.uniform(0.5, 1.0)))
+        self.retry_policy.sleep(min(left, backoff * random.uniform(0.5, 1.0)))
         return True
 
     def _last_end(self) -> str:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A snapshot that takes files out of a table and adds others, in one step.
+"""A snapshot that removes files from a table and adds others, in one step.
 
-Contract: the snapshot has operation ``overwrite``, or ``replace`` where the rows stay the same. Each manifest that
-lists a file to take out is written anew: its other entries keep the snapshot, the sequence numbers and all else that
-they had, the file's own is marked as deleted by this snapshot. Other manifests are kept as they are. Added files may be
-of several partition specs; each spec has a manifest of its own. A manifest with equality deletes is never written anew:
-position delete files that it lists stay, where they apply to nothing.
+Contract: the snapshot has operation ``overwrite``, or ``replace`` if the rows stay the same. Each manifest that lists a
+file to remove is rewritten: its other entries keep their snapshot, sequence numbers and other values, the file's own
+entry is marked as deleted by this snapshot. Other manifests are kept. Added files may have several partition specs;
+each spec has its own manifest. A manifest with equality deletes is never rewritten: position delete files in it stay,
+where they apply to nothing.
 
-Failure story: a file to take out that the head does not list, or lists twice, is a :class:`TableError` before anything
-is asked of the catalog: the caller looked at another head. Written manifests are unknown to the table until the request
-is applied.
+Failure story: if the head does not list a file to remove, or lists it twice, this is a :class:`TableError` before the
+catalog is contacted: the caller has read another head. The table does not have written manifests until the request is
+applied.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """What a snapshot does besides adding data files: paths of data files and of position delete files that it takes
-    out, and delete files that it adds. ``same_rows``: readers see the rows that they saw before.
+    """What a snapshot does besides adding data files: paths of data files and of position delete files to remove, and
+    delete files to add. ``same_rows``: readers see the same rows as before.
     """
 
     removed: frozenset[str]
@@ -53,7 +53,7 @@ class Rewrite:
 
 
 class OverwritingFiles(KnownSpecs, Producer):
-    """pyiceberg's producer of snapshots, for files that are known by their paths."""
+    """pyiceberg's producer of snapshots, for files known by path."""
 
     def __init__(self, transaction: Transaction, rewrite: Rewrite, **options: Any) -> None:
         super().__init__(operation=Operation.OVERWRITE, transaction=transaction, io=transaction._table.io, **options)
@@ -62,7 +62,7 @@ class OverwritingFiles(KnownSpecs, Producer):
         self._taken_deletes: list[DataFile] = []
 
     def _validate_concurrency(self) -> None:
-        """The request states the head that it was made for."""
+        """Do nothing: the request asserts its head."""
 
     def _manifests(self) -> list[ManifestFile]:
         kept: list[ManifestFile] = []
@@ -85,29 +85,29 @@ class OverwritingFiles(KnownSpecs, Producer):
         return [m for m in found if m.has_added_files() or m.has_existing_files()]
 
     def _without(self, manifest: ManifestFile) -> list[ManifestFile]:
-        """A manifest less the files to take out: itself where it lists none of them."""
+        """Return a manifest without the files to remove: the same one if it lists none of them."""
         entries = self.fetch_manifest_entry(manifest)
-        gone = [e for e in entries if e.data_file.file_path in self._removed]
-        if not gone:
+        removed = [e for e in entries if e.data_file.file_path in self._removed]
+        if not removed:
             return [manifest]
         if not is_rewritable(entries):
             raise TableError(
                 "LC3021",
-                f"manifest {manifest.manifest_path} lists {gone[0].data_file.file_path}, which is to be replaced, "
+                f"manifest {manifest.manifest_path} lists {removed[0].data_file.file_path}, which is to be replaced, "
                 "and equality deletes, which pyiceberg cannot write so that Spark can read them. Nothing was "
                 "committed; rewrite the manifests of the table with another engine",
             )
-        self._taken_out += (e.data_file for e in gone)
+        self._taken_out += (e.data_file for e in removed)
         return self._less(self.new_manifest_writer(self.spec(manifest.partition_spec_id)), entries, self._removed)
 
     def _without_deletes(self, manifest: ManifestFile) -> list[ManifestFile]:
-        """A manifest less the position delete files to take out; one with equality deletes stays as it is."""
+        """Return a manifest without the position delete files to remove; one with equality deletes is unchanged."""
         out = self._rewrite.removed_deletes
         entries = self.fetch_manifest_entry(manifest) if out else []
-        gone = [e.data_file for e in entries if e.data_file.file_path in out]
-        if not gone or any(e.data_file.equality_ids for e in entries):
+        removed = [e.data_file for e in entries if e.data_file.file_path in out]
+        if not removed or any(e.data_file.equality_ids for e in entries):
             return [manifest]
-        self._taken_deletes += gone
+        self._taken_deletes += removed
         return self._less(self.new_delete_manifest_writer(self.spec(manifest.partition_spec_id)), entries, out)
 
     def _less(
@@ -162,7 +162,7 @@ class OverwritingFiles(KnownSpecs, Producer):
             summary=Summary(operation=self._operation, **collector.build(), **(snapshot_properties or {})),
             previous_summary=before.summary if before is not None else None,
         )
-        # pyiceberg sums no snapshot of operation `replace`: it is summed as an overwrite.
+        # pyiceberg has no summary for the operation `replace`: use that of an overwrite.
         return Summary(Operation.REPLACE, **summed.additional_properties) if self._rewrite.same_rows else summed
 
     def _existing_manifests(self) -> list[ManifestFile]:

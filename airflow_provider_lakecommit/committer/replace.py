@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacing ranges: rows that a table has of them go, others come in their place or none, in one snapshot.
+"""Replace ranges: remove a table's rows of them and add others, or none, in one snapshot.
 
-Contract: after :func:`replace_ranges` the table has of the ranges the rows of the request's slices and no others, and
-its ledger says so; no reader ever sees both, or neither. What to take out is found by the caller on the very head that
-the request states (``remove``), so that what other engines wrote, deleted or compacted meanwhile is looked at again.
-Rows of other landings are never asked for: the ranges are those that the ledger has of this landing.
+Contract: after :func:`replace_ranges` the table has exactly the rows of the request's slices for these ranges, and its
+ledger has them too; readers never see both old and new rows, or neither. The caller finds what to remove on the head
+that the request asserts (``remove``), so changes of other engines in the meantime are read. Rows of other landings are
+never removed: the ranges are those of this landing in the ledger.
 
-Calling again with the same request, from anywhere, at any time, replaces nothing twice: the snapshot's token, and after
-its expiry the epochs and ranges of the ledger, tell that it was done; a request that was made for an older ledger is
-refused. So one that was held up for days never takes out what was landed since.
+Repeating a request, from anywhere and at any time, replaces nothing twice: the snapshot's token, and after its expiry
+the epochs and ranges of the ledger, show that it was done; a request for an older ledger is refused. So a request that
+was delayed for days never removes newer rows.
 
-Failure story: :mod:`airflow_provider_lakecommit.committer.swap`. What ``remove`` raises passes through.
+Failure story: see :mod:`airflow_provider_lakecommit.committer.swap`. Errors of ``remove`` are raised unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice, judge
+from airflow_provider_lakecommit.committer.checks import StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.committer.ledger import (
     Condition,
     LedgerState,
@@ -68,12 +68,12 @@ Key = tuple[str, str]
 class ReplaceRequest:
     """Ranges to replace in one table.
 
-    :param table_uuid: the table they were looked up in
-    :param epochs: those of the landing's sections that had some of the ranges when they were looked up
-    :param coverage: what is taken out; all of it is in the ledger of this landing
-    :param slices: what comes in its place, of lane ``lane``; none: it is only a deletion
+    :param table_uuid: the table in which they were found
+    :param epochs: epochs of the landing's ledger entries that had some of the ranges then
+    :param coverage: ranges to remove; all of them are in the ledger of this landing
+    :param slices: replacements, of stream ``lane``; empty: only delete
     :param extra: further summary keys, without prefix
-    :param decision: of the person who asks, for the table's history
+    :param decision: the user's decision, for the table's history
     """
 
     table: str
@@ -91,17 +91,17 @@ class ReplaceRequest:
 
     @property
     def anew(self) -> Replacement:
-        """What comes in place of the ranges."""
+        """Return the replacement of the ranges."""
         return Replacement(
             lane=self.lane,
             coverage=Coverage.union(s.coverage for s in self.slices),
-            judged=tuple((s.rules, s.coverage) for s in self.slices),
+            evaluated=tuple((s.rules, s.coverage) for s in self.slices),
             provenance=tuple(entry for s in self.slices for entry in s.provenance),
         )
 
     @property
     def token(self) -> UUID:
-        """Name of the snapshot that does this."""
+        """Return the token of the snapshot that does this."""
         ids = [s.slice_id for s in self.slices]
         taken = ";".join(f"{p.topic_id}:{p.partition}:{r.start}:{r.end}" for p, r in self.coverage.items())
         return token(self.commit_id, self.table_uuid, [uuid5(self.commit_id, f"replace\x1f{taken}"), *ids])
@@ -109,8 +109,8 @@ class ReplaceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What taking the ranges out of one head comes to: paths that go, and copies without the ranges that come. ``left``
-    says by landing and lane which readings landed the rows that stay.
+    """The effect of removing the ranges from one head: removed paths, and added copies without the ranges. ``left``
+    has, by landing and stream, the readings that landed the remaining rows.
     """
 
     replaced: Replaced
@@ -121,9 +121,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceOutcome:
-    """What became of a request. ``replaced`` and ``snapshot_id`` are of the snapshot that this call made; without one
-    it was done before.
-    """
+    """The result. ``replaced`` and ``snapshot_id`` are of this call's snapshot; without one, it was done before."""
 
     replaced: Replaced | None
     snapshot_id: int | None
@@ -142,14 +140,14 @@ def replace_ranges(
     staging: Callable[[Attempt], None] = lambda _: None,
     retry_policy: RetryPolicy | None = None,
 ) -> ReplaceOutcome:
-    """Replace what of the request is not replaced yet.
+    """Replace the ranges of the request that are not replaced yet.
 
-    :param remove: finds, on the head of the branch, what to take out, and makes the copies
-    :param staging: is told of each attempt before it is sent
-    :raises LedgerError: the ledger has not all of the ranges, was made anew since they were looked up, or is gone; a
-        slice is none that it could take; rows of another topic of the same name cannot be told from them
-    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
-    :raises CatalogError: the catalog or the storage cannot be reached
+    :param remove: finds on the head of the branch what to remove, and makes the copies
+    :param staging: takes each attempt before it is sent
+    :raises LedgerError: the ledger lacks some of the ranges, was recreated since they were found, or is missing; it
+        would not take a slice; or rows of another topic of the same name cannot be distinguished
+    :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
+    :raises CatalogError: the catalog or the storage was unreachable
     """
     last: list[Removal] = []
 
@@ -178,7 +176,7 @@ def replace_ranges(
 
 
 def is_due(request: ReplaceRequest, loaded: Table) -> bool:
-    """Return True if a request has something to do on this head; False if it was done.
+    """Return True if a request has something to do on this head; False if it is done.
 
     :raises LedgerError: as :func:`replace_ranges`
     """
@@ -193,14 +191,14 @@ def is_due(request: ReplaceRequest, loaded: Table) -> bool:
 
 
 def epochs_of(state: LedgerState, landing: str, coverage: Coverage) -> dict[Key, UUID]:
-    """The epochs of the sections that have some of the ranges."""
+    """Return the epochs of the entries that have some of the ranges."""
     return {s.key: s.epoch for s in state.sections if s.landing == landing and s.covered.overlaps(coverage)}
 
 
 def require_ranges(table: str, landing: str, coverage: Coverage, state: LedgerState) -> None:
-    """Refuse ranges that a table does not have, or whose rows do not say which record they are of.
+    """Refuse ranges that a table lacks, or whose rows do not name their records.
 
-    :raises LedgerError: naming them, and what can be done instead
+    :raises LedgerError: names them and the remedy
     """
     covered = Coverage.union(s.covered for s in state.sections if s.landing == landing)
     if lacking := coverage - covered:
@@ -240,7 +238,7 @@ def _check_table(request: ReplaceRequest, metadata: TableMetadata, state: Ledger
 
 
 def _is_done(request: ReplaceRequest, metadata: TableMetadata, state: LedgerState) -> bool:
-    """By the token in the history, by the epochs that it gives, or as the lane has what others had."""
+    """Return True by the token in the history, by the epochs that it gives, or if the stream has what others had."""
     own = [s for s in state.sections if s.landing == request.landing]
     name = request.token
     given = {renewed_epoch(name, s) for s in own}
@@ -277,8 +275,8 @@ def _check_sections(request: ReplaceRequest, state: LedgerState) -> None:
 
 
 def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: LedgerState) -> None:
-    """Each slice must be one that the ledger would take, had it nothing of the ranges; what else it has, of ranges that
-    nobody has landed, comes in with it.
+    """Check that the ledger would take each slice if it lacked the ranges; the rest of a slice, of ranges that nothing
+    has landed, is added with it.
     """
     if not request.slices:
         return
@@ -287,9 +285,9 @@ def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: Ledge
     )
     free = replace(state, sections=emptied)
     section = free.section(request.landing, request.lane)
-    judged = judge(request.slices, metadata, free, section, ()) if section is not None else None
-    if judged is None or judged.refused:
-        why = "; ".join(map(str, judged.refused)) if judged else "it has no such stream"
+    decided = evaluate_slices(request.slices, metadata, free, section, ()) if section is not None else None
+    if decided is None or decided.refused:
+        why = "; ".join(map(str, decided.refused)) if decided else "it has no such stream"
         raise LedgerError("LC3028", f"{request.table}: nothing was replaced, since not all can be landed again: {why}")
 
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt at a snapshot: its manifests, its commit request, and what is left of it when it lost.
+"""One attempt at a snapshot: its manifests, its commit request, and the cleanup after it failed.
 
-Contract: the request of a landing adds the snapshot, moves the branch and moves the tag, all or nothing, and states all
-that it was made for: the table, the head, where the tag is, the current schema and the default spec. The tag never goes
-back, so a request that is still on its way when the tag has moved can never be applied, not even after a rollback of
-the branch to the very head it was made for.
+Contract: the request of a landing adds the snapshot, moves the branch and moves the tag, all or nothing, and asserts
+everything that it was made for: the table, the head, the position of the tag, the current schema and the default spec.
+The tag never moves back, so a request in flight when the tag moves can never be applied, not even after a rollback of
+the branch to the very head that it was made for.
 
-Failure story: an attempt whose outcome is unknown keeps its files. They are removed only when the tag has moved past
-it, the metadata does not know its snapshot and the head does not list its manifests; failing to remove them costs space
-only.
+Failure story: an attempt with an unknown outcome keeps its files. They are removed only when the tag has moved past it,
+the metadata does not have its snapshot and the head does not list its manifests; leaving them only costs space.
 """
 
 from __future__ import annotations
@@ -55,9 +54,7 @@ Staging = Callable[[Table, str, Sequence[DataFile], Mapping[str, str]], "Attempt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A commit request with its files written. ``tag`` is the one that it sets, ``fenced`` tells whether that guards
-    it.
-    """
+    """A commit request with its files written. ``tag`` is the tag that it moves; ``fenced``: the tag guards it."""
 
     snapshot: Snapshot
     requirements: tuple[TableRequirement, ...]
@@ -75,14 +72,14 @@ def stage(
     *,
     rewrite: Rewrite | None = None,
 ) -> Attempt:
-    """Of a snapshot with the ledger in its summary.
+    """Stage a snapshot with the ledger in its summary.
 
-    :param rewrite: the files that it takes out; ``None`` for an append
+    :param rewrite: the files to remove; ``None`` for an append
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
     """
     bare = _untagged(table, branch, _written_or_error(table, branch, files, dict(summary), rewrite))
-    # On a table without snapshots pyiceberg's catalogs refuse to look at a tag; there the head alone is guard enough.
+    # On a table without snapshots, pyiceberg's catalogs refuse to check a tag; there the head alone suffices.
     fenced = bool(table.metadata.snapshots)
     tag = tag_name(branch)
     tag_id = _id_of(table.metadata, tag)
@@ -97,8 +94,8 @@ def stage(
 
 
 def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-    """Of files that are not a landing's: the branch moves, the tag stays where it is, so that landings see a foreign
-    snapshot. The manifests of a request that lost stay: without the tag nothing tells that it can never be applied.
+    """Stage files of another writer: the branch moves and the tag stays, so that landings see a foreign snapshot. The
+    manifests of a failed request stay: without the tag, it is unknown whether it can still be applied.
 
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
@@ -107,10 +104,10 @@ def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary
 
 
 def stage_move(table: Table, branch: str, snapshot_id: int, *, ledger_id: int, source: str) -> Attempt:
-    """Of a snapshot that another branch has: this branch moves to it, and its tag to the newest ledger before it.
+    """Stage a move to a snapshot of another branch; the tag moves to the newest ledger before it.
 
     :param ledger_id: the snapshot of that ledger
-    :param source: the branch that has the snapshot, whose head is asserted
+    :param source: the branch with the snapshot, whose head is asserted
     """
     metadata, tag = table.metadata, tag_name(branch)
     snapshot = metadata.snapshot_by_id(snapshot_id)
@@ -130,7 +127,7 @@ def stage_move(table: Table, branch: str, snapshot_id: int, *, ledger_id: int, s
 
 
 def stage_restart(table: Table, branch: str, base: str, summary: Mapping[str, str]) -> Attempt:
-    """Of a snapshot with the ledger in its summary, on the head of another branch: this branch moves to it.
+    """Stage a snapshot with the ledger in its summary, on the head of another branch: this branch moves to it.
 
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
@@ -168,7 +165,7 @@ def _untagged(table: Table, branch: str, snapshot: Snapshot) -> Attempt:
 
 def moved(metadata: TableMetadata, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
     """Return the update that moves a branch."""
-    # A reference is replaced whole: what the owner set for its branch is stated again.
+    # An update replaces the whole reference: repeat the owner's settings of the branch.
     now = metadata.refs.get(branch)
     keep = now.model_dump(by_alias=True, exclude={"snapshot_id"}) if now else {"type": SnapshotRefType.BRANCH}
     return SetSnapshotRefUpdate.model_validate({"ref-name": branch, "snapshot-id": snapshot_id, **keep})
@@ -203,20 +200,20 @@ def remove_leftovers(io: FileIO, metadata: TableMetadata, branch: str, attempts:
 
 
 class _Placed(Table):
-    """A table whose metadata files go where pyiceberg's own rules say, whatever class it names for its data files."""
+    """A table whose metadata files are placed by pyiceberg's own rules, whatever class it names for its data files."""
 
     def location_provider(self) -> LocationProvider:
         return own_locations(self)
 
 
 class _Staging(Transaction):
-    """A transaction on metadata that nothing was staged on yet. pyiceberg copies all metadata deep at each of a dozen
-    looks, which soon is most of a commit's time; before the first update the table's own says the same.
+    """A transaction on unchanged metadata. pyiceberg copies all metadata at each of a dozen reads, which takes most of
+    a commit's time; before the first update, the table's own metadata is the same.
     """
 
     def __init__(self, table: Table, spec_id: int) -> None:
         super().__init__(_Placed(*(table.name(), table.metadata, table.metadata_location, table.io, table.catalog)))
-        # A manifest is written for the spec that is the default one; the request itself leaves the default as it is.
+        # A manifest is written for the default spec; the request itself keeps the default.
         metadata = table.metadata
         default = metadata.default_spec_id
         self._looked_at = metadata if spec_id == default else metadata.model_copy(update={"default_spec_id": spec_id})
@@ -233,7 +230,7 @@ class _Staging(Transaction):
 def _written_or_error(
     table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], rewrite: Rewrite | None
 ) -> Snapshot:
-    """The snapshot with its manifests written, or an error for the caller."""
+    """Return the snapshot with its manifests written, or an error for the caller."""
     try:
         if rewrite is None:
             return _appended(table, branch, files, summary)
@@ -263,7 +260,7 @@ def _appended(table: Table, branch: str, files: Sequence[DataFile], summary: dic
         operation=Operation.APPEND,
         transaction=transaction,
         io=table.io,
-        # So that what is left of it is known by its name.
+        # Its leftovers are then known by name.
         commit_uuid=attempt_id(table.metadata.table_uuid, uuid4()),
         branch=branch,
         snapshot_properties=summary,
@@ -298,7 +295,7 @@ def _staged(
 
 
 def at_ref(ref: str, snapshot_id: int | None) -> AssertRefSnapshotId:
-    """Require that a branch or tag is at this snapshot; ``None``: that there is none."""
+    """Require that a branch or tag is at this snapshot; ``None``: that it does not exist."""
     return AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": snapshot_id})
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a landing snapshot says about itself in its summary: the one module that knows the keys.
+"""The summary of a landing snapshot: the only module that knows its keys.
 
-Contract: every snapshot that this package makes carries the whole ledger of its table (the sections of all landings and
-lanes), so the newest one on a branch's ancestry is the only one that has to be read; the other keys tell the story of
-this snapshot alone and decide nothing. ``record_of(snapshot made with to_summary(x))`` gives ``x`` back.
+Contract: every snapshot of this package has the whole ledger of its table (the entries of all landings and streams), so
+only the newest one on a branch's ancestry must be read; the other keys describe this snapshot alone and decide nothing.
+``record_of(snapshot made with to_summary(x))`` returns ``x``.
 
-Failure story: a snapshot without our keys is foreign, which is no error; one with damaged keys is a
-:class:`WireError`, because a ledger that cannot be read must never be taken for one that is not there.
+Failure story: a snapshot without our keys is foreign, which is no error; one with corrupt keys is a :class:`WireError`,
+because an unreadable ledger must never count as a missing one.
 """
 
 from __future__ import annotations
@@ -63,23 +63,23 @@ class SnapshotKind(StrEnum):
     """Why a landing snapshot was made. Only ``APPEND``, ``REPLACE`` and ``COMPACT`` have files."""
 
     ORIGIN = "origin"
-    """A landing's lane joined the table."""
+    """A stream of a landing joined the table."""
     APPEND = "append"
     EPOCH = "epoch"
-    """All that is pending was voided."""
+    """All pending slices were voided."""
     CARRY = "carry"
-    """The ledger was brought forward past foreign snapshots, or a control position was."""
+    """The ledger was repeated after foreign snapshots, or a control position moved."""
     INIT = "init"
-    """A person set the ledger."""
+    """A user set the ledger."""
     REPLACE = "replace"
-    """Rows of some ranges were taken out, and others put in their place or not."""
+    """Rows of some ranges were removed, with or without replacement."""
     COMPACT = "compact"
     """Files were rewritten; the rows stayed the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPoint:
-    """How far the control log had been read when a snapshot was made: its announcement comes at or after it."""
+    """The end of the control log when a snapshot was made: its announcement comes at or after it."""
 
     topic_id: str
     partition: int
@@ -88,10 +88,10 @@ class LogPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRecord:
-    """One landing snapshot. ``ranges`` is what it added to the ledger section of its landing and lane; ``rows`` are the
-    rows of its files; ``extra`` are further keys of the committer, without prefix; ``decisions`` are those of persons
-    on this table, oldest first, carried forward by every landing snapshot. ``snapshot_id`` and ``at`` are given by the
-    catalog and are unset while a snapshot is only wanted.
+    """One landing snapshot. ``ranges`` is what it added to the ledger entry of its stream; ``rows`` are the rows of its
+    files; ``extra`` are further keys of the committer, without prefix; ``decisions`` are users' decisions on this
+    table, oldest first, repeated by every landing snapshot. ``snapshot_id`` and ``at`` come from the catalog and are
+    unset before the commit.
     """
 
     kind: SnapshotKind
@@ -120,9 +120,9 @@ class SnapshotRecord:
 
 
 def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dict[str, str]:
-    """The summary properties of a wanted snapshot; keys without a value are left out.
+    """Return the summary properties of a snapshot to make; keys without a value are left out.
 
-    :raises WireError: when the ledger, or what was added, is over its limit
+    :raises WireError: the ledger, or what was added, is over its limit
     """
     extra = {PREFIX + key: value for key, value in record.extra.items()}
     if taken := sorted(extra.keys() & _RESERVED):
@@ -149,32 +149,32 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
 
 
 def has_ledger(snapshot: Snapshot) -> bool:
-    """Whether it is a landing's own snapshot."""
+    """Return True if it is a landing's own snapshot."""
     return snapshot.summary is not None and _LEDGER in snapshot.summary.additional_properties
 
 
 def ledger_share(snapshot: Snapshot) -> float:
-    """How much of the room that a ledger may take is taken."""
+    """Return the used part of the room for a ledger."""
     return len(_properties(snapshot)["ledger"]) / LEDGER_LIMIT
 
 
 def sections_of(snapshot: Snapshot) -> tuple[LedgerSection, ...]:
-    """The ledger that a landing snapshot carries.
+    """Return the ledger in a landing snapshot.
 
-    :raises WireError: when it is damaged, or of a later release
+    :raises WireError: it is corrupt, or of a later release
     """
     return decode_ledger(_properties(snapshot)["ledger"])
 
 
 def decisions_of(snapshot: Snapshot) -> tuple[Decision, ...]:
-    """What persons decided on the table, up to this landing snapshot."""
+    """Return the users' decisions on the table, up to this landing snapshot."""
     return _decisions(_properties(snapshot))
 
 
 def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
-    """What a snapshot says about itself, ``None`` for a foreign one.
+    """Return the record of a snapshot, ``None`` for a foreign one.
 
-    :raises WireError: when it is damaged, or of a later release
+    :raises WireError: it is corrupt, or of a later release
     """
     if not has_ledger(snapshot):
         return None
@@ -225,7 +225,7 @@ def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
 
 
 def _decisions_to_text(decisions: tuple[Decision, ...]) -> str | None:
-    """The newest of them that have room: they never keep a commit from being made."""
+    """Return the newest of them that fit: they never prevent a commit."""
     values = [{name: str(t)[:MOST_TEXT] for name, t in asdict(d).items() if t} for d in decisions]
     while values:
         try:
@@ -236,7 +236,7 @@ def _decisions_to_text(decisions: tuple[Decision, ...]) -> str | None:
 
 
 def _decisions(found: Mapping[str, str]) -> tuple[Decision, ...]:
-    """What cannot be read of them stops nothing: they decide nothing."""
+    """Return the readable decisions; unreadable ones are ignored, as they decide nothing."""
     known = {f.name for f in fields(Decision)}
     try:
         values = unpack(found["decisions"], what="what persons decided")["decisions"] if "decisions" in found else ()
@@ -258,16 +258,16 @@ def _id_to_text(value: UUID | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _uuid(told: str | None) -> UUID | None:
-    return None if told is None else UUID(told)
+def _uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
 
 
-def _number(told: str) -> int:
-    return count(int(told))
+def _number(text: str) -> int:
+    return count(int(text))
 
 
 def _account_to_json(account: Account) -> dict[str, Any]:
-    """One list of numbers per count; counts that are nothing everywhere are left out."""
+    """Return one list of numbers per count; counts that are zero everywhere are left out."""
     columns = {f.name: {p: getattr(c, f.name) for p, c in account.parts.items()} for f in fields(Counts)}
     return {name: offsets_to_json(column) for name, column in columns.items() if any(column.values())}
 
@@ -284,8 +284,8 @@ def _point_to_text(point: LogPoint | None) -> str | None:
     return json.dumps([point.topic_id, point.partition, point.offset], separators=(",", ":"))
 
 
-def _point_from_text(told: str | None) -> LogPoint | None:
-    if told is None:
+def _point_from_text(value: str | None) -> LogPoint | None:
+    if value is None:
         return None
-    topic_id, partition, offset = bounded_json(told, parts=8)
+    topic_id, partition, offset = bounded_json(value, parts=8)
     return LogPoint(topic_id=text(topic_id), partition=count(partition), offset=count(offset))

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What some landing snapshots say beside what all of them say: the keys of their ``extra``, and how they are read.
+"""The keys of some landing snapshots' ``extra``, and how they are read.
 
-Contract: these decide nothing of what is in a table, its ledger does; they say why a ledger differs from the one
-before, so that `verify` can hold one against the other.
+Contract: they do not decide what is in a table; its ledger does. They explain why a ledger differs from the previous
+one, so that `verify` can compare them.
 
-Failure story: text that cannot be read is an error where it would hide rows that are there twice, and nothing where it
-only explains.
+Failure story: unreadable text is an error if it would hide duplicate rows, and ignored if it only explains.
 """
 
 from __future__ import annotations
@@ -26,35 +25,34 @@ from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.exceptions import WireError
 
 PRUNED = "pruned"
-"""Extra key of a snapshot that took out of some sections what is gone: these, as a JSON list of names and lanes."""
+"""Extra key of a snapshot that removed missing partitions from some entries: their names and streams, as a JSON list.
+"""
 MERGED = "merged"
-"""Extra key of a snapshot that closed lanes: what these sections had is another one's, as a JSON list likewise."""
+"""Extra key of a snapshot that closed backfills: entries that another entry took over, as a JSON list."""
 HAD = "had"
-"""Extra key of a ledger that a person set: what it gained and the table had passed before, having no row of it."""
+"""Extra key of a ledger that a user set: the ranges that it gained and that the table had passed without a row."""
 MOVED = "moved"
-"""Extra key of a ledger whose landing moved to another cluster: its lane and the one that keeps what it had, as
-JSON.
+"""Extra key of a ledger whose landing moved to another cluster: its stream, and the one with the former rows, as JSON.
 """
 REPLAYED = "replayed"
-"""Extra key of a snapshot with rows of dead letters: which offsets these are of, and how many of them gave no row."""
+"""Extra key of a snapshot with rows of dead letters: their offsets, and how many of them gave no row."""
 EVOLVED = "evolved"
-"""Extra key of a snapshot that came with another schema: its id, the changes, and by what they were found, as JSON."""
+"""Extra key of a snapshot with another schema: its id, the changes, and their origin, as JSON."""
 SUPERSEDED, DELETED = "superseded", "deleted"
 """Extra keys of an upserting append: how many rows newer ones superseded, and how many the source deleted."""
 LOOKED_UP = "looked-up"
-"""Extra key of an upserting append: in how many rows and files of the table it looked for its keys, as ``ROWS FILES``.
-"""
+"""Extra key of an upserting append: the rows and files of the table that were searched for its keys: ``ROWS FILES``."""
 SPEC = "spec"
-"""Extra key of an append: the landing's spec version and the fields that it is made of, as JSON, for people."""
+"""Extra key of an append: the landing's spec version and the fields of which it is made, as JSON, for readers."""
 
 
 def pruned_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
-    """The sections that a person had pruned in this snapshot."""
+    """Return the entries that a user had pruned in this snapshot."""
     return _named(record, PRUNED)
 
 
 def merged_sections(record: SnapshotRecord) -> set[tuple[str, str]]:
-    """The sections of lanes that were closed by this snapshot."""
+    """Return the entries of backfills that this snapshot closed."""
     return _named(record, MERGED)
 
 
@@ -63,19 +61,19 @@ def _named(record: SnapshotRecord, key: str) -> set[tuple[str, str]]:
 
 
 def moved_lanes(record: SnapshotRecord) -> tuple[str, str] | None:
-    """The lane that moved to another cluster in this snapshot, and the one that has what it had, if one did."""
+    """Return the stream that moved to another cluster in this snapshot, and the one with its former rows."""
     found = json.loads(record.extra.get(MOVED, "null"))
     return (str(found[0]), str(found[1])) if found else None
 
 
 def had_to_text(ranges: Coverage) -> str:
-    """For the extra key :data:`HAD`."""
+    """Return the value of the extra key :data:`HAD`."""
     return _packed({"ranges": coverage_to_json(ranges)}, "what the table had passed")
 
 
 def had_before(record: SnapshotRecord) -> Coverage:
-    """What a ledger that a person set gained by this snapshot without that anything was given up. Where it cannot be
-    read it is nothing, as in snapshots of older releases: this decides nothing.
+    """Return what a ledger that a user set gained by this snapshot without giving anything up. Unreadable values count
+    as nothing, as in snapshots of older releases: this decides nothing.
     """
     try:
         return coverage_from_json(unpack(record.extra[HAD], what="what the table had passed")["ranges"])
@@ -84,17 +82,18 @@ def had_before(record: SnapshotRecord) -> Coverage:
 
 
 def replay_to_text(ranges: Coverage, filtered: int) -> str:
-    """For the extra key :data:`REPLAYED`.
+    """Return the value of the extra key :data:`REPLAYED`.
 
-    :raises WireError: there is no room for so many ranges
+    :raises WireError: the ranges are too many
     """
     return _packed({"ranges": coverage_to_json(ranges), "filtered": filtered}, "what was replayed")
 
 
 def replay_of(record: SnapshotRecord) -> tuple[Coverage, int] | None:
-    """The offsets whose dead letters a snapshot replayed, and how many of them gave no row; ``None``: it is no replay.
+    """Return the offsets whose dead letters a snapshot replayed, and how many of them gave no row; ``None``: it is no
+    replay.
 
-    :raises WireError: it is one, and does not tell of what
+    :raises WireError: it is one, and its offsets are unreadable
     """
     if REPLAYED not in record.extra:
         return None

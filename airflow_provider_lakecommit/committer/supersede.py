@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of a table the changes of a publish supersede, and the delete files that say so.
+"""Find the rows of a table that the changes of a publish supersede, and write delete files for them.
 
-Contract: looked up once per publish, on the very head that the compare-and-swap asserts. Files whose bounds or buckets
-exclude all keys are not read; of the others only the key columns are. **The row with the greatest order stays**,
-whoever publishes when: a change that is older than the table's row is itself superseded. The others are deleted by
+Contract: one search per publish, on the head that the compare-and-swap asserts. Files whose bounds or buckets exclude
+all keys are not read; of the others only the key columns are. **The row with the greatest order stays**, regardless of
+the order of publishes: a change that is older than the table's row is itself superseded. The others are deleted by
 :mod:`~airflow_provider_lakecommit.committer.delete_files`.
 
 The order of two rows of one topic partition and one topic is that of their offsets. In the live stream everything that
 an older reading landed is older, and so is a row of another partition: there the ledger mostly proves that no row can
-be newer, and then none is checked. In a backfill a row of another partition stays, but for one of a topic that was made
-anew since.
+be newer, and then none is checked. In a backfill a row of another partition stays, except one of a topic that was
+recreated since.
 
 Failure story: after a lost swap only new files are searched.
 """
@@ -49,7 +49,7 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 class _Found(NamedTuple):
-    """Rows of a file with keys of the publish, and which keys they have."""
+    """Rows of a file with keys of the publish, and these keys."""
 
     rows: Numbers
     keys: Numbers
@@ -57,14 +57,14 @@ class _Found(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """Generations by source: of the topics that changes are of, and of those that had their names before."""
+    """Generations by source: of the changes' topics, and of earlier topics of the same names."""
 
     own: Mapping[int, Collection[int]]
     former: Mapping[int, Collection[int]]
 
 
 class Superseding:
-    """The look-up of one publish, over all heads that it meets."""
+    """The search of one publish, over all its heads."""
 
     def __init__(self, name: str, branch: str, landing: str, lane: str, rule: UpsertRule) -> None:
         self._name, self._lane, self._rule = name, lane, rule
@@ -78,7 +78,7 @@ class Superseding:
     def on(self, table: Table, state: LedgerState, slices: Sequence[StagedSlice]) -> Superseded:
         """Return what slices supersede on this head.
 
-        :raises TableError: rows of the table cannot be known
+        :raises TableError: rows of the table are not known
         :raises StorageError: the storage cannot be read or written
         """
         self._prepare(table, slices)
@@ -92,8 +92,8 @@ class Superseding:
             dead = list(pool.map(lambda one: of(table, one[0].data_file, head.deletes.of(one[0])), hit))
         marks = _Marks(newest=self._newest)
         readings = None if self._is_ordered(state, slices) else self._readings(state, slices)
-        for (entry, hits), gone in zip(hit, dead, strict=True):
-            self._mark(table, entry, hits, gone, readings, marks)
+        for (entry, hits), superseded in zip(hit, dead, strict=True):
+            self._mark(table, entry, hits, superseded, readings, marks)
         old = {n: [rows] for n, rows in self._newest.old.items()}
         for n in np.unique(self._newest.file[marks.beaten_rows]).tolist():
             rows = self._newest.row[marks.beaten_rows & (self._newest.file == n)]
@@ -243,7 +243,7 @@ class Superseding:
 
 @dataclass(slots=True, kw_only=True)
 class _Marks:
-    """What becomes of rows: ``hits`` are superseded in files of the table, ``beaten`` says which changes lose."""
+    """The superseded rows: ``hits`` in files of the table, ``beaten`` are the changes that lose."""
 
     newest: Newest
     hits: dict[str, Numbers] = field(default_factory=dict)
@@ -296,11 +296,11 @@ def buckets_of(
 
 
 def bound_of(kind: IcebergType, value: bytes | None) -> Any:
-    """Return a bound of a column as keys are compared; ``None``: there is none, or it cannot be read."""
+    """Return a bound of a column as keys are compared; ``None``: it is missing or unreadable."""
     if value is None or not isinstance(kind, PrimitiveType):
         return None
     if isinstance(kind, LongType) and len(value) == 4:
-        # Of before the column was widened.
+        # From before the column was widened.
         kind = IntegerType()
     try:
         found = from_bytes(kind, value)

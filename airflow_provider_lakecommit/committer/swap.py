@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compare-and-swap: look, decide, send one request, look again, until the table says what was wanted.
+"""The compare-and-swap: read the table, decide, send one request, and read again until nothing is left to do.
 
-Contract: nothing is decided on anything but the look of this very turn, and the request states what that look saw. So
-of all who decide on the same look at most one is applied, whoever retries, times out or comes back from the dead. How
-a request is made is the caller's choice (:mod:`~airflow_provider_lakecommit.committer.stage`): with the ledger and its
-tag, or for files that are not a landing's. After a rollback of the table :func:`ledger_change` only makes a change that
-gives every section a new epoch.
+Contract: each decision uses only the newest read, and its request asserts the state of that read. So of all processes
+that decide on the same state, at most one is applied, however they retry, time out or resume. The caller chooses the
+request (:mod:`~airflow_provider_lakecommit.committer.stage`): with the ledger and its tag, or for files of other
+writers. After a rollback of the table, :func:`ledger_change` only makes a change that gives every entry a new epoch.
 
-Invariants: **every** exception of a request is an unknown outcome until the table has been looked at again (a conflict
-too: a catalog, or a proxy before it, may answer a retry of a request that it has applied). At most one attempt of a
-call lands, because what landed is in the look that the next one is decided on. pyiceberg's own retry is not used: it
-rebases an append without asking what is in the table by then.
+Invariants: **every** exception of a request leaves its outcome unknown until the table is read again (a conflict too: a
+catalog or a proxy may answer a retry of a request that was applied). At most one attempt of a call is applied, because
+the next decision reads its result. pyiceberg's own retry is not used: it rebases an append without checking what the
+table has by then.
 
-Failure story: what is sent is never taken back and never guessed about (see
-:mod:`airflow_provider_lakecommit.committer.outcome_lookup`). An interrupt (KeyboardInterrupt, a task's timeout) passes
-through at once; what it leaves is found by the next attempt.
+Failure story: a sent request is never undone and never guessed about (see
+:mod:`airflow_provider_lakecommit.committer.outcome_lookup`). An interrupt (KeyboardInterrupt, a task's timeout) is
+raised at once; the next attempt finds what it left.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[T]):
-    """What one look calls for: a snapshot with these files and this summary. ``why`` is for who decided it."""
+    """The change for one read of the table: a snapshot with these files and this summary. ``why`` is for the caller."""
 
     summary: Mapping[str, str]
     why: T
@@ -51,7 +50,7 @@ class Change(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swapped(Generic[T]):
-    """How it ended: the change of this call that is in the table, if one is, and the table after it."""
+    """The result: this call's change if it is in the table, and the table after it."""
 
     metadata: TableMetadata
     requests: int
@@ -68,19 +67,19 @@ def compare_and_swap(
     *,
     staging: Staging = stage,
 ) -> Swapped[T]:
-    """Bring a table to where ``decide`` wants nothing more, or one of its changes has landed.
+    """Change a table until ``decide`` returns ``None``, or one of its changes is in the table.
 
-    :param decide: called with each look; ``None`` ends the call
+    :param decide: called with each read; ``None`` ends the call
     :param staging: writes the manifests of a change and makes its request
-    :raises CommitUnknownError: a request was sent and what became of it cannot be learned in time
-    :raises CatalogError: the table or its storage could not be reached; nothing was sent
-    :raises TableError: there is no such table, pyiceberg cannot write to it, or the catalog keeps no tags
-    :raises LakecommitError: whatever ``decide`` raises
+    :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
+    :raises CatalogError: the table or its storage was unreachable; nothing was sent
+    :raises TableError: the table does not exist, pyiceberg cannot write to it, or the catalog keeps no tags
+    :raises LakecommitError: the error of ``decide``
     """
     lookup = OutcomeLookup(tables=tables, identifier=identifier, retry_policy=retry_policy or RetryPolicy())
     sent: list[tuple[Attempt, Change[T]]] = []
     while True:
-        table = lookup.look()
+        table = lookup.load()
         after = table.metadata
         landed = _landed(after, branch, sent)
         change = None if landed else decide(table)
@@ -92,7 +91,7 @@ def compare_and_swap(
             if (answer := _send(lookup, table, attempt)) is None:
                 continue
             after, landed = answer, sent[-1]
-        # Where the tag was there before, the catalog keeps tags, and who dropped it meanwhile is somebody else.
+        # If the tag existed before, the catalog keeps tags, and another client has dropped it.
         if landed is not None and landed[0].tag is not None and landed[0].tag_id is None:
             _check_tag(lookup, landed[0].tag, after)
         remove_leftovers(table.io, after, branch, [a for a, _ in sent if landed is None or a is not landed[0]])
@@ -114,11 +113,11 @@ def ledger_change(
     *,
     newest: bool = False,
 ) -> Change[T]:
-    """A change after which the ledger has these sections.
+    """Return a change after which the ledger has these entries.
 
-    :param newest: the caller knows that nothing was rolled back, only the tag is gone
-    :raises LedgerError: the table was rolled back, and this is not the new epoch of all sections that comes first, as a
-        rollback takes rows from all of them
+    :param newest: the caller knows that nothing was rolled back and only the tag is missing
+    :raises LedgerError: the table was rolled back, and not all entries get a new epoch first; a rollback takes rows
+        from all of them
     """
     rolled_back = state.condition is Condition.ROLLED_BACK and not newest
     before = {s.epoch for s in state.sections} if rolled_back else ()
@@ -127,12 +126,12 @@ def ledger_change(
             "LC3037",
             f"{identifier}: {state.reason}; the epochs of {', '.join(kept)} must be renewed first: plan again",
         )
-    told = replace(record, decisions=kept_decisions(state.decisions, record.decisions))
-    return Change(summary=to_summary(told, sections), why=why, files=files)
+    with_decisions = replace(record, decisions=kept_decisions(state.decisions, record.decisions))
+    return Change(summary=to_summary(with_decisions, sections), why=why, files=files)
 
 
 def _staged(lookup: OutcomeLookup, write: Callable[[], Attempt]) -> Attempt | None:
-    """Write an attempt; ``None`` if the storage is away and another look is due."""
+    """Write an attempt; ``None`` if the storage is unreachable and the table must be read again."""
     if not lookup.may_send():
         raise lookup.gave_up()
     try:
@@ -161,14 +160,14 @@ def _send(lookup: OutcomeLookup, table: Table, attempt: Attempt) -> TableMetadat
 
 
 def _check_tag(lookup: OutcomeLookup, tag: str, after: TableMetadata) -> None:
-    # An answer to a request need not tell all; a look does.
-    if tag not in after.refs and tag not in lookup.look().metadata.refs:
+    # The answer to a request may be incomplete; a read is not.
+    if tag not in after.refs and tag not in lookup.load().metadata.refs:
         raise no_tags(lookup.tables, lookup.identifier, tag)
 
 
 def _landed(
     metadata: TableMetadata, branch: str, sent: list[tuple[Attempt, Change[T]]]
 ) -> tuple[Attempt, Change[T]] | None:
-    """The attempt of ours that is on the branch."""
+    """Return this call's attempt that is on the branch."""
     line = {s.snapshot_id for s in ancestry(metadata, branch)} if sent else ()
     return next((one for one in sent if one[0].snapshot.snapshot_id in line), None)

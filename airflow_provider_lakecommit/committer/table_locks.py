@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table locks: who may work on a table now. One works alone, or several read; the others wait in the order they came.
+"""Table locks: one exclusive turn, or several shared ones, at a time per table; the others wait in order of arrival.
 
-Contract: a turn begins when nobody is before it, and ends when its work has ended: completed, failed, thrown before it
-gave anything to await, or cancelled *and* gone. It is never the caller that ends it. So a caller may leave (a timeout,
-a cancellation) while its work goes on, and the next turn still waits for that work. What is done in a turn is only
-known as something to be awaited: another stage in it, however slow, changes nothing for callers.
+Contract: a turn begins when no turn is before it, and ends when its work has ended: completed, failed, raised before it
+returned an awaitable, or cancelled *and* finished. The caller never ends it. So a caller may leave (a timeout, a
+cancellation) while its work continues, and the next turn still waits for that work. The work of a turn is only known as
+an awaitable: a further stage in it, however slow, changes nothing for callers.
 
-Invariants: turns of one table begin in order of arrival; reading turns that stand next to each other run together, and
-none of them overtakes a turn that waits, so neither readers nor writers starve. A turn is begun by the end of the one
-before it, not by a wake-up of its caller, so none can be lost between the two. Tables know nothing of each other; what
-nobody works on or waits for is forgotten. A turn takes no other turn, so turns cannot wait for each other in a circle.
+Invariants: turns of one table begin in order of arrival; adjacent shared turns run together, and none overtakes a
+waiting turn, so neither readers nor writers starve. The end of a turn begins the next one, not a wake-up of its caller,
+so none is lost in between. Tables are independent; a table without turns is forgotten. A turn takes no other turn, so
+turns cannot wait for each other in a circle.
 
-Failure story: whoever stops waiting leaves the line, and those behind move up at once. After :meth:`TableLocks.close`
-nobody waits and nothing new begins.
+Failure story: a caller that stops waiting leaves the line, and the next ones move up at once. After
+:meth:`TableLocks.close`, no caller waits and nothing new begins.
 
-All of it belongs to one event loop. The need for a turn that outlasts its caller, and for readers beside it, is that of
+All of it belongs to one event loop. Turns that outlast their caller, with concurrent readers, are also needed by
 coordinators whose log appends became asynchronous (Apache Kafka, pull request 14705).
 """
 
@@ -33,14 +33,14 @@ from airflow_provider_lakecommit.exceptions import ClosedError
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
-"""What is done in a turn; called when the turn has begun."""
+"""The work of a turn; called when the turn has begun."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class _Turn:
-    """``outcome`` is what the caller awaits, cancelled when the caller leaves. ``task`` is the work, once begun."""
+    """``outcome`` is awaited by the caller, and cancelled when the caller leaves. ``task`` is the work, once begun."""
 
     owner: TableLocks
     table: Hashable
@@ -53,7 +53,7 @@ class _Turn:
 
 @dataclass(slots=True)
 class _Line:
-    """Of one table. All that run at a time are of one kind; of the exclusive kind it is one."""
+    """The turns of one table. Those that run at a time are all shared, or one is exclusive."""
 
     waiting: OrderedDict[_Turn, None] = field(default_factory=OrderedDict)
     running: set[_Turn] = field(default_factory=set)
@@ -74,27 +74,27 @@ class TableLocks:
 
     @property
     def busy(self) -> frozenset[Hashable]:
-        """Tables with a turn that runs or waits."""
+        """Return the tables with a running or waiting turn."""
         return frozenset(self._lines)
 
     async def exclusive(self, table: Hashable, work: Work[T]) -> T:
-        """Do *work* alone on a table, after all that came before.
+        """Do *work* alone on a table, after all earlier turns.
 
         :raises ClosedError: shutting down
         :raises RuntimeError: called in a turn that still runs
-        :raises BaseException: whatever *work* raises, or gives to raise
+        :raises BaseException: the error of *work*
         """
         return await self._take(table, work, shared=False)
 
     async def shared(self, table: Hashable, work: Work[T]) -> T:
-        """Do *work* beside others that read, after all exclusive turns that came before; raises the same."""
+        """Do *work* alongside other readers, after all earlier exclusive turns; raises the same."""
         return await self._take(table, work, shared=True)
 
     async def close(self, grace: float, let_go: Callable[[], None] = lambda: None) -> frozenset[Hashable]:
-        """Refuse and tell those that wait; give what runs *grace* seconds to end, then cancel it, and as long again.
+        """Refuse all waiting turns; give running ones *grace* seconds to end, then cancel them, and wait as long again.
 
         :param let_go: called before the cancellation: ends what cannot be cancelled
-        :returns: tables on which work runs on that did not let itself be cancelled
+        :returns: tables whose work could not be cancelled and continues
         """
         self._closed = True
         for table, line in list(self._lines.items()):
@@ -139,7 +139,7 @@ class TableLocks:
             raise _closed_error(table)
 
     def _move_up(self, table: Hashable) -> None:
-        """Begin every turn that nobody is before."""
+        """Begin every turn that has no turn before it."""
         line = self._lines[table]
         while line.waiting and line.may_begin(turn := next(iter(line.waiting))):
             del line.waiting[turn]
@@ -151,7 +151,7 @@ class TableLocks:
             del self._lines[table]
 
     def _leave(self, turn: _Turn) -> None:
-        """The caller does not wait any more."""
+        """Drop the caller's interest in a turn."""
         if turn.outcome.done() and not turn.outcome.cancelled():
             _unheard(turn, turn.outcome.exception())
         elif turn.task is not None:
@@ -161,7 +161,7 @@ class TableLocks:
             self._move_up(turn.table)
 
     def _end(self, turn: _Turn, task: asyncio.Task[Any]) -> None:
-        """The work has ended: the next ones begin, and the caller is told."""
+        """End the turn of finished work: begin the next ones, and notify the caller."""
         self._lines[turn.table].running.discard(turn)
         self._move_up(turn.table)
         if task.cancelled():
@@ -186,7 +186,7 @@ async def _work(turn: _Turn) -> Any:
 
 
 def _settle(turn: _Turn, *, error: BaseException | None) -> None:
-    """Tell the caller how it ended, if it is still there; ``None`` is a cancellation."""
+    """Pass the result to the caller, if it still waits; ``None`` is a cancellation."""
     if turn.outcome.done():
         _unheard(turn, error)
     elif error is None:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a catalog keeps the tags it is given.
+"""Check that a catalog keeps the tags of commits.
 
-Contract: a catalog that takes a commit with a tag, and drops the tag, is told by a look after the commit. Where the
-newest ledger was written for a tag that is missing again, :func:`check_tags` asks before another one is written: with a
-tag of its own that adds no snapshot and is taken away again. So a landing that tries for days leaves one snapshot.
+Contract: a read after the commit detects a catalog that accepts a commit with a tag and drops the tag. If the newest
+ledger was written for a tag that is missing again, :func:`check_tags` tests the catalog before another one is written:
+with a tag of its own that adds no snapshot and is removed again. So a landing that retries for days leaves one
+snapshot.
 
-Failure story: one that dies between the two leaves the tag :data:`PROBE`; nothing reads it.
+Failure story: a kill between the two requests leaves the tag :data:`PROBE`; nothing reads it.
 """
 
 from __future__ import annotations
@@ -24,9 +25,7 @@ PROBE = "lakecommit-asks-for-tags"
 
 
 def no_tags(tables: Tables, identifier: str, tag: str) -> TableError:
-    """What has landed stays landed; but where its tag was dropped every later look would find a rollback, and void what
-    is pending.
-    """
+    """Return the error. Without the tag, every later read would find a rollback, and void what is pending."""
     return TableError(
         "LC3039",
         f"{identifier}: catalog {tables.name} accepted a commit that sets tag {tag}, but the table has no such tag: "
@@ -37,21 +36,21 @@ def no_tags(tables: Tables, identifier: str, tag: str) -> TableError:
 
 
 def check_tags(tables: Tables, identifier: str, state: LedgerState) -> None:
-    """Before a missing tag is created: check that the newest ledger was written with one.
+    """Check, before a missing tag is created, that the newest ledger was written with one.
 
     :raises TableError: it was, and the catalog keeps none
-    :raises CatalogError: the catalog is away
+    :raises CatalogError: the catalog is unreachable
     """
     table = tables.load(identifier)
     newest = next(landing_snapshots(table.metadata, state.branch), None)
     if state.tag_id is not None or newest is None or newest.kind not in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN):
         return
     own = (AssertTableUUID(uuid=table.metadata.table_uuid),)
-    wanted = {"ref-name": PROBE, "snapshot-id": newest.snapshot_id, "type": SnapshotRefType.TAG}
+    tag = {"ref-name": PROBE, "snapshot-id": newest.snapshot_id, "type": SnapshotRefType.TAG}
     try:
-        tables.commit(table, own, (SetSnapshotRefUpdate.model_validate(wanted),))
+        tables.commit(table, own, (SetSnapshotRefUpdate.model_validate(tag),))
     except Exception:
-        # Somebody else commits, or the catalog is away: whoever makes the tag is told.
+        # Another commit, or an unreachable catalog: creating the tag will report it.
         return
     table = tables.load(identifier)
     if PROBE not in table.metadata.refs:

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounding the history of the tables that landings create: every commit adds a snapshot, and every later commit
-rewrites them all.
+"""Bound the history of the tables that landings create: every commit adds a snapshot, and every later commit rewrites
+them all.
 
-Contract: a table that asks for it (property ``lakecommit.keep-snapshots``, set on tables that landings create) is
-trimmed to so many, of any table a landing that follows expires its own after a time, and a person may expire all that
-are old. Only snapshots of the branch's own past go: never the ledger, what came after it, what a branch or tag refers
-to, or one that is to be kept. Files that a snapshot took out, as a compaction does, go when no older snapshot is left,
-anywhere in the table. Manifests go when no snapshot lists them.
+Contract: a table with the property ``lakecommit.keep-snapshots`` (set on tables that landings create) is trimmed to
+that number; a continuous landing expires its own old snapshots in any table, and a user may expire all old ones. Only
+snapshots of the branch's own past are expired: never the ledger or later ones, a snapshot with a branch or tag, or one
+to keep. Files that a snapshot removed, as a compaction does, are deleted when no older snapshot is left anywhere in the
+table; manifests, when no snapshot lists them.
 
 Failure story: best effort. A request that fails, or whose outcome is unknown, is left; the next commit tries again. It
-states where every branch and tag was, so that one that arrives late, after a rollback or another commit, does nothing:
-expiring a snapshot would take the references to it along.
+asserts the positions of all branches and tags, so that one that arrives late, after a rollback or another commit, does
+nothing: expiring a snapshot would also remove the references to it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
 from airflow_provider_lakecommit.core import data_roots, path_problem
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 
-MOST_LOOKS = 50
-"""Snapshots whose manifest lists are read to know what nobody lists any more; with more of them nothing is deleted."""
+MOST_READ = 50
+"""Snapshots whose manifest lists are read to find unlisted manifests; with more of them nothing is deleted."""
 _log = logging.getLogger(__name__)
 
 
 def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH) -> int:
-    """Expire the oldest snapshots of a branch, if there are a quarter more than the table asks for; returns how many.
+    """Expire the oldest snapshots of a branch, if it exceeds the table's number by a quarter; returns how many.
 
     :raises TableError: the table does not exist
-    :raises CatalogError: the catalog cannot be reached
+    :raises CatalogError: the catalog is unreachable
     """
     loaded = tables.load(table)
     return _expire(tables, loaded, table, branch, _expirable(loaded, branch))
@@ -50,10 +50,10 @@ def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH) -> int
 def old_snapshots(
     loaded: Table, branch: str, *, before_ms: int, landing: str | None = None, keep: int = 0
 ) -> list[Snapshot]:
-    """The snapshots of a branch's own past that are older than a time and may be expired.
+    """Return the snapshots of a branch's own past that are older than a time and may be expired.
 
     :param landing: only those of this landing
-    :param keep: so many of the branch's newest stay, however old
+    :param keep: number of the branch's newest snapshots to keep, whatever their age
     """
     line = list(ancestry(loaded.metadata, branch))
     newest = {s.snapshot_id for s in line[:keep]}
@@ -66,67 +66,67 @@ def old_snapshots(
 def expire_older(
     tables: Tables, table: str, branch: str, *, before_ms: int, landing: str | None = None, keep: int = 0
 ) -> int:
-    """Expire :func:`old_snapshots`, whether the table asks for it or not; returns how many.
+    """Expire :func:`old_snapshots`, also in a table without the property; returns how many.
 
     :raises TableError: the table does not exist
-    :raises CatalogError: the catalog cannot be reached
+    :raises CatalogError: the catalog is unreachable
     """
     loaded = tables.load(table)
     old = old_snapshots(loaded, branch, before_ms=before_ms, landing=landing, keep=keep)
     return _expire(tables, loaded, table, branch, old)
 
 
-def _expire(tables: Tables, loaded: Table, table: str, branch: str, gone: list[Snapshot]) -> int:
-    if not gone:
+def _expire(tables: Tables, loaded: Table, table: str, branch: str, expired: list[Snapshot]) -> int:
+    if not expired:
         return 0
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=loaded.metadata.table_uuid),
         *_references(loaded),
     )
-    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [s.snapshot_id for s in gone]})
+    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [s.snapshot_id for s in expired]})
     try:
         after = tables.commit(loaded, requirements, (update,))
     except Exception as e:
-        _log.warning("%s: could not expire %d old snapshots: %s", table, len(gone), tables.describe(e))
+        _log.warning("%s: could not expire %d old snapshots: %s", table, len(expired), tables.describe(e))
         return 0
     left = {s.snapshot_id for s in after.snapshots}
     with suppress(Exception):
-        _delete(loaded.io, after, branch, [s for s in gone if s.snapshot_id not in left])
-    return len(gone)
+        _delete(loaded.io, after, branch, [s for s in expired if s.snapshot_id not in left])
+    return len(expired)
 
 
-def _delete(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot]) -> None:
-    """Remove the manifest lists of snapshots that are gone, and the manifests that nobody lists any more.
+def _delete(io: FileIO, after: TableMetadata, branch: str, expired: list[Snapshot]) -> None:
+    """Delete the manifest lists of expired snapshots, and manifests that no snapshot lists any more.
 
-    A manifest that an append has merged is in no later snapshot of the line; so those that are left are in what is as
-    old as the expired ones, in the oldest that is not, and in other lines.
+    An append's merged manifest is in no later snapshot of the line; so only snapshots as old as the expired ones, the
+    oldest younger one, and other lines can list it.
     """
-    newest = max(map(_sequence, gone))
-    replaced = _replaced_files(io, after, branch, gone)
+    newest = max(map(_sequence, expired))
+    replaced = _replaced_files(io, after, branch, expired)
     younger = sorted((s for s in after.snapshots if _sequence(s) > newest), key=_sequence)
     line = {s.snapshot_id for s in ancestry(after, branch)}
     others = [s for s in after.snapshots if _sequence(s) <= newest or s.snapshot_id not in line]
     pinned = [s for ref in after.refs.values() if (s := after.snapshot_by_id(ref.snapshot_id)) is not None]
-    look = {s.snapshot_id: s for s in (*younger[:1], *others, *pinned)}
-    listed = [m.manifest_path for s in gone for m in s.manifests(io)] if len(look) <= MOST_LOOKS else []
-    kept = {m.manifest_path for s in look.values() for m in s.manifests(io)} if listed else set()
-    for path in {*replaced, *(s.manifest_list for s in gone), *(p for p in listed if p not in kept)}:
+    remaining = {s.snapshot_id: s for s in (*younger[:1], *others, *pinned)}
+    listed = [m.manifest_path for s in expired for m in s.manifests(io)] if len(remaining) <= MOST_READ else []
+    kept = {m.manifest_path for s in remaining.values() for m in s.manifests(io)} if listed else set()
+    for path in {*replaced, *(s.manifest_list for s in expired), *(p for p in listed if p not in kept)}:
         with suppress(Exception):
             io.delete(path)
 
 
-def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Snapshot]) -> set[str]:
-    """Return the files that no snapshot has any more: those that the expired ones, or the oldest that is left, removed.
+def _replaced_files(io: FileIO, after: TableMetadata, branch: str, expired: list[Snapshot]) -> set[str]:
+    """Return the files that no snapshot has any more: removed by the expired snapshots or by the oldest one left.
 
-    Whatever else is left must come later: another branch, or a tag in between, may have the files. Files that lie
-    elsewhere than the data of the table may be another table's, and so may all of one that says `gc.enabled=false`.
+    All other snapshots must be later: another branch, or a tag in between, may have the files. Files outside the
+    table's data folders may belong to another table, as may all files of a table with `gc.enabled=false`.
     """
     oldest = min(after.snapshots, key=_sequence)
     line = {s.snapshot_id for s in ancestry(after, branch)}
     kept = after.properties.get("gc.enabled", "true").lower() == "false"
     if kept or any(s.snapshot_id not in line for s in after.snapshots):
         return set()
-    last = [s for s in (*gone, oldest) if _sequence(s) <= _sequence(oldest)]
+    last = [s for s in (*expired, oldest) if _sequence(s) <= _sequence(oldest)]
     took = [s for s in last if s.summary is not None and s.summary.operation is not Operation.APPEND]
     paths = {
         entry.data_file.file_path
@@ -138,11 +138,11 @@ def _replaced_files(io: FileIO, after: TableMetadata, branch: str, gone: list[Sn
     }
     roots = data_roots(after.location, after.properties)
     paths = {path for path in paths if path_problem(path, roots) is None}
-    # Another writer may have brought a file back; landings never do.
+    # Another writer may have added a file again; landings never do.
     head = after.snapshot_by_name(branch)
     there = (s for s in after.snapshots if s == head or not has_ledger(s)) if paths else ()
-    seen = {m.manifest_path: m for s in there for m in s.manifests(io)}.values()
-    return paths - {e.data_file.file_path for m in seen for e in m.fetch_manifest_entry(io, discard_deleted=True)}
+    manifests = {m.manifest_path: m for s in there for m in s.manifests(io)}.values()
+    return paths - {e.data_file.file_path for m in manifests for e in m.fetch_manifest_entry(io, discard_deleted=True)}
 
 
 def _sequence(snapshot: Snapshot) -> int:
@@ -164,7 +164,7 @@ def _expirable(table: Table, branch: str) -> list[Snapshot]:
 
 
 def _free(table: Table, branch: str, line: list[Snapshot]) -> list[Snapshot]:
-    """Those of a branch's own past that nothing needs: older than the ledger, and on the way of no branch or tag."""
+    """Return the unneeded snapshots of a branch's past: older than the ledger, and no ancestor of a branch or tag."""
     ledger = next((n for n, s in enumerate(line) if has_ledger(s)), None)
     if ledger is None:
         return []
@@ -172,6 +172,6 @@ def _free(table: Table, branch: str, line: list[Snapshot]) -> list[Snapshot]:
     pinned = {ref.snapshot_id for ref in refs.values()}
     for name, ref in refs.items():
         if name != branch and ref.snapshot_ref_type == SnapshotRefType.BRANCH:
-            # Another branch's past is not ours to cut: its ledger may be there.
+            # Another branch's past may have its ledger.
             pinned |= {s.snapshot_id for s in ancestry(table.metadata, name)}
     return [s for s in line[ledger + 1 :] if s.snapshot_id not in pinned]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which key the rows of a table are unique, as its ledger says; imports nothing heavy."""
+"""The unique key of a table's rows, by its ledger; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class UpsertRule(NamedTuple):
 
 
 def check_key(table: str, landing: str, key: Iterable[str], sections: Iterable[LedgerSection]) -> None:
-    """Check that everything that a table has was landed by the key of a landing.
+    """Check that everything in a table was landed by the key of a landing.
 
     :param key: no columns: it appends
     :raises LedgerError: some of it was not
     """
-    wanted = (*key,)
+    declared = (*key,)
     for s in sections:
-        if not s.covered or s.upsert_key == wanted:
+        if not s.covered or s.upsert_key == declared:
             continue
         if s.landing == landing:
             raise LedgerError(
                 "LC3055",
-                f"landing {landing} declares {key_text(wanted)}, but {table} has {key_text(s.upsert_key)}. "
+                f"landing {landing} declares {key_text(declared)}, but {table} has {key_text(s.upsert_key)}. "
                 f"`{RESET_KEY} SPEC` shows which rows have to go, and changes the table with `--yes`; or change "
                 "`upsert.key` back",
             )
         raise LedgerError(
             "LC3056",
-            f"landing {landing} declares {key_text(wanted)}, but landing {s.landing} lands {key_text(s.upsert_key)} "
+            f"landing {landing} declares {key_text(declared)}, but landing {s.landing} lands {key_text(s.upsert_key)} "
             f"in {table}: give one of them another table, or declare the same `upsert.key` in both",
         )
 

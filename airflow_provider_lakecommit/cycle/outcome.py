@@ -159,7 +159,7 @@ class RunOutcome:
         return max(tables, key=lambda table: len(self.of_table(table)[0]))
 
     def __str__(self) -> str:
-        last, data = self.closed, (self.closed.table, *self.closed.beside)
+        last, data = self.closed, (self.closed.table, *self.closed.other_tables)
         rows = sum(p.rows for p in self.published if p.table in data)
         text = f"{self.landing}: {rows} rows in {self.snapshots} snapshots, {self.cycles} cycles"
         if last.valid_through is not None:

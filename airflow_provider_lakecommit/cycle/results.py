@@ -35,8 +35,8 @@ NAMED = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleTicket:
-    """The place of a cycle in the control topic: all that a later task of the same run needs to find and recognize it,
-    and the basis of its transactional ids.
+    """The position of a cycle in the control topic: all that a later task of the same run needs to find and recognize
+    it, and the basis of its transactional ids.
 
     ``plan`` is the digest of the plan that the plan task made, or found and checked against the catalog: only a plan
     with this digest in the log is the cycle's. It is empty in tickets of earlier releases.
@@ -128,7 +128,7 @@ class Opened:
 
     @property
     def groups(self) -> list[GroupTicket]:
-        """One ticket per partition group that has work."""
+        """Return one ticket per partition group that has work."""
         shares: dict[int, list[Slice]] = {}
         for s in self.slices:
             shares.setdefault(s.group, []).append(s)
@@ -141,8 +141,8 @@ class Opened:
 
 
 def _label(share: Sequence[Slice]) -> str:
-    places = partitions_text(span.partition for s in share for span in s.spans)
-    return f"{places} · {short_number(sum(len(s) for s in share))}"
+    partitions = partitions_text(span.partition for s in share for span in s.spans)
+    return f"{partitions} · {short_number(sum(len(s) for s in share))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +161,9 @@ class GroupResult:
     def __str__(self) -> str:
         text = f"{self.done} slices ({self.saved_records} records) are reported and will not be read again"
         if self.left:
-            shown = "; ".join(str(s) for s in self.left[:SHOWN])
+            listed = "; ".join(str(s) for s in self.left[:SHOWN])
             more = f" and {len(self.left) - SHOWN} more slices" if len(self.left) > SHOWN else ""
-            text += f"; {sum(len(s) for s in self.left)} offsets will be read again: {shown}{more}"
+            text += f"; {sum(len(s) for s in self.left)} offsets will be read again: {listed}{more}"
         return text + "".join(f"; blocked: {b}" for b in self.blocked)
 
     def to_dict(self) -> dict[str, Any]:
@@ -220,8 +220,8 @@ class Closed:
     names what slices wait for, ``causes`` why slices were not done. ``rejects`` counts rejected records by kind and
     column, ``reject_reason`` is the most frequent reason; ``ignored_fields`` counts records with a field that the table
     lacks, ``counts`` all records of its reports; ``redundant`` counts its reports on slices that another cycle had
-    reported before. ``beside`` are the data tables besides ``table``; ``stopped`` is why no window is planned until an
-    operator acts. ``failed`` are the tables that failed, with reasons; the cycle is then incomplete.
+    reported before. ``other_tables`` are the data tables except ``table``; ``stopped`` is why no window is planned
+    until an operator acts. ``failed`` are the tables that failed, with reasons; the cycle is then incomplete.
     """
 
     commit_id: UUID
@@ -242,7 +242,7 @@ class Closed:
     reject_reason: str = ""
     causes: tuple[str, ...] = ()
     redundant: int = 0
-    beside: tuple[str, ...] = ()
+    other_tables: tuple[str, ...] = ()
     stopped: str = ""
     failed: Mapping[str, str] = field(default_factory=dict)
 
@@ -254,8 +254,8 @@ class Closed:
 
     @property
     def rows(self) -> int:
-        """Rows published in the data tables."""
-        return sum(p.rows for p in self.published if p.table in (self.table, *self.beside))
+        """Return the rows published in the data tables."""
+        return sum(p.rows for p in self.published if p.table in (self.table, *self.other_tables))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import span_of
-from airflow_provider_lakecommit.operations import LaneAsked, lane_asked
+from airflow_provider_lakecommit.operations import LaneRequest, lane_request
 from airflow_provider_lakecommit.operators.base import WARNING, landing_of
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
@@ -112,9 +112,9 @@ class BackfillOperator(KafkaToIcebergOperator):
         self.until = None if ranges is not None else until
         self.lane = lane
         if is_stated(self.since, self.until, ranges, lane):
-            self.asked()
+            self.request()
 
-    def asked(self) -> LaneAsked:
+    def request(self) -> LaneRequest:
         """Return the requested range, with its templates filled.
 
         :raises SpecError: the range is invalid
@@ -129,16 +129,16 @@ class BackfillOperator(KafkaToIcebergOperator):
                 "DAG. Schedule it with CronDataIntervalTimetable or DeltaDataIntervalTimetable, or state both",
             )
         ranges = parse_ranges(texts_of(self.ranges), "ranges:")
-        return lane_asked(since=since, until=until, ranges=ranges, name=_text(self.lane), replaces=self.replaces)
+        return lane_request(since=since, until=until, ranges=ranges, name=_text(self.lane), replaces=self.replaces)
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         """Return the backfill's session, or the landing's if nothing of the range is missing."""
         from airflow_provider_lakecommit.operations import lane_preview, live_first
 
-        asked = self.asked()
+        request = self.request()
         with super().session() as session:
-            found = lane_preview(session, asked)
+            found = lane_preview(session, request)
             for line in found.lines():
                 session.log(line)
             if found.removed:
@@ -180,13 +180,13 @@ class BackfillOperator(KafkaToIcebergOperator):
         from airflow_provider_lakecommit.cycle import Closed, cycles_of, published_by
         from airflow_provider_lakecommit.operations import closed_lane
 
-        if self.retells(context):
-            lane = closed_lane(session, self.asked().name)
+        if self.resends(context):
+            lane = closed_lane(session, self.request().name)
             earlier = cycles_of(lane, self.identity(context))
             if earlier and (published := published_by(lane, earlier)):
                 self.log.info("all work is done already, but no asset event was sent: %s", earlier)
                 return earlier.to_closed(self.landing.table, published)
-        return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=f"nothing of {self.asked()} is missing")
+        return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=f"nothing of {self.request()} is missing")
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
         """Close the backfill if it is complete."""
@@ -200,7 +200,7 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     def engine(self, lane: str = "") -> Engine:
         """Return the engine of the backfill."""
-        return super().engine(lane or self.asked().name)
+        return super().engine(lane or self.request().name)
 
 
 def _text(value: str | datetime | None) -> str | None:

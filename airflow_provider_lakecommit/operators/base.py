@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.hooks import Settings, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet, declares_set
 from airflow_provider_lakecommit.operators.links import ErrorLink
 from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
-from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, tell_hours
+from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, send_hours
 from airflow_provider_lakecommit.telemetry import Commit, catalog_namespace, kafka_namespace, lineage_of
 
 if TYPE_CHECKING:
@@ -161,12 +161,12 @@ class LandingTask(BaseOperator):
 
         :raises SpecError: an argument is unknown, or `landing` is left to ``expand``
         """
-        whose = kwargs.get("task_id", "")
-        refuse_unknown(cls, kwargs, whose)
+        task_id = kwargs.get("task_id", "")
+        refuse_unknown(cls, kwargs, task_id)
         if "landing" not in kwargs:
             raise SpecError(
                 "LC8305",
-                f"{cls.__name__} {whose!r}: `landing` belongs to partial() and cannot be mapped: its asset and name "
+                f"{cls.__name__} {task_id!r}: `landing` belongs to partial() and cannot be mapped: its asset and name "
                 "are needed when the DAG is parsed. For several landings create a task for each, in a `for` loop",
             )
         return super().partial(**kwargs)
@@ -196,7 +196,7 @@ class LandingTask(BaseOperator):
         self.declared = Declared(declared)
         self.trouble: str | None = None
         self.commits: list[Commit] = []
-        self._places = "", ""
+        self._namespaces = "", ""
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
@@ -206,7 +206,7 @@ class LandingTask(BaseOperator):
 
         landing = Settings.read().complete(self.landing)
         kafka, catalog = source_settings(landing), catalog_properties(landing.connections.iceberg)
-        self._places = kafka_namespace(kafka), catalog_namespace(catalog, landing.connections.iceberg)
+        self._namespaces = kafka_namespace(kafka), catalog_namespace(catalog, landing.connections.iceberg)
         with LandingSession.connect(landing, kafka, catalog, log=self.log_line) as session:
             yield session
 
@@ -216,17 +216,17 @@ class LandingTask(BaseOperator):
 
     def committed(self, closed: Closed) -> None:
         """Keep a cycle that this task closed by its session, for lineage."""
-        kafka, catalog = self._places
+        kafka, catalog = self._namespaces
         self.commits.append(Commit(landing=self.landing, closed=closed, kafka=kafka, catalog=catalog))
 
-    def tell_hours(self, context: Context, closed: Closed) -> None:
+    def send_hours(self, context: Context, closed: Closed) -> None:
         """Send the complete hours. Without one, remove the hourly asset from the outlets: Airflow sends an event for
         each outlet of a task that succeeds.
         """
-        if self.hours and not tell_hours(context, self.landing, closed):
+        if self.hours and not send_hours(context, self.landing, closed):
             self.outlets = [each for each in self.outlets if each not in self.hours]
 
-    def tell_tables(self, context: Context, closed: Closed) -> None:
+    def send_tables(self, context: Context, closed: Closed) -> None:
         """Send an event for each table, if the landing has several; a table without a new snapshot gets none."""
         quiet, published = [], {p.table for p in closed.published}
         for table, asset in table_assets_of(self.landing).items():
@@ -254,7 +254,7 @@ class LandingTask(BaseOperator):
         """Return True if an earlier attempt, or the run before it was cleared, may have done this task's work."""
         return bool(context["ti"].try_number > 1)
 
-    def retells(self, context: Context) -> bool:
+    def resends(self, context: Context) -> bool:
         """Return True if an earlier attempt may have finished its work and died before it sent the event. A cleared
         task has sent its event.
         """
@@ -319,28 +319,28 @@ def leave_failure(context: Context, error: Exception) -> None:
     context["ti"].xcom_push(FAILURE, str(error) if isinstance(error, AirflowFailException) else without_secrets(error))
 
 
-def log_troubles(log: Any, closed: Closed, whose: str = "") -> None:
+def log_troubles(log: Any, closed: Closed, prefix: str = "") -> None:
     """Log the parts of a closed cycle that need attention.
 
-    :param whose: prefix
+    :param prefix: of each line
     """
     from airflow_provider_lakecommit.cycle import first_of
 
     for item in closed.voided:
-        log.warning("%svoided: %s", whose, item)
+        log.warning("%svoided: %s", prefix, item)
     for warning in closed.warnings:
-        log.warning("%s%s", whose, warning)
+        log.warning("%s%s", prefix, warning)
     if closed.blocked and not closed.causes:
-        log.warning("%s%s blocked by an earlier run", whose, first_of(closed.blocked))
+        log.warning("%s%s blocked by an earlier run", prefix, first_of(closed.blocked))
 
 
-def log_session_line(log: Any, line: str, whose: str = "") -> None:
+def log_session_line(log: Any, line: str, prefix: str = "") -> None:
     """Log a line of a session in a task's log, at the level of its prefix.
 
-    :param whose: prefix
+    :param prefix: of each line
     """
     text = line.removeprefix(WARNING)
-    (log.info if text == line else log.warning)("%s%s", whose, text)
+    (log.info if text == line else log.warning)("%s%s", prefix, text)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
-from airflow_provider_lakecommit.operators.places import SetPlaces, log_set_line, named_failures
+from airflow_provider_lakecommit.operators.targets import SetTarget, log_set_line, named_failures
 from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ class Bundle:
     :param log: the task's log
     """
 
-    def __init__(self, groups: Sequence[BundledGroup], at: SetPlaces, connections: SetConnections, log: Any) -> None:
+    def __init__(self, groups: Sequence[BundledGroup], at: SetTarget, connections: SetConnections, log: Any) -> None:
         self.saved = 0
         """Reported records."""
         self._log = log
         self._groups = {f"{g.landing.name}, group {g.ticket.group}": self._group(g, at, connections) for g in groups}
 
-    def _group(self, bundled: BundledGroup, at: SetPlaces, connections: SetConnections) -> GroupWrite:
+    def _group(self, bundled: BundledGroup, at: SetTarget, connections: SetConnections) -> GroupWrite:
         from airflow_provider_lakecommit.cycle import GroupWrite
 
         control = connections.session(bundled.landing, lambda line: log_set_line(self._log, line)).control
@@ -114,9 +114,9 @@ class Bundle:
     def _left(self) -> list[WindowJob]:
         return [job for each in self._groups.values() if (job := each.left()) is not None]
 
-    def _run_together(self, jobs: WriteJobs, engine: SparkSubmit, asked: Sequence[WindowJob]) -> Sequence[SliceResult]:
+    def _run_together(self, jobs: WriteJobs, engine: SparkSubmit, own: Sequence[WindowJob]) -> Sequence[SliceResult]:
         controls = {each.landing.name: each.control for each in self._groups.values()}
-        jobs.run_together(engine, [(job, controls[job.landing.name]) for job in asked])
+        jobs.run_together(engine, [(job, controls[job.landing.name]) for job in own])
         return ()
 
 

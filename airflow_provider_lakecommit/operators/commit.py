@@ -47,11 +47,11 @@ from airflow_provider_lakecommit.operators.base import (
     log_troubles,
     no_retry_in_vain,
 )
-from airflow_provider_lakecommit.operators.judge import ADVICE, is_judged, why_red
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
 from airflow_provider_lakecommit.operators.outcome import ENDS, outcome_of
-from airflow_provider_lakecommit.operators.places import log_set_line, named_failures, outlets_of, set_places
 from airflow_provider_lakecommit.operators.plan import CYCLES
+from airflow_provider_lakecommit.operators.run_result import ADVICE, has_outcome_task, why_red
+from airflow_provider_lakecommit.operators.targets import log_set_line, named_failures, outlets_of, set_target
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.telemetry import COMMIT_FAILURES, Sample, closed_samples
 from airflow_provider_lakecommit.telemetry import Commit as LandingCommit
@@ -147,8 +147,8 @@ class LakeCommitOperator(LandingTask):
             # Airflow takes no event from a task that fails, but the snapshot exists.
             self.log.warning("this run is incomplete, but its state does not show it (%s): %s", ADVICE, red)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
-        self.tell_tables(context, closed)
-        self.tell_hours(context, closed)
+        self.send_tables(context, closed)
+        self.send_hours(context, closed)
         return result
 
     def _execute_set(self, declared: LandingSet, context: Context) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class LakeCommitOperator(LandingTask):
                 tickets,
                 self.log,
                 retry=self.is_retry(context),
-                retell=self.retells(context),
+                retell=self.resends(context),
             )
         ends = set_ends(ended, time.monotonic() - began, self.log)
         context["ti"].xcom_push(ENDS, ends)
@@ -185,7 +185,7 @@ class LakeCommitOperator(LandingTask):
         return {name: landed_line(closed[name]) for name in published}
 
     def _close(self, context: Context) -> Closed:
-        ticket, retry, retell = self._ticket(context), self.is_retry(context), self.retells(context)
+        ticket, retry, retell = self._ticket(context), self.is_retry(context), self.resends(context)
         with no_retry_in_vain(self):
             try:
                 if ticket is not None:
@@ -194,7 +194,7 @@ class LakeCommitOperator(LandingTask):
                     return _closed(session, self.identity(context), ticket, retry=retry, retell=retell)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
-                if ticket is None and self._plan_met(context, e) and is_judged(self):
+                if ticket is None and self._plan_met(context, e) and has_outcome_task(self):
                     # The plan task has failed with the same error: one red task is enough.
                     raise AirflowSkipException(
                         f"nothing was planned, and nothing can be published: {without_secrets(e)}"
@@ -271,7 +271,7 @@ def close_set(
     from airflow_provider_lakecommit.cycle import ConcurrentLandings, Expansion, for_all
 
     with (
-        set_places(declared) as at,
+        set_target(declared) as at,
         at.connect(Expansion(landings=tuple(landings.values()))) as connections,
         ConcurrentLandings() as concurrent,
     ):

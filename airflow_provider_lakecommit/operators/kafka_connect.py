@@ -10,8 +10,8 @@ A connector that a user *stopped* is left alone: pausing it would start its task
 
 A rescue reports what became of announced files. With ``commit`` it appends those that were certainly never committed;
 concurrent or repeated tasks append no row twice. The rules are those of
-:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`. Its snapshots name the run, the user who triggered
-it, and the reason.
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.disposition`. Its snapshots name the run, the user who
+triggered it, and the reason.
 
 Failure story: the task's retries cover a worker that does not answer; a missing or stopped connector fails without
 retries. If tasks fail again after a restart, the error names them and the cause. A rescue of a running connector, a
@@ -35,7 +35,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_lakecommit.core import CONNECT_RESCUE, PAUSE, RESUME, Decision, spoken
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError, SpecError, TableError
 from airflow_provider_lakecommit.landing import span_of
-from airflow_provider_lakecommit.operations import CONTROL_TOPIC, Fate
+from airflow_provider_lakecommit.operations import CONTROL_TOPIC, Disposition
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
 from airflow_provider_lakecommit.operators.tasks.arguments import (
     check_arguments,
@@ -154,7 +154,7 @@ class KafkaConnectOperator(BaseOperator):
 
 
 class _Action:
-    """An action on a connector: a dataclass whose fields are the arguments."""
+    """An action on a connector: a dataclass with the arguments as fields."""
 
     def check(self) -> None:
         """:raises SpecError: a time is invalid"""
@@ -311,9 +311,9 @@ def _known(rest: ConnectRest, connector: str) -> ConnectorStatus:
 
 
 def _log_report(report: RescueReport) -> None:
-    for j in report.judged:
-        if j.fate is not Fate.COMMITTED:
-            _LOG.info("%s: %s %s (%s rows): %s", report.table, j.fate, j.file.path, j.file.rows, j.reason)
+    for j in report.files:
+        if j.disposition is not Disposition.COMMITTED:
+            _LOG.info("%s: %s %s (%s rows): %s", report.table, j.disposition, j.file.path, j.file.rows, j.reason)
     _LOG.info("%s: %s", report.table, report.to_dict())
 
 

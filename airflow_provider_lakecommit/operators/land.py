@@ -50,7 +50,7 @@ from airflow_provider_lakecommit.operators.base import (
 )
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.operators.outcome import end_set, outcome_of
-from airflow_provider_lakecommit.operators.places import outlets_of
+from airflow_provider_lakecommit.operators.targets import outlets_of
 from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.tasks.deadline import KILL_GRACE, before_deadline
@@ -163,7 +163,7 @@ class KafkaToIcebergOperator(SparkTask):
                     whole = self._run(session, self._engine, context)
         except Exception as e:
             context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
-            self._tell(context, Outcome(verdict="failed", reason=without_secrets(e)), "")
+            self._report(context, Outcome(verdict="failed", reason=without_secrets(e)), "")
             raise
         finally:
             if self._engine is not None:
@@ -173,11 +173,11 @@ class KafkaToIcebergOperator(SparkTask):
         self.result = exact(result)
         context["ti"].xcom_push(CLOSED, result)
         context["ti"].xcom_push(LANDED, {self.landing.name: landed_line(whole)})
-        self._tell(context, outcome_of(whole), landed_line(whole))
+        self._report(context, outcome_of(whole), landed_line(whole))
         self._end_as_it_went(whole)
         context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)
-        self.tell_tables(context, whole)
-        self.tell_hours(context, whole)
+        self.send_tables(context, whole)
+        self.send_hours(context, whole)
         return result
 
     def on_kill(self) -> None:
@@ -209,7 +209,7 @@ class KafkaToIcebergOperator(SparkTask):
             return earlier.to_closed(self.landing.table, before)
         log = WindowLog(session.log)
         session.log = log
-        compaction = RunCompaction(session, log.say)
+        compaction = RunCompaction(session, log.write)
         continuous: dict[str, Any] = {} if self.follow is None else {"over": partial(is_paused, context), "turns": True}
         self._runner = runner = runner_of(
             session,
@@ -276,7 +276,7 @@ class KafkaToIcebergOperator(SparkTask):
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
-    def _tell(self, context: Context, outcome: Outcome, landed: str) -> None:
+    def _report(self, context: Context, outcome: Outcome, landed: str) -> None:
         note_run(context["ti"], self.landing.name, outcome.line(landed))
         send([Sample(RUNS, 1, (self.landing.name, outcome.verdict))])
 

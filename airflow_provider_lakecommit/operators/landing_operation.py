@@ -70,10 +70,10 @@ class LandingOperationOperator(LandingTask):
         :raises SpecError: an operation or an argument that is unknown
         """
         if "operation" in kwargs:
-            whose = _whose(kwargs)
-            kind = OPERATIONS[one_of(kwargs["operation"], OPERATIONS, f"{whose}: operation")]
+            task = _task_name(kwargs)
+            kind = OPERATIONS[one_of(kwargs["operation"], OPERATIONS, f"{task}: operation")]
             if "arguments" in kwargs:
-                check_arguments(kind, kwargs["arguments"] or {}, f"{whose}: {kwargs['operation']}")
+                check_arguments(kind, kwargs["arguments"] or {}, f"{task}: {kwargs['operation']}")
         return super().partial(**kwargs)
 
     def __init__(
@@ -88,7 +88,7 @@ class LandingOperationOperator(LandingTask):
         **kwargs: Any,
     ) -> None:
         super().__init__(landing=landing, **kwargs)
-        self.operation = one_of(operation, OPERATIONS, f"{_whose(kwargs)}: operation")
+        self.operation = one_of(operation, OPERATIONS, f"{_task_name(kwargs)}: operation")
         self.arguments = arguments
         # Decided here: a missing XCom must not turn an action into a preview.
         self.only_previews = agreed is None
@@ -105,7 +105,7 @@ class LandingOperationOperator(LandingTask):
 
     @property
     def _name(self) -> str:
-        return f"{_whose({'task_id': self.task_id})}: {self.operation}"
+        return f"{_task_name({'task_id': self.task_id})}: {self.operation}"
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Preview or apply."""
@@ -164,13 +164,13 @@ OPERATION = "operation"
 """Key of a preview: its operation."""
 
 
-def _whose(kwargs: Mapping[str, Any]) -> str:
+def _task_name(kwargs: Mapping[str, Any]) -> str:
     return f"LandingOperationOperator {kwargs.get('task_id', '')!r}"
 
 
-def _check_values(operation: Operation, landing: Landing, whose: str) -> None:
+def _check_values(operation: Operation, landing: Landing, task: str) -> None:
     """:raises SpecError: a value is invalid"""
     try:
         operation.check(landing)
     except (SpecError, ValueError) as e:
-        raise SpecError("LC8341", f"{whose}: {e}") from None
+        raise SpecError("LC8341", f"{task}: {e}") from None

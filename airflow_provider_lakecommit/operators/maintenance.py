@@ -77,11 +77,11 @@ class MaintainTableOperator(LandingTask):
             None if snapshots_older_than is None else span_of(snapshots_older_than, "snapshots_older_than")
         )
         self.keep_snapshots = keep_snapshots
-        self.only_looks = dry_run
+        self.previews = dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compact, expire, then sweep."""
-        result: dict[str, Any] = {"written": not self.only_looks}
+        result: dict[str, Any] = {"written": not self.previews}
         wrong: list[str] = []
         with no_retry_in_vain(self), self.session() as session:
             if self.compact:
@@ -99,7 +99,7 @@ class MaintainTableOperator(LandingTask):
 
         found = []
         most = None if self.compact_gb is None else int(self.compact_gb * GIGABYTE)
-        for t in compact(session, write=not self.only_looks, most_bytes=most, most_time=self.compact_time):
+        for t in compact(session, write=not self.previews, most_bytes=most, most_time=self.compact_time):
             self.log.info("%s", t.to_dict())
             found.append(t)
         return self._ended(found, wrong)
@@ -107,7 +107,7 @@ class MaintainTableOperator(LandingTask):
     def _expire(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
         from airflow_provider_lakecommit.operations import expire
 
-        found = list(expire(session, older_than=older_than, keep=self.keep_snapshots, remove=not self.only_looks))
+        found = list(expire(session, older_than=older_than, keep=self.keep_snapshots, remove=not self.previews))
         for f in found:
             self.log.info("%s", f.to_dict())
         return self._ended(found, wrong)
@@ -116,14 +116,14 @@ class MaintainTableOperator(LandingTask):
         from airflow_provider_lakecommit.operations import Garbage, least_age, sweep
 
         def found(table: str, garbage: Garbage) -> None:
-            if self.only_looks:
+            if self.previews:
                 self.log.info("%s: %s %s bytes: %s", table, garbage.file.path, garbage.file.size, garbage.why)
 
         swept = sweep(
             session,
             older_than=least_age(self.landing, older_than),
-            remove=not self.only_looks,
-            told=found,
+            remove=not self.previews,
+            report=found,
             progress=lambda t: self.log.info("%s: %s of %s files removed so far", t.table, t.removed, t.files),
         )
         for t in swept:

@@ -18,8 +18,8 @@ from airflow_provider_lakecommit.core import Commit, Ended, Outcome, decide
 from airflow_provider_lakecommit.hooks import note_run
 from airflow_provider_lakecommit.landing import Landing, LandingSet, meant
 from airflow_provider_lakecommit.operators.base import CLOSED, FAILURE, LANDED, LandingTask
-from airflow_provider_lakecommit.operators.places import named_failures
 from airflow_provider_lakecommit.operators.plan import FAILED
+from airflow_provider_lakecommit.operators.targets import named_failures
 from airflow_provider_lakecommit.telemetry import RUNS, Sample
 from airflow_provider_lakecommit.telemetry.send import send
 
@@ -87,7 +87,7 @@ class OutcomeOperator(LandingTask):
             "published": list(ended.closed.published) if ended.closed else [],
         }
         self.outcome = f"{outcome.verdict}: {outcome.reason}"
-        self._tell(context["ti"], outcome)
+        self._report(context["ti"], outcome)
         if outcome.verdict == "skipped":
             raise AirflowSkipException(outcome.reason)
         if outcome.verdict == "failed":
@@ -95,7 +95,7 @@ class OutcomeOperator(LandingTask):
         self.log.info("%s", outcome.reason)
         return outcome.reason
 
-    def _tell(self, ti: Any, outcome: Outcome) -> None:
+    def _report(self, ti: Any, outcome: Outcome) -> None:
         """Report it in the note of the run and by a metric."""
         landed = ti.xcom_pull(task_ids=self.commit_task_id, key=LANDED, map_indexes=-1) or {}
         name = self.landing_name
@@ -118,11 +118,11 @@ class OutcomeOperator(LandingTask):
 
     def _strange_tasks(self) -> str:
         """Return the task ids that the DAG does not have; Airflow gives no state for them, as for future tasks."""
-        dag, asked = self.get_dag(), ("plan_task_id", "write_task_id", "commit_task_id")
+        dag, arguments = self.get_dag(), ("plan_task_id", "write_task_id", "commit_task_id")
         known = () if dag is None else dag.task_ids
-        told = [(name, getattr(self, name)) for name in asked]
-        told += [("replica_task_ids", name) for name in self.replica_task_ids]
-        strange = [(name, value) for name, value in told if value not in known]
+        named = [(name, getattr(self, name)) for name in arguments]
+        named += [("replica_task_ids", name) for name in self.replica_task_ids]
+        strange = [(name, value) for name, value in named if value not in known]
         return "; ".join(f"{name}={value!r} is no task of its DAG{meant(value, known)}" for name, value in strange)
 
     def _ended(self, context: Context) -> Ended:

@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.hooks import without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import CYCLE, WINDOW, LandingTask, leave_failure, no_retry_in_vain
-from airflow_provider_lakecommit.operators.places import log_set_line, named_failures, set_places
+from airflow_provider_lakecommit.operators.targets import log_set_line, named_failures, set_target
 from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
 from airflow_provider_lakecommit.telemetry import opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
@@ -106,7 +106,7 @@ class PlanWindowOperator(LandingTask):
         context["ti"].xcom_push(CYCLE, opened.ticket.to_dict())
         self.window = _window(opened)
         context["ti"].xcom_push(WINDOW, self.window)
-        self._tell(opened)
+        self._log_opened(opened)
         send(opened_samples(opened))
         return [] if opened.finished else [group.to_dict() for group in opened.groups]
 
@@ -133,7 +133,7 @@ class PlanWindowOperator(LandingTask):
         bundles = dealt(bundled_groups(plans), self.tasks)
         return [{"label": label_of(bundle), "groups": [each.to_dict() for each in bundle]} for bundle in bundles]
 
-    def _tell(self, opened: Opened) -> None:
+    def _log_opened(self, opened: Opened) -> None:
         for line in opened.explain:
             self.log.info("%s", line)
         if opened.note:
@@ -199,7 +199,7 @@ def plan_set(
     def publish(session: LandingSession) -> Opened:
         return start_former(session, run, release=ended_runs.of(session))
 
-    with set_places(declared) as at:
+    with set_target(declared) as at:
         expansion = found_landings(at.declared, at.kafka)
         with at.connect(expansion) as connections:
             plans = plans_of(

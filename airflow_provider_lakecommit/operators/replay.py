@@ -74,13 +74,13 @@ class ReplayOperator(BackfillOperator):
         ti = context["ti"]
         attempts = range(ti.max_tries - (self.retries or 0) + 1, ti.try_number + own)
         ends = [self._apart(context, "replace", str(number)) for number in attempts]
-        lane = closed_lane(session, self.asked().name)
+        lane = closed_lane(session, self.request().name)
         return replaced_before(lane, self.identity(context), ends) if ends else None
 
     def _landed_before(self, session: LandingSession, context: Context) -> Closed:
         if self._replaced is None:
             return super()._landed_before(session, context)
-        self.log.info("all work is done already, but no asset event was sent: replay %s is complete", self.asked().name)
+        self.log.info("all work is done, but no asset event was sent yet: replay %s is complete", self.request().name)
         return self._replaced
 
     @contextmanager

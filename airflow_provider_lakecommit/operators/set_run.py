@@ -21,8 +21,8 @@ from airflow_provider_lakecommit.hooks import without_secrets
 from airflow_provider_lakecommit.operators.base import LandingTask
 from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
 from airflow_provider_lakecommit.operators.commit import close_set, end_of, set_ends
-from airflow_provider_lakecommit.operators.places import set_places
 from airflow_provider_lakecommit.operators.plan import bundled_groups, is_scheduled, plan_set
+from airflow_provider_lakecommit.operators.targets import set_target
 from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
 from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
@@ -53,7 +53,7 @@ class SetRun:
         self.published: list[tuple[Landing, Closed]] = []
         self._task, self._declared, self._engine = task, declared, engine
         self._identity = task.identity(context)
-        self._retry, self._retell = task.is_retry(context), task.retells(context)
+        self._retry, self._retell = task.is_retry(context), task.resends(context)
         self._ended_runs = EndedRuns(context["ti"], task.log)
         self._by_itself = is_scheduled(context)
         self._before: dict[str, tuple[Landing, Closed]] = {}
@@ -120,7 +120,7 @@ class SetRun:
         from airflow_provider_lakecommit.cycle import Expansion
 
         log: Any = self._task.log
-        with set_places(self._declared, reach=False) as at:
+        with set_target(self._declared, reach=False) as at:
             self._jobs = jobs = WriteJobs(self._engine, at.tables, at.kafka, log)
             with (
                 at.connect(Expansion(landings=landings_in(groups))) as connections,

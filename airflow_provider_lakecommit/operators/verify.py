@@ -96,8 +96,8 @@ class VerifyOperator(SparkTask):
                     landing, tables, self.log.info, files=self.files, rows=self.rows, keys=self.keys
                 )
                 if self.source:
-                    proof, told = self._prove()
-                    findings, more = [*findings, *told], {"source": proof.to_dict()}
+                    proof, more_findings = self._prove()
+                    findings, more = [*findings, *more_findings], {"source": proof.to_dict()}
             finally:
                 tables.close()
         for line in verified_text(landing, histories, findings):

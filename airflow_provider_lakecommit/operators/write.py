@@ -29,8 +29,8 @@ from airflow_provider_lakecommit.hooks import Settings, hide
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import SparkTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
-from airflow_provider_lakecommit.operators.places import set_places
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
+from airflow_provider_lakecommit.operators.targets import set_target
 from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class WriteWindowOperator(SparkTask):
         from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
         from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
-        with no_retry_in_vain(self), set_places(declared, reach=False) as at:
+        with no_retry_in_vain(self), set_target(declared, reach=False) as at:
             if not (isinstance(self.group, Mapping) and "groups" in self.group):
                 raise _no_group(f"a {type(self.group).__name__}")
             groups = [BundledGroup.from_dict(each) for each in self.group["groups"]]
@@ -175,14 +175,14 @@ class WriteWindowOperator(SparkTask):
             self._jobs.end_for_kill()
 
     def _write(self, group: GroupWrite, job: WindowJob, jobs: WriteJobs) -> GroupResult:
-        from airflow_provider_lakecommit.cycle import progress_told
+        from airflow_provider_lakecommit.cycle import report_progress
         from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
         from airflow_provider_lakecommit.spark import SliceStatus
 
         ticket, control = group.ticket, group.control
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are already reported", ticket.group, len(job.plan.slices), done)
-        with self._interruption_logged(group), progress_told(control, [job], self._tell_progress):
+        with self._interruption_logged(group), report_progress(control, [job], self._log_progress):
             _, outcome = group.run(job, partial(jobs.run, control=control))
         died = outcome if isinstance(outcome, SparkJobError) else None
         # Finished slices are logged by their workers if these write to this log, and by the progress everywhere.
@@ -191,14 +191,14 @@ class WriteWindowOperator(SparkTask):
                 self.log.info("%s", each)
         result = group.result()
         self.log.info("group %d: %s", ticket.group, result)
-        whose = f"group {ticket.group} of cycle {ticket.cycle.commit_id}"
-        if (undone := left_undone(result, whose, died)) is not None:
+        share = f"group {ticket.group} of cycle {ticket.cycle.commit_id}"
+        if (undone := left_undone(result, share, died)) is not None:
             raise undone from died
         if died is not None:
             self.log.warning("everything of the group is reported, despite: %s", died)
         return result
 
-    def _tell_progress(self, progress: Progress) -> None:
+    def _log_progress(self, progress: Progress) -> None:
         self.log.info("group %d: %s", self.group["group"], progress)
 
     @contextmanager

@@ -53,8 +53,8 @@ class Viewer:
         """Return the topics of visible rows; the errors of others would name their brokers."""
         if self.views_all:
             return board.topics
-        topics = {row.place for row in board.rows.values() if self.sees(row)}
-        return tuple(t for t in board.topics if t.place in topics)
+        topics = {row.control_topic for row in board.rows.values() if self.sees(row)}
+        return tuple(t for t in board.topics if t.control_topic in topics)
 
     def sees_tasks(self, dag: str) -> bool:
         return dag in self.dags and get_auth_manager().is_authorized_dag(
@@ -92,13 +92,13 @@ def viewer(user: GetUserDep) -> Viewer:
     return _known[name][1]
 
 
-async def viewer_now(request: Request, who: Viewer) -> Viewer:
+async def viewer_now(request: Request, before: Viewer) -> Viewer:
     """Return what the user of an open stream may see now; without a token (public access) the user stays.
 
     :raises HTTPException: the user has logged out, or the token has expired
     """
     tokens = collect_request_tokens(request, await bearer_scheme(request))
-    user = await resolve_user_from_token(tokens[0]) if tokens else who.user
+    user = await resolve_user_from_token(tokens[0]) if tokens else before.user
     return await run_in_threadpool(viewer, user)
 
 
@@ -107,8 +107,8 @@ ViewerDep = Annotated[Viewer, Depends(viewer)]
 
 def same_site(request: Request) -> None:
     """Refuse requests of a page of another origin; following a link to the page is allowed."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    site, sender = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     followed = request.headers.get("sec-fetch-dest") == "document"
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    foreign = sender is not None and urlsplit(sender).netloc != request.headers.get("host")
     if foreign or (site in ("cross-site", "same-site") and not followed):
         raise HTTPException(403, "the request is from a page of another origin")

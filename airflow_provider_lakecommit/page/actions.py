@@ -37,7 +37,7 @@ class Rights:
     triggers: Callable[[str], bool]
     edits: Callable[[str], bool]
 
-    def asked_once(self) -> Rights:
+    def cached(self) -> Rights:
         """Return the same rights, each requested once per DAG: the auth manager may be slow."""
         return Rights(reads=self.reads, triggers=cache(self.triggers), edits=cache(self.edits))
 
@@ -65,7 +65,7 @@ def actions(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> tu
     """Return the actions of a landing that the user may see."""
     if not row.state.landing:
         return ()
-    rights = rights.asked_once()
+    rights = rights.cached()
     operations = _operations(row, dags, rights)
     runs = [_run(row, o, dags, rights) for kind in ORDER for o in operations if o.kind == kind]
     land = [dag for dag in row.dags if dag in dags and rights.reads(dag)]

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from airflow_provider_lakecommit.core import PendingBudget, lag_fields, pending_fields
 from airflow_provider_lakecommit.page.cycle_answers import CycleMark, mark_of, time_or_none
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
+from airflow_provider_lakecommit.page.observed_cycle import CycleOutcome, ObservedCycle, SliceWork, under_way
 from airflow_provider_lakecommit.page.remedies import remedies
-from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, SeenCycle, SliceWork, under_way
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.page.summary import summary_of
 from airflow_provider_lakecommit.stall import waiting
@@ -152,8 +152,8 @@ def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
     """Return the reading state of each topic."""
     return [
         TopicAnswer(
-            connection=t.place.connection,
-            topic=t.place.topic,
+            connection=t.control_topic.connection,
+            topic=t.control_topic.topic,
             as_of=time_or_none(t.as_of),
             trouble=t.trouble,
             overlooked=t.overlooked,
@@ -194,14 +194,14 @@ def in_common(
     waits = sum(1 for s in sensors if s.waits)
     # Slices of cycles that are over wait behind a blocked range.
     staged = [w for w in cycles.staged if w.files and not any(w.slice_id in c.work for c in going)]
-    pending: list[SeenCycle | SliceWork] = [*going, *staged]
+    pending: list[ObservedCycle | SliceWork] = [*going, *staged]
     files = sum(p.files for p in pending) if state.landing else sum(w.files for w in waiting(state))
     return {
         "id": row.key,
         "kind": "landing" if state.landing else "connector",
         "name": row.name,
-        "connection": row.place.connection,
-        "control_topic": row.place.topic,
+        "connection": row.control_topic.connection,
+        "control_topic": row.control_topic.topic,
         "verdict": row.found.verdict.value,
         **summary_of(row)._asdict(),
         "reason": row.found.reason,
@@ -235,10 +235,10 @@ def in_common(
     }
 
 
-def _slices(cycle: SeenCycle) -> int:
+def _slices(cycle: ObservedCycle) -> int:
     """Return how many of its reported slices have files that no table has."""
     return sum(1 for w in cycle.work.values() if w.files) if cycle.work else cycle.done
 
 
-def _files_of(cycles: Iterable[SeenCycle]) -> Counter[str]:
+def _files_of(cycles: Iterable[ObservedCycle]) -> Counter[str]:
     return sum((Counter(dict(c.files_of)) for c in cycles), Counter())

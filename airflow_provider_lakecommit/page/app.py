@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.core import PendingBudget
 from airflow_provider_lakecommit.page.access import GRANT_SECONDS, Viewer, ViewerDep, same_site, viewer, viewer_now
 from airflow_provider_lakecommit.page.actions import Rights, actions
 from airflow_provider_lakecommit.page.answers import Change, LandingList, landing_of, list_json, topics_of
-from airflow_provider_lakecommit.page.declared_landings import DeclaredLook, DeclaredRows
+from airflow_provider_lakecommit.page.declared_landings import DeclaredQuery, DeclaredRows
 from airflow_provider_lakecommit.page.detail_answers import (
     ActionsAnswer,
     LandingDetail,
@@ -44,10 +44,10 @@ from airflow_provider_lakecommit.page.detail_answers import (
 )
 from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landings import LandingRow, search
-from airflow_provider_lakecommit.page.operations import OperationLook
+from airflow_provider_lakecommit.page.operations import OperationQuery
 from airflow_provider_lakecommit.page.reader import PageReader
-from airflow_provider_lakecommit.page.sensors import HeldSensor, held_sensors
-from airflow_provider_lakecommit.page.stored_dags import DatabaseLook
+from airflow_provider_lakecommit.page.sensors import HeldSensor, waiting_sensors
+from airflow_provider_lakecommit.page.stored_dags import DatabaseReader
 
 VERSION = "1"
 MOST_ROWS = 200
@@ -114,46 +114,47 @@ def _add_files(app: FastAPI) -> None:
 
 
 def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> None:
-    known = DatabaseLook(OperationLook(), STATE_SECONDS)
-    written, look = _Written(), DatabaseLook(held_sensors, STATE_SECONDS)
-    rows_of = DeclaredRows(DatabaseLook(DeclaredLook(), DECLARED_SECONDS))
+    known = DatabaseReader(OperationQuery(), STATE_SECONDS)
+    written, sensors = _Written(), DatabaseReader(waiting_sensors, STATE_SECONDS)
+    rows_of = DeclaredRows(DatabaseReader(DeclaredQuery(), DECLARED_SECONDS))
 
-    def visible_row(who: Viewer, key: str) -> LandingRow:
+    def visible_row(viewer: Viewer, key: str) -> LandingRow:
         row = rows_of.find(reader.board(), key)
-        if row is None or not who.sees(row):
+        if row is None or not viewer.sees(row):
             raise HTTPException(404, UNSEEN)
         return row
 
     @app.get("/api/v1/landings", response_model=LandingList)
     def landings(
         request: Request,
-        who: ViewerDep,
+        viewer: ViewerDep,
         q: Annotated[str, Query(max_length=200)] = "",
         verdict: Annotated[list[str] | None, Query(max_length=20)] = None,
         dag_id: Annotated[str, Query(max_length=250)] = "",
         limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> Response:
-        board, held = reader.board(), _Held(look(), who)
-        rows = [r for r in rows_of(board).values() if who.sees(r)]
+        board, allowed = reader.board(), _Sensors(sensors(), viewer)
+        rows = [r for r in rows_of(board).values() if viewer.sees(r)]
         found, verdicts = search(rows, text=q, verdicts=verdict or (), dag=dag_id)
-        shown = [written(r, held.of(r), rows_of.budget(r, who.dags)) for r in found[offset : offset + limit]]
-        return _tagged(request, list_json(board.version, who.topics_of(board), verdicts, len(found), offset, shown))
+        page = [written(r, allowed.of(r), rows_of.budget(r, viewer.dags)) for r in found[offset : offset + limit]]
+        return _tagged(request, list_json(board.version, viewer.topics_of(board), verdicts, len(found), offset, page))
 
     @app.get("/api/v1/landings/{key}", response_model=LandingDetail)
-    def landing(request: Request, who: ViewerDep, key: str) -> Response:
-        row = visible_row(who, key)
-        found = detail_of(row, _Held(look(), who).of(row), time.time(), rows_of.budget(row, who.dags))
+    def landing(request: Request, viewer: ViewerDep, key: str) -> Response:
+        row = visible_row(viewer, key)
+        found = detail_of(row, _Sensors(sensors(), viewer).of(row), time.time(), rows_of.budget(row, viewer.dags))
         return _tagged(request, found.model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/trend", response_model=TrendAnswer)
-    def trend(request: Request, who: ViewerDep, key: str) -> Response:
-        row = visible_row(who, key)
+    def trend(request: Request, viewer: ViewerDep, key: str) -> Response:
+        row = visible_row(viewer, key)
         return _tagged(request, trend_of(row, time.time()).model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/actions", response_model=ActionsAnswer)
-    def actions_of(request: Request, who: ViewerDep, key: str) -> Response:
-        row, rights = visible_row(who, key), Rights(reads=who.dags.__contains__, triggers=who.triggers, edits=who.edits)
+    def actions_of(request: Request, viewer: ViewerDep, key: str) -> Response:
+        rights = Rights(reads=viewer.dags.__contains__, triggers=viewer.triggers, edits=viewer.edits)
+        row = visible_row(viewer, key)
         found = actions(row, known(), rights) if with_actions else ()
         return _tagged(request, actions_answer(found, enabled=with_actions).model_dump_json().encode())
 
@@ -176,7 +177,7 @@ class _Written:
         return known[4]
 
 
-class _Held:
+class _Sensors:
     """The sensors that a user may see, by their guarded group."""
 
     def __init__(self, sensors: Sequence[HeldSensor], viewer: Viewer) -> None:
@@ -187,7 +188,7 @@ class _Held:
             self._by_topic.setdefault((s.control_topic, s.group), []).append(s)
 
     def of(self, row: LandingRow) -> list[HeldSensor]:
-        return [s for s in self._by_topic.get((row.place.topic, row.group), []) if self._may_see(s.dag)]
+        return [s for s in self._by_topic.get((row.control_topic.topic, row.group), []) if self._may_see(s.dag)]
 
     def _may_see(self, dag: str) -> bool:
         if dag not in self._allowed:
@@ -197,8 +198,8 @@ class _Held:
 
 def _add_changes(app: FastAPI, reader: PageReader) -> None:
     @app.get("/api/v1/changes", response_model=Change)
-    async def changes(request: Request, who: ViewerDep) -> StreamingResponse:
-        events = stream_changes(reader, who, partial(viewer_now, request))
+    async def changes(request: Request, viewer: ViewerDep) -> StreamingResponse:
+        events = stream_changes(reader, viewer, partial(viewer_now, request))
         return StreamingResponse(events, media_type="text/event-stream")
 
 

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pydantic import BaseModel
 
 from airflow_provider_lakecommit.core import account_fields, cycle_fields
-from airflow_provider_lakecommit.page.seen_cycle import (
+from airflow_provider_lakecommit.page.observed_cycle import (
     FINISHED,
     CycleOutcome,
-    SeenCycle,
+    ObservedCycle,
     SliceOutcome,
     SliceWork,
     under_way,
@@ -131,11 +131,11 @@ class WindowAnswer(AccountAnswer):
     slices: list[SliceAnswer]
 
 
-def mark_of(c: SeenCycle, outcome: CycleOutcome) -> CycleMark:
+def mark_of(c: ObservedCycle, outcome: CycleOutcome) -> CycleMark:
     return CycleMark(commit_id=c.commit_id, began=moment(c.began), outcome=outcome, landed=c.records, files=c.files)
 
 
-def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
+def cycle_of(c: ObservedCycle, outcome: CycleOutcome) -> CycleAnswer:
     return CycleAnswer(
         **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
         **{**account_fields(c.counts), "landed": c.records},
@@ -161,13 +161,13 @@ def cycle_of(c: SeenCycle, outcome: CycleOutcome) -> CycleAnswer:
     )
 
 
-def windows_of(pairs: Sequence[tuple[SeenCycle, CycleOutcome]]) -> list[WindowAnswer]:
+def windows_of(pairs: Sequence[tuple[ObservedCycle, CycleOutcome]]) -> list[WindowAnswer]:
     """Return open windows with slices, newest first."""
     found = [c for c in reversed(under_way(tuple(c for c, _ in pairs))) if c.work]
     return [_window(c) for c in found[:MOST_WINDOWS]]
 
 
-def _window(c: SeenCycle) -> WindowAnswer:
+def _window(c: ObservedCycle) -> WindowAnswer:
     work = list(c.work.values())
     groups: dict[int, list[SliceWork]] = {}
     for w in work:

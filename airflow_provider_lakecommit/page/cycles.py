@@ -35,8 +35,8 @@ from airflow_provider_lakecommit.page.notes import (
     after_rejects,
     after_report,
 )
-from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, shown_partitions
-from airflow_provider_lakecommit.page.seen_cycle import FINISHED, NO_GROUP, SeenCycle, SliceWork, with_report
+from airflow_provider_lakecommit.page.observed_cycle import FINISHED, NO_GROUP, ObservedCycle, SliceWork, with_report
+from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, page_partitions
 from airflow_provider_lakecommit.stall import EventKind, ObservedEvent
 
 MOST_CYCLES = 100
@@ -64,7 +64,7 @@ class LandingCycles(NamedTuple):
     not in their table yet, ``debts`` the newest share of each table's limit of compaction debt.
     """
 
-    cycles: tuple[SeenCycle, ...] = ()
+    cycles: tuple[ObservedCycle, ...] = ()
     dags: tuple[tuple[str, str], ...] = ()
     tables: tuple[str, ...] = ()
     spec_version: str = ""
@@ -90,11 +90,11 @@ class LandingCycles(NamedTuple):
         return {**self.in_table, **self.reported}
 
     def partitions(self, ends: Ends) -> tuple[PagePartition, ...]:
-        return shown_partitions(self.planned, self.reported, self.in_table, {**self.ends, **_known(ends, self.ends)})
+        return page_partitions(self.planned, self.reported, self.in_table, {**self.ends, **_known(ends, self.ends)})
 
 
 def _known(ends: Ends, of: Ends) -> Ends:
-    return {place: ends[place] for place in of if place in ends}
+    return {key: ends[key] for key in of if key in ends}
 
 
 def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
@@ -116,27 +116,27 @@ def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
     return known
 
 
-def connector_cycles_after(known: LandingCycles, seen: ObservedEvent) -> LandingCycles:
-    commit = UUID(bytes=seen.commit)
-    match seen.kind:
+def connector_cycles_after(known: LandingCycles, event: ObservedEvent) -> LandingCycles:
+    commit = UUID(bytes=event.commit)
+    match event.kind:
         case EventKind.START:
-            one = SeenCycle(commit_id=str(commit), began=seen.at, connector=True)
-            again = _place(known, commit) is not None
+            one = ObservedCycle(commit_id=str(commit), began=event.at, connector=True)
+            again = _index_of(known, commit) is not None
             return known if again else known._replace(cycles=(*known.cycles, one)[-MOST_CYCLES:])
         case EventKind.WRITTEN:
-            files, records = seen.files or 0, seen.records or 0
+            files, records = event.files or 0, event.records or 0
             known = _counted(known, read=records)
             return _changed(known, commit, lambda c: c._replace(files=c.files + files, recorded=c.recorded + records))
         case EventKind.ANSWERED:
-            known = known._replace(tasks=tasks_after(known.tasks, seen))
-            return _changed(known, commit, lambda c: c._replace(last_report=seen.at))
-        case EventKind.PUBLISHED if seen.table is not None:
-            told = (seen.table, seen.at)
-            tables = known.tables if seen.table in known.tables else (*known.tables, seen.table)[-MOST_TABLES:]
+            known = known._replace(tasks=tasks_after(known.tasks, event))
+            return _changed(known, commit, lambda c: c._replace(last_report=event.at))
+        case EventKind.PUBLISHED if event.table is not None:
+            table = (event.table, event.at)
+            tables = known.tables if event.table in known.tables else (*known.tables, event.table)[-MOST_TABLES:]
             known = known._replace(tables=tables)
-            return _changed(known, commit, lambda c: c._replace(published=(*c.published, told)))
+            return _changed(known, commit, lambda c: c._replace(published=(*c.published, table)))
         case EventKind.COMPLETED:
-            return _closed(known, commit, seen.at)
+            return _closed(known, commit, event.at)
     return known
 
 
@@ -145,17 +145,17 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
     tables = tuple(t.table for t in plan.targets)
     # The same for all its cycles.
     tables = known.tables if tables in ((), known.tables) else tables
-    if _place(known, entry.commit_id) is not None:
+    if _index_of(known, entry.commit_id) is not None:
         # Planned again by the same run, for example after a Clear: its newest plan counts.
         return _changed(known, entry.commit_id, lambda c: c._replace(**_planned(plan, tables, c.work)))
     behind = _behind(known, plan)
-    one = SeenCycle(
+    one = ObservedCycle(
         commit_id=str(entry.commit_id), began=at, behind=behind, **_run(cycle), **_planned(plan, tables, NO_WORK)
     )
     cycles = (*known.cycles, one)[-MOST_CYCLES:]
     if len(cycles) > MOST_OPEN and cycles[-MOST_OPEN - 1].work:
-        place = len(cycles) - MOST_OPEN - 1
-        cycles = (*cycles[:place], cycles[place]._replace(work=NO_WORK), *cycles[place + 1 :])
+        index = len(cycles) - MOST_OPEN - 1
+        cycles = (*cycles[:index], cycles[index]._replace(work=NO_WORK), *cycles[index + 1 :])
     dag = (cycle.deployment, cycle.dag)
     dags = known.dags if known.dags[:1] == (dag,) else (dag, *(d for d in known.dags if d != dag))[:MOST_DAGS]
     planned = _furthest(known.planned, (span for s in plan.slices for span in s.spans))
@@ -193,7 +193,7 @@ def _run(cycle: Cycle) -> dict[str, Any]:
 
 def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]) -> dict[str, Any]:
     """Return the fields of a cycle's plan, keeping reports of an earlier plan of the same cycle."""
-    told = {i: w for i, w in done.items() if w.reports}
+    reported = {i: w for i, w in done.items() if w.reports}
     return {
         "tables": tables,
         "planned": sum(len(span.range) for s in plan.slices for span in s.spans),
@@ -202,19 +202,19 @@ def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]
         "left": plan.left,
         "reason": plan.reason or "",
         "refused": plan.refused is not None,
-        "work": {s.slice_id: SliceWork(s.slice_id, s.group, s.spans) for s in plan.slices} | told,
+        "work": {s.slice_id: SliceWork(s.slice_id, s.group, s.spans) for s in plan.slices} | reported,
     }
 
 
 def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingCycles:
-    report, place = entry.report, _place(known, entry.commit_id)
-    before = None if place is None else known.cycles[place]
+    report, index = entry.report, _index_of(known, entry.commit_id)
+    before = None if index is None else known.cycles[index]
     after = None if before is None else with_report(before, entry, at)
     of = report.planned_slice or report.slice_id
     if report.blocked is None and report.failed is None:
         counted = SliceWork(of, NO_GROUP) if after is None else after.work.get(of, SliceWork(of, NO_GROUP))
         known = _joined(known, counted._replace(spans=tuple(s.span for s in report.spans)))
-    if place is None or before is None or after is None:
+    if index is None or before is None or after is None:
         return known
     if after.done > before.done or after.undone > before.undone:
         known = known._replace(notes=after_rejects(known.notes, entry, at))
@@ -223,7 +223,7 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
         known = known if one.filed else _without_files(known, [one])
         known = known._replace(uncommitted=after_report(known.uncommitted, entry.report))
         known = _counted(known, read=after.counts.total - before.counts.total)
-    return known._replace(cycles=(*known.cycles[:place], after, *known.cycles[place + 1 :]))
+    return known._replace(cycles=(*known.cycles[:index], after, *known.cycles[index + 1 :]))
 
 
 def _joined(known: LandingCycles, *more: SliceWork) -> LandingCycles:
@@ -232,16 +232,16 @@ def _joined(known: LandingCycles, *more: SliceWork) -> LandingCycles:
     for work in sorted((*known.staged, *more), key=lambda w: w.spans):
         waits = False
         for span in work.spans:
-            place = (span.partition.topic, span.partition.partition)
-            upto = max(ends.get(place, -1), table.get(place, -1))
+            key = (span.partition.topic, span.partition.partition)
+            upto = max(ends.get(key, -1), table.get(key, -1))
             upto = upto if upto >= 0 else _first(known, span)
             if span.range.start <= upto:
-                ends[place] = max(upto, span.range.end)
+                ends[key] = max(upto, span.range.end)
             else:
                 waits = True
         if waits:
             staged.append(work)
-    ends = {place: max(end, table.get(place, 0)) for place, end in ends.items()}
+    ends = {key: max(end, table.get(key, 0)) for key, end in ends.items()}
     return known._replace(reported=ends, staged=tuple(staged[-MOST_STAGED:]))
 
 
@@ -252,7 +252,7 @@ def _first(known: LandingCycles, span: Span) -> int:
 
 
 def _published(known: LandingCycles, entry: TablePublished, at: float) -> LandingCycles:
-    table, told = entry.table, (entry.table, at)
+    table, snapshot = entry.table, (entry.table, at)
     ends = {**known.published, table: _furthest(known.published.get(table, {}), starmap(Span, entry.coverage.items()))}
     if entry.debt is not None:
         known = known._replace(debts={**known.debts, table: entry.debt})
@@ -265,13 +265,13 @@ def _published(known: LandingCycles, entry: TablePublished, at: float) -> Landin
     return _changed(
         known,
         entry.commit_id,
-        lambda c: c._replace(published=(*c.published, told), dead_letters=c.dead_letters + rejected),
+        lambda c: c._replace(published=(*c.published, snapshot), dead_letters=c.dead_letters + rejected),
     )
 
 
 def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:
-    place = _place(known, commit)
-    cycle = None if place is None else known.cycles[place]
+    index = _index_of(known, commit)
+    cycle = None if index is None else known.cycles[index]
     if cycle is not None and cycle.published and cycle.ended is None:
         took = at - (cycle.last_report or cycle.began)
         known = _counted(known, commits=1, committed=cycle.recorded)._replace(took=max(0.0, took))
@@ -285,10 +285,10 @@ def _without_files(known: LandingCycles, work: Iterable[SliceWork]) -> LandingCy
     empty = (w for w in work if w.outcome in FINISHED and table not in w.filed)
     ends = dict(known.published.get(table, {}))
     for span in sorted(span for w in empty for span in w.spans):
-        place = (span.partition.topic, span.partition.partition)
-        upto = min(span.range.end, known.reported.get(place, 0))
-        if upto > ends.get(place, span.range.start) >= span.range.start:
-            ends[place] = upto
+        key = (span.partition.topic, span.partition.partition)
+        upto = min(span.range.end, known.reported.get(key, 0))
+        if upto > ends.get(key, span.range.start) >= span.range.start:
+            ends[key] = upto
     return known._replace(published={**known.published, table: ends}) if table and ends else known
 
 
@@ -300,21 +300,21 @@ def _counted(known: LandingCycles, **more: int) -> LandingCycles:
 def _furthest(known: Ends, more: Iterable[Span]) -> Ends:
     out = dict(known)
     for span in more:
-        place, end = (span.partition.topic, span.partition.partition), span.range.end
-        if end > out.get(place, 0):
-            out[place] = end
+        key, end = (span.partition.topic, span.partition.partition), span.range.end
+        if end > out.get(key, 0):
+            out[key] = end
     return out
 
 
-def _changed(known: LandingCycles, commit_id: UUID, change: Callable[[SeenCycle], SeenCycle]) -> LandingCycles:
-    place = _place(known, commit_id)
-    if place is None:
+def _changed(known: LandingCycles, commit_id: UUID, change: Callable[[ObservedCycle], ObservedCycle]) -> LandingCycles:
+    index = _index_of(known, commit_id)
+    if index is None:
         return known
     before = known.cycles
-    return known._replace(cycles=(*before[:place], change(before[place]), *before[place + 1 :]))
+    return known._replace(cycles=(*before[:index], change(before[index]), *before[index + 1 :]))
 
 
-def _place(known: LandingCycles, commit_id: UUID) -> int | None:
+def _index_of(known: LandingCycles, commit_id: UUID) -> int | None:
     """Return the index of a cycle; changing cycles are among the newest."""
-    wanted = str(commit_id)
-    return next((i for i in range(len(known.cycles) - 1, -1, -1) if known.cycles[i].commit_id == wanted), None)
+    text = str(commit_id)
+    return next((i for i in range(len(known.cycles) - 1, -1, -1) if known.cycles[i].commit_id == text), None)

@@ -53,7 +53,7 @@ class DeclaredLanding:
     budget: PendingBudget | None = None
 
 
-class DeclaredLook:
+class DeclaredQuery:
     def __init__(self) -> None:
         self._stored = StoredDags(declared_in)
 
@@ -108,8 +108,8 @@ def _declared(extra: Any, dag: str, ran: bool, stored: Mapping[str, Landing]) ->
 class DeclaredRows:
     """The rows of a board and of unobserved declared landings, worst first."""
 
-    def __init__(self, look: Callable[[], tuple[DeclaredLanding, ...]]) -> None:
-        self._look = look
+    def __init__(self, read: Callable[[], tuple[DeclaredLanding, ...]]) -> None:
+        self._read = read
         self._known: tuple[Mapping[str, LandingRow], tuple[DeclaredLanding, ...], bool, Mapping[str, LandingRow]] = (
             {},
             (),
@@ -120,7 +120,7 @@ class DeclaredRows:
         self._budgets: tuple[tuple[DeclaredLanding, ...], Mapping[tuple[str, str], PendingBudget]] = ((), {})
 
     def __call__(self, board: Board) -> Mapping[str, LandingRow]:
-        declared, unread = self._look(), any(t.as_of is None for t in board.topics)
+        declared, unread = self._read(), any(t.as_of is None for t in board.topics)
         if not declared:
             return board.rows
         observed, known, was_unread, rows = self._known
@@ -136,12 +136,12 @@ class DeclaredRows:
         rows = self(board)
         if (row := rows.get(key)) is not None:
             return row
-        meant = {(d.name, d.dag) for d in self._look() if _key(d) == key}
+        meant = {(d.name, d.dag) for d in self._read() if _key(d) == key}
         return next((r for r in rows.values() if any((r.name, dag) in meant for dag in r.dags)), None)
 
     def budget(self, row: LandingRow, dags: Collection[str]) -> PendingBudget | None:
         """Return the limits on a landing's pending work, as the first readable of its DAGs declares it."""
-        declared, (known, found) = self._look(), self._budgets
+        declared, (known, found) = self._read(), self._budgets
         if known is not declared:
             found = {(d.name, d.dag): d.budget for d in declared if d.budget is not None}
             self._budgets = declared, found
@@ -169,7 +169,7 @@ def _row(d: DeclaredLanding, *, unread: bool) -> LandingRow:
     reason = UNREAD if unread else UNSEEN if d.ran else NEVER
     clears = "its first run" if not d.ran else "a run that opens a cycle on a watched control topic"
     return LandingRow(
-        place=topic,
+        control_topic=topic,
         group=group,
         key=_key(d),
         state=State(landing=True),

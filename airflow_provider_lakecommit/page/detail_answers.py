@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.page.answers import LandingAnswer, in_common
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
 from airflow_provider_lakecommit.page.landings import LandingRow
-from airflow_provider_lakecommit.page.notes import RejectSeen
+from airflow_provider_lakecommit.page.notes import ObservedReject
 from airflow_provider_lakecommit.page.partitions import hot
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.page.trend import Steps
@@ -190,7 +190,7 @@ def _announced(state: State) -> list[AnnouncedAnswer]:
     return [AnnouncedAnswer(table=t, files=n, since=moment(at), passed_over=o) for t, n, at, o in (*over, *waits) if n]
 
 
-def _reject(r: RejectSeen) -> RejectAnswer:
+def _reject(r: ObservedReject) -> RejectAnswer:
     return RejectAnswer(
         kind=r.kind,
         records=r.records,
@@ -225,7 +225,7 @@ class TrendAnswer(BaseModel):
 
 
 def trend_of(row: LandingRow, now: float) -> TrendAnswer:
-    rings = row.trend.shown(now) if row.trend is not None else ()
+    rings = row.trend.steps(now) if row.trend is not None else ()
     return TrendAnswer(steps=[_steps(ring) for ring in rings])
 
 
@@ -256,5 +256,5 @@ class ActionsAnswer(BaseModel):
 
 def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
     # Its fields are those of the action.
-    told = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
-    return ActionsAnswer(enabled=enabled, actions=told)
+    actions = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
+    return ActionsAnswer(enabled=enabled, actions=actions)

@@ -15,8 +15,8 @@ from hashlib import sha256
 from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.cycles import LandingCycles
+from airflow_provider_lakecommit.page.observed_cycle import CycleOutcome, outcomes
 from airflow_provider_lakecommit.page.partitions import PagePartition
-from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
 from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall import Diagnosis, State, Verdict
 
@@ -48,7 +48,7 @@ class PageTopic:
 class TopicReading:
     """The reading state of a control topic: when it was last read to its end, and the error that prevents it."""
 
-    place: PageTopic
+    control_topic: PageTopic
     as_of: float | None = None
     trouble: str = ""
     overlooked: int = 0
@@ -56,13 +56,13 @@ class TopicReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingRow:
-    """A landing or a connector's group, as of the last read of ``place``.
+    """A landing or a connector's group, as of the last read of ``control_topic``.
 
     ``dags`` are those of this deployment. ``never_ran`` is a declared landing whose DAG has no run. ``read_since`` and
     ``table_since`` are since when records wait to be read and the table lacks some, if known.
     """
 
-    place: PageTopic
+    control_topic: PageTopic
     group: str
     state: State
     found: Diagnosis
@@ -158,7 +158,7 @@ def _bears(row: LandingRow, text: str) -> bool:
 
 
 def _rank(row: LandingRow) -> tuple[int, float, str, PageTopic]:
-    return (WORST_FIRST.index(row.found.verdict), row.since or 0.0, row.name.casefold(), row.place)
+    return (WORST_FIRST.index(row.found.verdict), row.since or 0.0, row.name.casefold(), row.control_topic)
 
 
 DEFAULT_CONNECTION = "kafka_default"

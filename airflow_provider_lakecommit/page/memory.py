@@ -68,7 +68,7 @@ class TopicMemory:
         clock = self.clocks.get(group) or LagClock()
         if len(self.clocks) < MOST_TRENDS:
             self.clocks[group] = clock
-        clock.looked(at, time.time(), ends)
+        clock.add(at, time.time(), ends)
         clock.forget(known.in_table)
         return clock
 

@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core import Coverage, Decision, SliceReport, Sl
 MOST = 20
 
 
-class RejectSeen(NamedTuple):
+class ObservedReject(NamedTuple):
     """Rejected records of one kind, with ranges and reason of the newest slice that had some."""
 
     kind: str
@@ -31,7 +31,7 @@ class LandingNotes(NamedTuple):
     """Oldest first."""
 
     decisions: tuple[Decision, ...] = ()
-    rejects: tuple[RejectSeen, ...] = ()
+    rejects: tuple[ObservedReject, ...] = ()
 
 
 def after_decisions(known: LandingNotes, decided: Iterable[Decision]) -> LandingNotes:
@@ -49,7 +49,7 @@ def after_rejects(known: LandingNotes, entry: SliceReported, at: float) -> Landi
     ranges, most = tuple(str(s.span) for s in report.spans[:3]), max(report.rejects.values())
     for kind, records in report.rejects.items():
         before = known_rejects.pop(kind, None)
-        known_rejects[kind] = RejectSeen(
+        known_rejects[kind] = ObservedReject(
             kind=kind,
             records=before.records if before else 0,
             since=before.since if before else at,

@@ -111,7 +111,7 @@ def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:
     return None
 
 
-class OperationLook:
+class OperationQuery:
     def __init__(self) -> None:
         self._stored = StoredDags(operations_in)
 

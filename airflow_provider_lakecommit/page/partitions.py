@@ -39,7 +39,7 @@ class PagePartition:
         return self.lag or 0
 
 
-def shown_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:
+def page_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:
     return tuple(
         PagePartition(
             topic=partition[0],

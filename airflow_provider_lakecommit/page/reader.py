@@ -27,7 +27,7 @@ STOP_SECONDS = 5.0
 
 
 class PageReader:
-    """All watched control topics; ``places`` is called when the threads start."""
+    """All watched control topics; ``topics`` is called when the threads start."""
 
     def __init__(self, topics: Callable[[], Sequence[PageTopic]], settings: Settings, deployment: str) -> None:
         self._topics, self._settings, self._deployment = topics, settings, deployment
@@ -53,8 +53,8 @@ class PageReader:
     def _start(self) -> None:
         self._stop = threading.Event()
         topics = tuple(self._topics())
-        known = {r.place: r for r in self._board.topics}
-        self._publish(topics=tuple(known.get(p) or TopicReading(place=p) for p in topics))
+        known = {r.control_topic: r for r in self._board.topics}
+        self._publish(topics=tuple(known.get(p) or TopicReading(control_topic=p) for p in topics))
         self._threads = [
             threading.Thread(target=self._read, args=(topic, self._stop), name=f"lakecommit-page-{topic}", daemon=True)
             for topic in topics
@@ -67,7 +67,7 @@ class PageReader:
         while not stop.is_set() and time.monotonic() - self._requested_at < UNUSED_SECONDS:
             try:
                 reader = reader or TopicReader(topic, self._settings, self._deployment)
-                if reader.look():
+                if reader.read():
                     self._take(reader)
             except Exception as e:
                 if not isinstance(e, LakecommitError):
@@ -83,15 +83,15 @@ class PageReader:
 
     def _set_trouble(self, topic: PageTopic, trouble: str) -> None:
         with self._lock:
-            topics = (replace(r, trouble=trouble) if r.place == topic else r for r in self._board.topics)
+            topics = (replace(r, trouble=trouble) if r.control_topic == topic else r for r in self._board.topics)
             self._publish(topics=tuple(topics))
 
     def _take(self, reader: TopicReader) -> None:
         with self._lock:
-            topic, rows = reader.reading.place, self._board.rows
+            topic, rows = reader.reading.control_topic, self._board.rows
             if any(rows.get(key) is not row for key, row in reader.rows.items()):
-                rows = ranked([*(r for r in rows.values() if r.place != topic), *reader.rows.values()])
-            topics = (reader.reading if r.place == topic else r for r in self._board.topics)
+                rows = ranked([*(r for r in rows.values() if r.control_topic != topic), *reader.rows.values()])
+            topics = (reader.reading if r.control_topic == topic else r for r in self._board.topics)
             self._publish(rows=rows, topics=tuple(topics))
 
     def _publish(self, *, topics: tuple[TopicReading, ...], rows: Mapping[str, LandingRow] | None = None) -> None:
@@ -101,4 +101,4 @@ class PageReader:
 
 
 def _troubles(topics: Sequence[TopicReading]) -> list[tuple[PageTopic, str, bool]]:
-    return [(t.place, t.trouble, t.as_of is None) for t in topics]
+    return [(t.control_topic, t.trouble, t.as_of is None) for t in topics]

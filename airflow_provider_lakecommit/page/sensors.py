@@ -46,7 +46,7 @@ class HeldSensor:
         return self.state in WAITING
 
 
-def held_sensors(session: Session) -> tuple[HeldSensor, ...]:
+def waiting_sensors(session: Session) -> tuple[HeldSensor, ...]:
     ti, xcom = TaskInstance, XComModel
     recently = and_(ti.state.in_(ENDED), ti.end_date >= datetime.now(UTC) - PAST)
     same = [getattr(xcom, name) == getattr(ti, name) for name in ("dag_id", "run_id", "task_id", "map_index")]

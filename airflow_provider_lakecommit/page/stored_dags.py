@@ -75,7 +75,7 @@ class StoredDags(Generic[Made]):
 Found = TypeVar("Found")
 
 
-class DatabaseLook(Generic[Found]):
+class DatabaseReader(Generic[Found]):
     """A query to Airflow's database, cached for a number of seconds, for any thread.
 
     The same object is returned while the result is unchanged, so that derived values can be cached too.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from airflow_provider_lakecommit.page.declared_landings import UNREAD, UNSEEN
 from airflow_provider_lakecommit.page.landings import LandingRow
-from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome
+from airflow_provider_lakecommit.page.observed_cycle import CycleOutcome
 from airflow_provider_lakecommit.stall import Verdict
 
 LAST = "; the last one: "
@@ -59,8 +59,8 @@ def summary_of(row: LandingRow) -> Summary:
             offsets = sum(len(ranges) for ranges, _, _ in row.state.blocked)
             head = "1 offset is blocked" if offsets == 1 else f"{offsets:,} offsets are blocked"
             return Summary(verdict, f"{head}: decide what becomes of them", "", IF_DECIDED, IF_NOTHING[verdict])
-    head, told, cause = reason.partition(LAST)
-    if row.state.deferred is not None and not told:
+    head, last, cause = reason.partition(LAST)
+    if row.state.deferred is not None and not last:
         return Summary(verdict, "nothing is read before a compaction", reason, IF_COMPACTED, IF_INDEBTED)
     if refused := CHECKS.search(cause):
         return Summary(verdict, f"{refused[1]}; readers do not see them", cause, IF_CHECKED, IF_REFUSED)

@@ -38,7 +38,7 @@ class TopicReader:
     """
 
     def __init__(self, topic: PageTopic, settings: Settings, deployment: str) -> None:
-        self.reading = TopicReading(place=topic)
+        self.reading = TopicReading(control_topic=topic)
         self.rows: Mapping[str, LandingRow] = {}
         self._topic, self._settings, self._deployment = topic, settings, deployment
         self._known: dict[str, _Known] = {}
@@ -47,7 +47,7 @@ class TopicReader:
         self._watch = CommitWatch(watched, lambda: settings(topic.connection), heard=self.memory.heard)
         self._ends = SourceEnds(lambda: settings(topic.connection))
 
-    def look(self) -> bool:
+    def read(self) -> bool:
         """Read on for about a second; return True if anything has changed."""
         commits = self._watch.read()
         if commits is None:
@@ -56,7 +56,7 @@ class TopicReader:
         if commits.groups is None:
             return True
         known = self._ends.known
-        ends = self._ends.look(p for c in self.memory.cycles.values() for p in c.ends)
+        ends = self._ends.read(p for c in self.memory.cycles.values() for p in c.ends)
         if ends is not known:
             self.memory.lagging(ends)
         made = [self._row(group, state, commits.at, ends) for group, state in commits.groups.items()]
@@ -76,7 +76,7 @@ class TopicReader:
             return known.row
         read_since, table_since = self.memory.since(group)
         made = LandingRow(
-            place=self._topic,
+            control_topic=self._topic,
             group=group,
             key=known.row.key if known else key_of(self._topic, group),
             state=state,
@@ -112,7 +112,7 @@ class SourceEnds:
         self._next = float("-inf")
         self.known: dict[tuple[str, int], int] = {}
 
-    def look(self, partitions: Any) -> Ends:
+    def read(self, partitions: Any) -> Ends:
         if time.monotonic() >= self._next:
             requested = tuple(partitions)
             self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(requested) / ENDS_AT_ONCE)

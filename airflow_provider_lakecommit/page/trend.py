@@ -61,7 +61,7 @@ class _Ring:
         kept = [n for n in self.numbers if last - self.size < n <= last]
         return range(min(kept), last + 1) if kept else range(0)
 
-    def shown(self, now: float) -> Steps:
+    def steps(self, now: float) -> Steps:
         numbers = self.buckets(now)
         values = {name: list(self._values(name, numbers)) for name in MEASURES}
         return Steps(step=self.step, begin=float(numbers.start * self.step), values=values)
@@ -89,6 +89,6 @@ class Trend:
                 for name, value in known:
                     ring.add(min(at, now), name, value)
 
-    def shown(self, now: float) -> tuple[Steps, ...]:
+    def steps(self, now: float) -> tuple[Steps, ...]:
         with self._lock:
-            return tuple(ring.shown(now) for ring in self._rings)
+            return tuple(ring.steps(now) for ring in self._rings)

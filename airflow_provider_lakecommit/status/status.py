@@ -37,9 +37,9 @@ from airflow_provider_lakecommit.cycle import (
     FoldedLog,
     LandingSession,
     diverged_logs,
+    headroom_now,
     lanes_in,
     ledger_state,
-    looked_at,
     plan_threshold,
     remembered,
     table_ledger,
@@ -132,7 +132,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         threshold = plan_threshold(session, folded)
     else:
         threshold = threshold_of(session.landing.window.completion_timeout, every)
-    headroom = looked_at(session, landing_state, source, threshold, HEADROOM_SECONDS)
+    headroom = headroom_now(session, landing_state, source, threshold, HEADROOM_SECONDS)
     left = {h.partition: h for h in headroom}
     stale = stale_transactions(session, source.partitions, at, HEADROOM_SECONDS)
     by_name = {t.table: t for t in ledgers}

@@ -78,9 +78,9 @@ class Live:
     ) -> Faults:
         """A DAG whose tasks can be held and killed, on the stand-in for spark-submit."""
         landing = {"name": name, "topics": topic, "table": f"shop.{name}", "create": CREATE, **fields}
-        told = {"max_active_runs": 4, **(dag_options or {})}
+        values = {"max_active_runs": 4, **(dag_options or {})}
         engine = {"spark_conn_id": STAND_IN, **(options or {})}
-        write_dag(self.folder, dag or name, landing, dag_options=told, armed=True, **engine)
+        write_dag(self.folder, dag or name, landing, dag_options=values, armed=True, **engine)
         self.client.await_dag(dag or name, RUN_SECONDS)
         return self.faults(name)
 

@@ -18,11 +18,11 @@ from fastapi import FastAPI
 from airflow_provider_lakecommit.page import access
 from airflow_provider_lakecommit.page import app as page_app
 from airflow_provider_lakecommit.page.access import Viewer, viewer
-from airflow_provider_lakecommit.page.declared_landings import DeclaredLanding, DeclaredLook
+from airflow_provider_lakecommit.page.declared_landings import DeclaredLanding, DeclaredQuery
 from airflow_provider_lakecommit.page.landings import PageTopic
 from airflow_provider_lakecommit.page.operations import KnownDag
 from airflow_provider_lakecommit.page.reader import PageReader
-from airflow_provider_lakecommit.page.sensors import HeldSensor, held_sensors
+from airflow_provider_lakecommit.page.sensors import HeldSensor, waiting_sensors
 from tests.support import waiting
 
 __all__ = ["Known", "PageServer", "page_server"]
@@ -64,16 +64,16 @@ def page_server(kafka: Mapping[str, Any], boards: Mapping[str, str]) -> Iterator
     seen = Viewer(user=None, dags=_All(), views_all=True)
 
     def look(ask: Any, _: float) -> Any:
-        if ask is held_sensors:
+        if ask is waiting_sensors:
             return lambda: known.sensors
-        return (lambda: known.declared) if isinstance(ask, DeclaredLook) else (lambda: known.dags)
+        return (lambda: known.declared) if isinstance(ask, DeclaredQuery) else (lambda: known.dags)
 
     async def same(who: Viewer) -> Viewer:
         return who
 
     readers: list[PageReader] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_app, "DatabaseLook", look)
+        patch.setattr(page_app, "DatabaseReader", look)
         patch.setattr(page_app, "viewer_now", lambda _, who: same(who))
         patch.setattr(access, "get_auth_manager", _Everybody)
         for name, topic in boards.items():

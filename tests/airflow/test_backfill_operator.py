@@ -118,4 +118,4 @@ def test_what_cannot_be_meant_is_told_when_the_dag_is_parsed() -> None:
     empty = BackfillOperator(task_id="t", landing=landing)
     empty.since = empty.until = "2026-01-01T00:00:00+00:00"
     with pytest.raises(SpecError, match="LC8302"):
-        empty.asked()
+        empty.request()

@@ -110,13 +110,13 @@ def events_of(dag: str, run_id: str) -> Events:
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    wanted = (
+    expected = (
         select(AssetModel.name, AssetEvent.extra)
         .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         .where(AssetEvent.source_dag_id == dag, AssetEvent.source_run_id == run_id)
     )
     with create_session() as session:
-        return {name.rpartition("/")[2]: dict(extra) for name, extra in session.execute(wanted)}
+        return {name.rpartition("/")[2]: dict(extra) for name, extra in session.execute(expected)}
 
 
 @pytest.mark.heavy

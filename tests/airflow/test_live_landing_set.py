@@ -51,10 +51,10 @@ class _Set:
             "missing_table": "create",
             "defaults": {"create": CREATE, "slice_records": 2},
         }
-        told = {"tasks": 1, "spark_conf": GATED, **options}
+        values = {"tasks": 1, "spark_conf": GATED, **options}
         made = (live.folder / f"{name}.py").with_suffix(".new")
         made.write_text(
-            DAG_FILE.format(name=name, declared=nested_set(**declared), options=told, dag_options=UNSCHEDULED)
+            DAG_FILE.format(name=name, declared=nested_set(**declared), options=values, dag_options=UNSCHEDULED)
         )
         made.replace(live.folder / f"{name}.py")
         live.client.await_dag(name, RUN_SECONDS)

@@ -98,7 +98,7 @@ def receivers() -> Iterator[Receivers]:
 
 @pytest.fixture(scope="module")
 def outside(bootstrap: str, receivers: Receivers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    told = {
+    values = {
         "METRICS__STATSD_ON": "True",
         "METRICS__STATSD_HOST": "127.0.0.1",
         "METRICS__STATSD_PORT": str(receivers.metrics.getsockname()[1]),
@@ -110,7 +110,7 @@ def outside(bootstrap: str, receivers: Receivers, tmp_path_factory: pytest.TempP
         "LAKECOMMIT__DOCS_URL": "https://docs/errors.html#{anchor}",
         "LAKECOMMIT__API_CONN_ID": "airflow_api",
     }
-    settings = {f"AIRFLOW__{name}": value for name, value in told.items()}
+    settings = {f"AIRFLOW__{name}": value for name, value in values.items()}
     with live_airflow(tmp_path_factory.mktemp("outside"), bootstrap, more=settings) as running:
         login = {"login": "admin", "password": running.airflow.password}
         running.client.put_connections({"airflow_api": {"conn_type": "http", "host": running.airflow.url, **login}})

@@ -259,12 +259,12 @@ def test_what_cannot_be_read_is_told_and_costs_nobody_anything(read: Server) -> 
         return {f"{t['connection']}/{t['topic']}": t["trouble"] for t in topics}
 
     own = read.topic
-    told = {
+    values = {
         f"kafka_dead/{own}": "127.0.0.1:1",
         f"kafka_missing/{own}": "does not exist",
         "kafka_default/no-such-topic": "",
     }
-    for place, words in told.items():
+    for place, words in values.items():
         waiting.until(lambda p=place, w=words: troubles()[p] != "" and w in troubles()[p], READY_SECONDS, place)
     assert troubles()[f"kafka_default/{own}"] == ""
     began = time.monotonic()

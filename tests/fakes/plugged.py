@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.cycle.sets import connections
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.formats.evolution import records as evolve_records
 from airflow_provider_lakecommit.operations.kafka_connect import connector as adopt_connector
-from airflow_provider_lakecommit.operations.kafka_connect import hand_back, look, rescue, take_over
+from airflow_provider_lakecommit.operations.kafka_connect import hand_back, preview, rescue, take_over
 from airflow_provider_lakecommit.spark import slices
 from tests.fakes.broker import MemoryAdmin, MemoryBroker, MemoryReader, MemoryRecord, MemorySource
 from tests.fakes.kafka import FakeControl
@@ -103,8 +103,8 @@ def plugged_in(broker: MemoryBroker) -> Iterator[MemoryBroker]:
         patch.setattr(connections, "ControlTopic", control)
         patch.setattr(connections, "SourceTopics", source)
         patch.setattr(rescue, "ControlTopic", control)
-        patch.setattr(look, "SourceTopics", source)
-        patch.setattr(look, "PartitionLog", lambda *, partition, **_: MemoryLog(broker, partition))
+        patch.setattr(preview, "SourceTopics", source)
+        patch.setattr(preview, "PartitionLog", lambda *, partition, **_: MemoryLog(broker, partition))
         patch.setattr(landing_session, "ControlTopic", control)
         patch.setattr(landing_session, "SourceTopics", source)
         patch.setattr(control_topic, "ControlTopic", control)

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 from airflow_provider_lakecommit.committer.append import PublishOutcome, publish
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, join_table, renew_epochs
+from airflow_provider_lakecommit.committer.ledger_updates import join_table, refresh_ledger, renew_epochs
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import stage_untagged
 from airflow_provider_lakecommit.committer.swap import Change, Swapped, compare_and_swap
@@ -208,11 +208,11 @@ def test_a_foreign_request_that_was_not_applied_is_sent_again_and_is_there_once(
 
 def test_an_answer_that_shows_a_foreign_snapshot_is_its_proof(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """No further look is needed, so a catalog that goes away right after its answer makes no unknown outcome."""
-    looks = []
+    reads = []
     load = lake.tables.load
-    monkeypatch.setattr(lake.tables, "load", lambda name: [looks.append(name), load(name)][1])
+    monkeypatch.setattr(lake.tables, "load", lambda name: [reads.append(name), load(name)][1])
     change, done = foreign_change(lake, files=1)
-    assert (done.landed, done.requests, looks) == (change, 1, [lake.name])
+    assert (done.landed, done.requests, reads) == (change, 1, [lake.name])
     assert done.metadata.current_snapshot_id == done.snapshot_id
 
 
@@ -220,18 +220,18 @@ def test_a_foreign_snapshot_that_was_rolled_back_before_it_was_seen_has_not_land
     """Only what is on the branch is there; what somebody took off it is decided about anew, by whoever decides."""
     head = lake.append_foreign()
     lake.catalog.faults.append(Fault.LOST_ANSWER)
-    gone: list[int] = []
+    removed: list[int] = []
 
     def roll_back() -> None:
-        gone.append(lake.load().metadata.current_snapshot_id or 0)
+        removed.append(lake.load().metadata.current_snapshot_id or 0)
         lake.roll_back(head)
 
     lake.clock.during = roll_back
     change, done = foreign_change(lake, files=1)
     assert (done.landed, done.requests) == (change, 2)
-    assert done.snapshot_id not in (None, *gone)
+    assert done.snapshot_id not in (None, *removed)
     metadata = lake.load().metadata
-    assert {gone[0], done.snapshot_id} < {s.snapshot_id for s in metadata.snapshots}
+    assert {removed[0], done.snapshot_id} < {s.snapshot_id for s in metadata.snapshots}
     assert lake.paths().count("file:///mine/0.parquet") == 1
 
 
@@ -311,12 +311,12 @@ def test_files_of_a_lost_attempt_stay_until_it_cannot_land(lake: Lake, ours: Led
 
 def test_files_stay_while_a_request_could_land_though_the_call_has_ended(lake: Lake, ours: LedgerSection) -> None:
     """Rolled back while the request is on its way, so the call ends; then the branch is put back where it was."""
-    origin = lake.load().metadata.current_snapshot_id
+    first = lake.load().metadata.current_snapshot_id
     lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
     head = lake.load().metadata.current_snapshot_id
     request = lake.request(staged((0, 10, 20), epoch=ours.epoch))
     lake.catalog.faults.append(Fault.ON_ITS_WAY)
-    lake.clock.during = lambda: lake.load().manage_snapshots().rollback_to_snapshot(origin).commit()
+    lake.clock.during = lambda: lake.load().manage_snapshots().rollback_to_snapshot(first).commit()
     assert [r.grounds for r in lake.publish(request).refused] == [Grounds.EPOCH]
     lake.load().manage_snapshots().set_current_snapshot(head).commit()
     lake.catalog.deliver()
@@ -386,7 +386,7 @@ def test_a_new_epoch_is_made_once_whatever_is_answered(lake: Lake, ours: LedgerS
 
 def test_a_ledger_is_carried_once_whatever_is_answered(lake: Lake, ours: LedgerSection) -> None:
     lake.catalog.faults.append(Fault.LYING_CONFLICT)
-    carry_forward(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
+    refresh_ledger(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
 

@@ -22,7 +22,13 @@ from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.session.tables import MARKED
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.operations.reset.attest import Attested, attest, from_log, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.assertion import (
+    Assertion,
+    assert_tables,
+    from_log,
+    from_offsets,
+    from_snapshot,
+)
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import Severity, check_landing
@@ -87,10 +93,10 @@ def ends(world: World) -> dict[tuple[str, int], int]:
     return {(p.topic, p.partition): mark.stable for p, mark in marks.items()}
 
 
-def attested(world: World, look_up: Callable[..., Attested], *told: object) -> Attested:
+def attested(world: World, look_up: Callable[..., Assertion], *told: object) -> Assertion:
     with world.session() as session:
         said = look_up(session, *told)
-        attest(session, said)
+        assert_tables(session, said)
     return said
 
 
@@ -115,10 +121,10 @@ def test_a_ledger_that_was_cut_off_is_taken_from_its_snapshot(make_world: Make, 
         world.open("refused")
     before = state(world)
     with world.session() as session:
-        said = from_snapshot(session, kept)
+        asserted = from_snapshot(session, kept)
     assert state(world) == before, "looking up writes nothing"
-    (shown,) = said.tables
-    assert (len(shown.section.covered), len(shown.again), len(shown.unsaid)) == (60, 0, 0)
+    (shown,) = asserted.tables
+    assert (len(shown.section.covered), len(shown.again), len(shown.never_read)) == (60, 0, 0)
     attested(world, from_snapshot, kept)
     assert state(world).condition is Condition.PRESENT
     summary = table(world).current_snapshot().summary  # type: ignore[union-attr]
@@ -175,13 +181,13 @@ def test_what_was_published_in_a_table_before_it_was_dropped_is_not_in_its_succe
         ledger_init(session, "earliest")
     produce(topic, records(70, 30))
     opened = world.open("half")
-    world.write(opened, only=lambda place: place == 0)
+    world.write(opened, only=lambda index: index == 0)
     world.close("half", opened)
     landed = Counter(row["id"] for row in world.rows())
     assert landed == Counter(range(40))
     remade(world)
-    said = attested(world, from_log)
-    assert str(said.tables[0].section.covered) == f"{topic}[0] [0, 40)"
+    asserted = attested(world, from_log)
+    assert str(asserted.tables[0].section.covered) == f"{topic}[0] [0, 40)"
     goes_on(world, produce, Counter(range(100)))
 
 
@@ -195,9 +201,9 @@ def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, pr
     remade(world)
     with pytest.raises(LedgerError, match=r"`lakecommit reset assert SPEC --from-log`"):
         world.open("refused")
-    said = attested(world, from_log)
-    assert [t.table for t in said.tables] == [ROWS], "the dead letters have their ledger"
-    assert not said.tables[0].unsaid
+    asserted = attested(world, from_log)
+    assert [t.table for t in asserted.tables] == [ROWS], "the dead letters have their ledger"
+    assert not asserted.tables[0].never_read
     goes_on(world, produce, Counter(range(100)))
     assert len(world.rows("shop.dead")) == 1
 
@@ -242,8 +248,8 @@ def test_rows_that_somebody_deleted_are_read_again_from_where_a_person_says(make
     table(world).delete(GreaterThanOrEqual("id", 25))
     with world.session() as session, pytest.raises(LedgerError, match=rf"--table {ROWS}.*LC7010"):
         from_offsets(session, {(topic, 0): 25})
-    said = attested(world, from_offsets, {(topic, 0): 25}, [ROWS])
-    assert str(said.tables[0].again) == f"{topic}[0] [25, 60)"
+    asserted = attested(world, from_offsets, {(topic, 0): 25}, [ROWS])
+    assert str(asserted.tables[0].again) == f"{topic}[0] [25, 60)"
     goes_on(world, produce, Counter(range(60)))
 
 
@@ -317,11 +323,11 @@ def test_a_ledger_that_changed_since_it_was_looked_up_is_not_overwritten(make_wo
     produce(topic, records(0, 20))
     world.run()
     with world.session() as session:
-        said = from_offsets(session, {(topic, 0): 10}, [ROWS])
+        asserted = from_offsets(session, {(topic, 0): 10}, [ROWS])
         produce(topic, records(20, 20))
         world.run()
         with pytest.raises(LedgerError, match="LC3013"):
-            attest(session, said)
+            assert_tables(session, asserted)
     goes_on(world, produce, Counter(range(40)))
 
 
@@ -374,8 +380,8 @@ def test_the_command_shows_first_and_writes_only_with_yes(
     assert f"{topic}[0]: landed [0, 5), continues at 5" in shown
     assert f"read AGAIN, though the ledger or the control log has it: {topic}[0] [5, 20): duplicated" in shown
     assert state(world).condition is Condition.CUT
-    told = json.loads(command(None, yes=True, as_json=True))
-    assert (told["written"], told["attested"]) == (True, {ROWS: {f"{topic}[0]": 20}})
+    answer = json.loads(command(None, yes=True, as_json=True))
+    assert (answer["written"], answer["attested"]) == (True, {ROWS: {f"{topic}[0]": 20}})
     with pytest.raises(SpecError, match=r"--table shop\.none is unknown; the landing has shop\.rows"):
         command(None, yes=False, snapshot=None, from_log=True, table=["shop.none"])
     goes_on(world, produce, Counter([*range(20), -1, -2]))

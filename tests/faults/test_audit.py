@@ -298,23 +298,23 @@ def function_of(monkeypatch: pytest.MonkeyPatch, call: Callable[[duckdb.DuckDBPy
 
 
 def test_python_functions_check_too(make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
+    observed: list[Any] = []
 
     def totals(connection: duckdb.DuckDBPyConnection) -> list[str]:
         counts = [connection.execute(f"SELECT count(*) FROM {name}").fetchone() for name in ("added_rows", "all_rows")]
-        seen.append(tuple(c[0] for c in counts if c))
-        if seen[-1][0] == 13:
+        observed.append(tuple(c[0] for c in counts if c))
+        if observed[-1][0] == 13:
             raise AssertionError("thirteen rows")
-        return ["too many"] if seen[-1][0] > 13 else []
+        return ["too many"] if observed[-1][0] > 13 else []
 
     world = make_world(1, **{**AUDITED, "checks": [function_of(monkeypatch, totals)]})
     produce(world.landing.topics, records(0, 5))
     world.settle()
-    assert seen == [(5, 5)]
+    assert observed == [(5, 5)]
     for first, many in ((5, 13), (18, 1)):
         produce(world.landing.topics, records(first, many))
         refused(world)
-    assert seen == [(5, 5), (13, 18), (14, 19)]
+    assert observed == [(5, 5), (13, 18), (14, 19)]
     assert ids(world) == counted(*range(5))
 
 

@@ -323,7 +323,7 @@ def test_a_full_budget_does_not_keep_the_hole_that_all_else_waits_for(make_outag
     world = outage.world
     outage.load(30)
     opened = world.open("a")
-    world.write(opened, only=lambda place: place != 0)
+    world.write(opened, only=lambda index: index != 0)
     assert len(world.close("a", opened).waiting) == 2
     outage.load(30)
     world.landing = changed_landing(world.landing, max_pending_slices=2)

@@ -113,9 +113,9 @@ def test_a_record_that_brings_an_exception_is_blocked_alone(
         assert blocked(world) == []
         world.run()
         world.check(good)
-    told = world.run()
+    result = world.run()
     assert blocked(world) == [(2, 30, 31)]
-    assert "OverflowError: date value out of range" in told.blocked[0]
+    assert "OverflowError: date value out of range" in result.blocked[0]
     with world.session() as session:
         assert "[30, 31)" in read_status(session).blocked[0]
     produce(topic, records(400, 3), partition=0)
@@ -188,10 +188,10 @@ def test_a_record_that_kills_its_process_is_blocked_alone(
     good = Counter([0, 1, 2, 10])
     for _ in range(FAILURES_TO_BLOCK):
         assert blocked(world) == []
-        told = world.run()
+        result = world.run()
         world.check(good)
     assert blocked(world) == [(1, 1, 2)]
-    assert "was killed by signal 9" in told.blocked[0]
+    assert "was killed by signal 9" in result.blocked[0]
     skip(world)
     world.settle()
     world.check(good + Counter([12]))
@@ -217,10 +217,10 @@ def test_slices_of_which_processes_die_whatever_is_tried_are_blocked_by_name(
         with monkeypatch.context() as patch:
             patch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_REPORT))
             with pytest.raises(Killed):
-                world.write(opened, only=lambda place: place == 0)
+                world.write(opened, only=lambda index: index == 0)
         # What several ranges died of together tells of none of them: from then on each stands alone.
         assert len(opened.slices) == (2 if n == 1 else 1)
-        world.write(opened, only=lambda place: place == 1)
+        world.write(opened, only=lambda index: index == 1)
         world.close(str(n), opened)
     assert blocked(world) == [(0, 0, 3)]
     world.check(Counter(range(10, 13)))
@@ -287,13 +287,13 @@ def test_a_damaged_batch_is_blocked_alone_and_can_be_stepped_over(
     good = Counter([*range(10), *range(100, 110)])
     for _ in range(FAILURES_TO_BLOCK):
         assert blocked(world) == []
-        told = world.run()
+        result = world.run()
         world.check(good)
     assert blocked(world) == [(0, 10, 20)]
-    assert "damage" in told.blocked[0]
-    assert f"{topic}[0]: offsets 10 to 19" in told.blocked[0]
-    assert "restore" in told.blocked[0]
-    assert "--skip" in told.blocked[0]
+    assert "damage" in result.blocked[0]
+    assert f"{topic}[0]: offsets 10 to 19" in result.blocked[0]
+    assert "restore" in result.blocked[0]
+    assert "--skip" in result.blocked[0]
     skip(world)
     world.settle()
     world.check(good + Counter(() if last else range(20, 30)))
@@ -319,10 +319,10 @@ def test_records_that_are_larger_than_the_client_takes_are_blocked_alone(
     good = Counter([*range(10), *range(100, 110)])
     for _ in range(FAILURES_TO_BLOCK):
         assert blocked(world) == []
-        told = world.run()
+        result = world.run()
         world.check(good)
     assert blocked(world) == [(0, 10, 13)]
-    assert "receive.message.max.bytes" in told.blocked[0]
+    assert "receive.message.max.bytes" in result.blocked[0]
     skip(world)
     world.settle()
     world.check(good + Counter(range(20, 30)))

@@ -51,10 +51,10 @@ def test_records_of_a_megabyte_and_more_land_in_bounded_memory(
     shape: str, megabytes: int, least: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert big_records.main(["--shapes", shape, "--megabytes", str(megabytes)]) == 0
-    told = capsys.readouterr().out
-    peak = re.search(r"peak (\d+) MB", told)
-    slices = re.search(r"slices \[(\d+)", told)
+    text = capsys.readouterr().out
+    peak = re.search(r"peak (\d+) MB", text)
+    slices = re.search(r"slices \[(\d+)", text)
     assert peak is not None
     assert slices is not None
-    assert int(peak[1]) < MOST_MB, told
-    assert int(slices[1]) >= least, told
+    assert int(peak[1]) < MOST_MB, text
+    assert int(slices[1]) >= least, text

@@ -21,14 +21,14 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_letters
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets, from_snapshot
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Way
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Way
 from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
@@ -263,8 +263,8 @@ def test_what_an_operator_asserts_is_covered_and_not_replaced(landed: World, pro
     topic = str(landed.landing.topics)
     produce(topic, records(100, 50), partition=0)
     with landed.session() as session:
-        said = from_offsets(session, {(topic, 0): 150}, [landed.landing.table])
-        attest(session, said, decision=WORD)
+        asserted = from_offsets(session, {(topic, 0): 150}, [landed.landing.table])
+        assert_tables(session, asserted, decision=WORD)
         assert lane_preview(session, lane(landed, "0=100-150").asked).done
     refused(lambda: replay(landed, "0=90-150").finish(), "[0] [100, 150)")
     replay(landed, "0=50-100").finish()
@@ -302,7 +302,7 @@ def test_dead_letters_of_a_former_table_are_closed_by_a_replay_of_their_range(
     expire(world)
     with world.session() as session:
         done = replay_letters(session, Selection(), table="shop.dead", decision=WORD)
-    assert (done.letters, done.others[State.REPLAYED.value]) == (0, 20)
+    assert (done.dead_letters, done.others[State.REPLAYED.value]) == (0, 20)
     check(world, Counter(range(60)))
 
 
@@ -313,7 +313,7 @@ def test_replayed_dead_letters_are_counted_when_their_range_is_replayed(make_wor
     world.settle()
     world.landing = changed_landing(world.landing, unknown_fields="ignore")
     with world.session() as session:
-        assert replay_letters(session, Selection(), decision=WORD).letters == 20
+        assert replay_letters(session, Selection(), decision=WORD).dead_letters == 20
     expire(world)
     check(world, Counter(range(60)))
     replay(world, "0=10-50").finish()
@@ -379,10 +379,10 @@ def moved(landed: World, own_broker: Broker) -> World:
 
 
 def rebound(world: World) -> None:
-    from airflow_provider_lakecommit.operations.reset.rebind import Word, rebind, rebind_preview
+    from airflow_provider_lakecommit.operations.reset.migrate import Move, migrate_landing, migration_preview
 
     with world.session() as session:
-        rebind(session, rebind_preview(session, Word(start="same")), decision=WORD)
+        migrate_landing(session, migration_preview(session, Move(start="same")), decision=WORD)
 
 
 @pytest.mark.heavy

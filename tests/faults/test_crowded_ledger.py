@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.committer.summary import decisions_of
 from airflow_provider_lakecommit.control import ledger as wire_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.operations.reset.prune import look, prune
+from airflow_provider_lakecommit.operations.reset.prune import prunable_sections, prune
 from airflow_provider_lakecommit.status.status import read_status
 from tests.fixtures.kafka import delete_topic
 from tests.support.steps import check_verified
@@ -44,17 +44,17 @@ def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
     opened = world.open("pending")
     world.write(opened)
     with world.session() as session:
-        assert [f.gone for f in look(session)] == [{}, {}]
+        assert [f.removed for f in prunable_sections(session)] == [{}, {}]
     delete_topic(admin, goes)
     with world.session() as session:
-        found = look(session)
+        found = prunable_sections(session)
         expected = [f"{goes}[{n}]" for n in (0, 1)]
-        assert [sorted(map(str, f.gone["rows", "live"])) for f in found] == [expected, expected]
+        assert [sorted(map(str, f.removed["rows", "live"])) for f in found] == [expected, expected]
         for each in found:
             assert prune(session, each, SAID).share < each.state.share
             (said,) = decisions_of(session.tables.load(each.table).metadata.current_snapshot())
             assert (said.actor, said.what.count(goes)) == ("carla", 2)
-        assert [f.gone for f in look(session)] == [{}, {}]
+        assert [f.removed for f in prunable_sections(session)] == [{}, {}]
     check_verified(world)
     # What was reported under the epoch before is read again.
     assert world.close("pending", opened).published == ()
@@ -72,11 +72,11 @@ def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
     monkeypatch.setattr(ledger_module, "CROWDED", 0.001)
     produce(world.landing.topics, records(40, 40))
     opened = world.open("told")
-    told = "shop.rows: its ledger uses "
-    assert any(line.startswith(told) for line in opened.explain)
-    assert any(line.startswith(f"WARNING: {told}") for line in world.lines)
+    message = "shop.rows: its ledger uses "
+    assert any(line.startswith(message) for line in opened.explain)
+    assert any(line.startswith(f"WARNING: {message}") for line in world.lines)
     with world.session() as session:
-        assert read_status(session).crowded[0].startswith(told)
+        assert read_status(session).crowded[0].startswith(message)
         before = read_ledger(session.tables.load("shop.rows").metadata)
     world.write(opened)
     with monkeypatch.context() as full:

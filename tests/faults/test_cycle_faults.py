@@ -67,7 +67,7 @@ def test_the_older_slice_that_failed_is_done_again_alone_and_the_newer_ones_wait
     world = make_world(partitions=1)
     produce(world.landing.topics, records(0, 120))
     opened = world.open("a")
-    world.write(opened, only=lambda place: place != 0)
+    world.write(opened, only=lambda index: index != 0)
     closed = world.close("a", opened)
     assert closed.published == ()
     assert len(closed.waiting) == 2
@@ -249,10 +249,10 @@ def test_a_preview_before_the_first_run_plans_without_making_a_table(make_world:
     world = make_world()
     produce(world.landing.topics, records(0, 50))
     with world.session() as session:
-        seen = preview(session)
+        previewed = preview(session)
         assert session.tables.find(world.landing.table) is None
-    assert sum(len(s) for s in seen.slices) == 50
-    assert sum(" for shop.rows" in line for line in seen.explain) == 2
+    assert sum(len(s) for s in previewed.slices) == 50
+    assert sum(" for shop.rows" in line for line in previewed.explain) == 2
 
 
 @pytest.mark.heavy

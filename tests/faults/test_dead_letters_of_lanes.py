@@ -13,7 +13,7 @@ import pytest
 import airflow_provider_lakecommit.operations.dead_letters.replay as replaying
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from tests.faults.test_lanes import lane, sections
 from tests.faults.test_replay import replay
@@ -62,7 +62,7 @@ def test_those_of_a_closed_lane_are_replayed_once_wherever_it_dies(
     lane(late, "0=0-30").finish()
     late.check(ALL_LANDED)
     optional(late)
-    assert replayed(late, dry=True).letters == 20
+    assert replayed(late, dry=True).dead_letters == 20
     killed = 0
     for _ in range(8):
         try:
@@ -75,7 +75,7 @@ def test_those_of_a_closed_lane_are_replayed_once_wherever_it_dies(
     replayed(late)
     late.check(EACH)
     again = replayed(late)
-    assert (again.letters, again.others[State.REPLAYED.value]) == (0, 20)
+    assert (again.dead_letters, again.others[State.REPLAYED.value]) == (0, 20)
     assert wrong(late) == []
 
 
@@ -84,9 +84,9 @@ def test_those_of_an_open_lane_stay_replayed_when_it_is_closed(late: World) -> N
     past = lane(late, "0=0-30")
     past.settle()
     optional(late)
-    assert replayed(late, Selection(limit=13)).letters == 13
+    assert replayed(late, Selection(limit=13)).dead_letters == 13
     past.finish()
-    assert replayed(late).letters == 7
+    assert replayed(late).dead_letters == 7
     late.check(EACH)
     assert wrong(late) == []
 
@@ -101,12 +101,12 @@ def test_where_only_lanes_have_landed_they_are_replayed_too(make_world: Make, pr
     looked = replayed(world, Selection(limit=4), dry=True)
     assert replayed(world, Selection(limit=4)).coverage == looked.coverage
     past.finish()
-    assert replayed(world).letters == 6
+    assert replayed(world).dead_letters == 6
     assert list(sections(world)) == ["filled"]
     world.settle()
     # What came when the column could be missing already was never a dead letter.
     world.check(EACH)
-    assert replayed(world).letters == 0
+    assert replayed(world).dead_letters == 0
     assert wrong(world) == []
 
 
@@ -130,17 +130,17 @@ def required(world: World) -> None:
 @pytest.mark.heavy
 def test_a_range_that_is_landed_anew_takes_replayed_rows_and_has_dead_letters_of_its_own(kept: World) -> None:
     optional(kept)
-    assert replayed(kept, Selection(limit=6)).letters == 6
+    assert replayed(kept, Selection(limit=6)).dead_letters == 6
     required(kept)
     replay(kept, "0=0-30").finish()
     kept.check(Counter(n for n in range(30) if n % 3))
     assert wrong(kept) == []
     assert len(kept.rows(kept.landing.dead_letter_table)) == 10
     optional(kept)
-    assert replayed(kept).letters == 10
+    assert replayed(kept).dead_letters == 10
     kept.check(Counter(range(30)))
     assert wrong(kept) == []
-    assert replayed(kept).letters == 0
+    assert replayed(kept).dead_letters == 0
 
 
 @pytest.mark.heavy
@@ -153,11 +153,11 @@ def test_between_the_tables_of_a_range_that_is_landed_anew_nothing_is_open(kept:
         replace_lane(session, anew.run_identity("end"))
     kept.check(Counter(range(30)))
     looked = replayed(kept)
-    assert (looked.letters, looked.others[State.WAITS.value]) == (0, 10)
+    assert (looked.dead_letters, looked.others[State.WAITS.value]) == (0, 10)
     with anew.session() as session:
         replace_lane(session, anew.run_identity("again"))
         close_lane(session)
-    assert replayed(kept).letters == 0
+    assert replayed(kept).dead_letters == 0
     kept.check(Counter(range(30)))
     assert wrong(kept) == []
 
@@ -169,7 +169,7 @@ def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alo
 ) -> None:
     """They are read, then the whole range is landed anew by the new rule, and only then they are to be published."""
     optional(kept)
-    made_of, reads, done = replaying.made_of, replaying.letters, list[None]()
+    made_of, reads, done = replaying.made_of, replaying.select, list[None]()
 
     def landed_anew() -> None:
         if not done:
@@ -186,11 +186,11 @@ def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alo
         landed_anew()
         return iter(found)
 
-    name, act = ("letters", read_whole) if before == "the look" else ("made_of", slow)
+    name, act = ("select", read_whole) if before == "the look" else ("made_of", slow)
     monkeypatch.setattr(replaying, name, act)
     found = replayed(kept)
     assert done
-    assert found.letters == 0
+    assert found.dead_letters == 0
     kept.check(Counter(range(30)))
     assert wrong(kept) == []
 
@@ -215,5 +215,5 @@ def test_those_of_a_cluster_that_was_left_are_replayed(late: World) -> None:
                 ),
             )
     optional(late)
-    assert replayed(late).letters == 10
+    assert replayed(late).dead_letters == 10
     late.check(LIVE_LANDED + Counter(range(30, 60, 3)))

@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.formats.evolution import records
 from airflow_provider_lakecommit.landing import MARK_COLUMNS
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.status.status import read_status
 from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict

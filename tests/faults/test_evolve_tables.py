@@ -101,18 +101,18 @@ class TestSeveralTables:
     def test_records_are_sampled_once_for_all_of_them(
         self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked: list[str] = []
+        requests: list[str] = []
         take = sampling.sample_of
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            asked.append("sample")
+            requests.append("sample")
             return take(*args, **kwargs)
 
         monkeypatch.setattr(sampling, "sample_of", counted)
         world = make_world(**ROUTED)
         produce(world.landing.topics, dealt(0, 20, order={"channel": "web"}, refund={"why": "late"}))
         world.run()
-        assert asked == ["sample"]
+        assert requests == ["sample"]
         check_dealt(world, 20)
 
     @pytest.mark.heavy
@@ -282,9 +282,9 @@ class TestSql:
         produce(world.landing.topics, values({"id": 1}))
         world.settle()
         assert len(columns(world)) == 42
-        told = [line for line in world.lines if line.endswith(", by the SQL of the landing")]
-        assert len(told) == 11
-        assert told[-1] == "shop.rows: 30 more changes, by the SQL of the landing"
+        lines = [line for line in world.lines if line.endswith(", by the SQL of the landing")]
+        assert len(lines) == 11
+        assert lines[-1] == "shop.rows: 30 more changes, by the SQL of the landing"
 
     @pytest.mark.heavy
     def test_types_are_widened_by_its_types_where_that_is_said(self, make_world: Make, produce: Produce) -> None:

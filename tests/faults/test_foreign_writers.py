@@ -114,9 +114,9 @@ def expire(table: Table) -> None:
     """All snapshots that nothing refers to."""
     metadata = table.metadata
     pinned = {ref.snapshot_id for ref in metadata.refs.values()}
-    gone = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in pinned]
+    expired = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in pinned]
     with suppress(CommitFailedException):
-        table.lake.load().maintenance.expire_snapshots().by_ids(gone).commit()
+        table.lake.load().maintenance.expire_snapshots().by_ids(expired).commit()
 
 
 def roll_back(table: Table) -> None:

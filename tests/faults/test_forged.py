@@ -313,7 +313,7 @@ def _entries(attacker: Attacker) -> Sequence[Any]:
 
 
 def everything_again(attacker: Attacker) -> None:
-    """Word for word, as it was signed."""
+    """Move for word, as it was signed."""
     attacker.send(attacker.log())
 
 

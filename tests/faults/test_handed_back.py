@@ -60,8 +60,8 @@ def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
     with handed.session() as session:
         said = read_status(session).suspended
     assert "orders-sink" in said
-    told = "`lakecommit connect adopt`, or LandingOperationOperator(operation='connect adopt')"
-    assert resumed_by(said) == told
+    message = "`lakecommit connect adopt`, or LandingOperationOperator(operation='connect adopt')"
+    assert resumed_by(said) == message
 
 
 def test_neither_resume_nor_a_lane_lands_beside_the_connector(handed: World) -> None:

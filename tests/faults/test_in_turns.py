@@ -213,9 +213,9 @@ def test_who_is_interrupted_leaves_and_what_hangs_does_nothing_more_when_it_come
     world.check(Counter(range(20)))
     faults.hangs.clear()
     world.lines.clear()
-    told = world.close("a", opened, retry=True)
+    result = world.close("a", opened, retry=True)
     assert any("was published but not announced; announcing it now" in line for line in world.lines), world.lines
-    assert told.rows == 20
+    assert result.rows == 20
 
 
 def work_of(

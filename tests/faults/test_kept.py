@@ -46,10 +46,10 @@ def test_what_is_reported_and_gone_at_the_source_lands_once(
     produce(topic, records(0, 100))
     world.run()
     produce(topic, records(100, 100))
-    world.write(world.open("reported"), only=lambda place: place == 1 or not hole)
+    world.write(world.open("reported"), only=lambda index: index == 1 or not hole)
     produce(topic, records(200, 100))
-    place = TopicPartition(topic, 0, 250)
-    admin.delete_records([place])[place].result(PATIENCE)
+    partition = TopicPartition(topic, 0, 250)
+    admin.delete_records([partition])[partition].result(PATIENCE)
     happens(world)
     with pytest.raises(SourceError, match=r"removed.*reset offsets SPEC --from earliest"):
         world.settle()
@@ -60,8 +60,8 @@ def test_what_is_reported_and_gone_at_the_source_lands_once(
     reported = [] if hole else range(100, 200)
     world.check(Counter([*range(100), *reported]))
     with world.session() as session:
-        (shown,) = init_preview(session, "earliest").tables
-        assert str(shown.given_up).replace(topic, "") == ("[0] [100, 150) [200, 250)" if hole else "[0] [200, 250)")
+        (previewed,) = init_preview(session, "earliest").tables
+        assert str(previewed.given_up).replace(topic, "") == ("[0] [100, 150) [200, 250)" if hole else "[0] [200, 250)")
         ledger_init(session, "earliest")
     world.settle()
     world.check(Counter([*range(100), *range(150 if hole else 100, 200), *range(250, 300)]))

@@ -76,8 +76,8 @@ def test_the_killed_run_itself_goes_on_when_it_is_retried(
             except Killed:
                 pass
         closed = world.run("killed", retry=True)
-        told = {p.snapshot_id for p in closed.published}
-        assert told or closed.finished, f"step {step}: the retried run tells of no snapshot: {seen.steps}"
+        values = {p.snapshot_id for p in closed.published}
+        assert values or closed.finished, f"step {step}: the retried run tells of no snapshot: {seen.steps}"
         world.check(Counter(range(60)))
     assert step > 7, f"only {step} steps were tried"
 

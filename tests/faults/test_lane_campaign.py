@@ -17,13 +17,13 @@ import pytest
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
+from airflow_provider_lakecommit.operations.backfill.request import LaneRequest, lane_request
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.word import Way
+from airflow_provider_lakecommit.operations.reset.starts import Way
 from tests.faults.test_lanes import LaneWorld
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths, records
@@ -71,13 +71,13 @@ class Campaign:
             self.go_on(self.chance.choice(lanes).name)
 
     def go_on(self, name: str) -> None:
-        lane = self.of(lane_asked(name=name))
+        lane = self.of(lane_request(name=name))
         lane.run()
         with lane.session() as session:
             if not lane_rest(session):
                 close_lane(session)
 
-    def of(self, asked: LaneAsked) -> LaneWorld:
+    def of(self, asked: LaneRequest) -> LaneWorld:
         w, self.names = self.world, self.names + 1
         # Each is a process of its own, whose runs have names that were never used.
         runs = 1000 * self.names
@@ -93,9 +93,9 @@ class Campaign:
     def fill(self) -> None:
         """A lane over all that is missing."""
         with self.world.session() as session:
-            found = lane_preview(session, lane_asked(since="2020-01-01"))
+            found = lane_preview(session, lane_request(since="2020-01-01"))
         if not found.done:
-            self.of(lane_asked(since="2020-01-01")).run()
+            self.of(lane_request(since="2020-01-01")).run()
 
     def back(self) -> None:
         """Some of what is landed goes, with its rows."""
@@ -116,9 +116,9 @@ class Campaign:
                 break
             self.go_on(lanes[0].name)
         with self.world.session() as session:
-            found = lane_preview(session, lane_asked(since="2020-01-01"))
+            found = lane_preview(session, lane_request(since="2020-01-01"))
         if not found.done:
-            self.of(lane_asked(since="2020-01-01")).finish()
+            self.of(lane_request(since="2020-01-01")).finish()
         self.world.settle(limit=12)
         self.world.check(Counter(10_000 * p + n for p in range(PARTITIONS) for n in range(self.ends[p])))
         check_verified(self.world)

@@ -19,10 +19,10 @@ from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session, lane_session
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
+from airflow_provider_lakecommit.operations.backfill.request import LaneRequest, lane_request
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
 from tests.support.steps import check_verified
@@ -40,7 +40,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 class LaneWorld(World):
     """The same landing in a lane."""
 
-    asked: LaneAsked = field(default_factory=lambda: lane_asked(since="2020-01-01"))
+    asked: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01"))
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
@@ -56,11 +56,11 @@ class LaneWorld(World):
 def lane(world: World, *texts: str, name: str | None = None) -> LaneWorld:
     """``0=10-20``: offsets of a partition of the world's topic."""
     ranges = parse_ranges([f"{world.landing.topics}:{text}" for text in texts])
-    asked = lane_asked(ranges=ranges, name=name)
-    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)
+    request = lane_request(ranges=ranges, name=name)
+    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines)
 
 
-def look(world: World, asked: LaneAsked) -> LanePreview:
+def look(world: World, asked: LaneRequest) -> LanePreview:
     with world.session() as session:
         return lane_preview(session, asked)
 
@@ -245,9 +245,9 @@ def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_w
 
 @pytest.mark.heavy
 def test_records_are_taken_by_their_times(late: World) -> None:
-    found = look(late, lane_asked(since="2020-01-01", until="2020-01-02"))
+    found = look(late, lane_request(since="2020-01-01", until="2020-01-02"))
     assert not found.missing
-    whole = look(late, lane_asked(since="2020-01-01"))
+    whole = look(late, lane_request(since="2020-01-01"))
     assert str(whole.missing).replace(str(late.landing.topics), "") == "[0] [0, 30), [1] [0, 30)"
 
 
@@ -329,6 +329,6 @@ def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_
 
 def removed(world: World, end: int) -> None:
     """By retention, of the first partition."""
-    place = TopicPartition(str(world.landing.topics), 0, end)
+    partition = TopicPartition(str(world.landing.topics), 0, end)
     admin = AdminClient(dict(world.kafka))
-    admin.delete_records([place])[place].result(PATIENCE)
+    admin.delete_records([partition])[partition].result(PATIENCE)

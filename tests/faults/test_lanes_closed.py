@@ -18,11 +18,11 @@ from airflow_provider_lakecommit.core.model import filled_from
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
-from airflow_provider_lakecommit.operations.reset.rebind import Word, rebind, rebind_preview
+from airflow_provider_lakecommit.operations.backfill.request import lane_request
+from airflow_provider_lakecommit.operations.reset.migrate import Move, migrate_landing, migration_preview
 from dev.servers.kafka import Broker
 from tests.faults.test_lanes import lane, sections
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
@@ -73,7 +73,7 @@ def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named
     create_topic(admin, topic)
     produce(topic, records(500, 120), partition=0)
     past = lane(half, "0=0-100", name="past")
-    for asked in (past.asked, lane_asked(name="past")):
+    for asked in (past.asked, lane_request(name="past")):
         with half.session() as session, pytest.raises(SourceError, match=r"recreated .*backfill SPEC --close past"):
             lane_preview(session, asked)
     with half.session() as session, joined_session(session, open_lanes(session)[0]) as own:
@@ -90,11 +90,11 @@ def test_a_lane_is_closed_whatever_cluster_is_connected(half: World, elsewhere: 
     moved = replace(half, kafka={"bootstrap.servers": elsewhere.bootstrap})
     create_topic(AdminClient(dict(moved.kafka)), str(half.landing.topics))
     with moved.session() as session, pytest.raises(LedgerError, match=r"backfill SPEC --close NAME"):
-        rebind_preview(session, Word(start="earliest"))
+        migration_preview(session, Move(start="earliest"))
     assert close(moved).endswith("[0] [40, 100)")
     with moved.session() as session:
         [old] = {s.cluster_id for s in read_ledger(session.tables.load(TABLE).metadata).sections}
-        rebind(session, rebind_preview(session, Word(start="earliest")), decision=WORD)
+        migrate_landing(session, migration_preview(session, Move(start="earliest")), decision=WORD)
     assert sections(moved, TABLE)[filled_from(old)] == "[0] [0, 40)"
     sender = Sender(elsewhere.bootstrap)
     sender.produce(str(half.landing.topics), records(1000, 10))

@@ -157,8 +157,8 @@ def test_a_loss_in_another_partition_is_still_told(make_world: Make, produce: Pr
     world.run()
     for p in range(2):
         produce(topic, records(100 * p + 20, 20), partition=p)
-    place = TopicPartition(topic, 1, 30)
-    admin.delete_records([place])[place].result(PATIENCE)
+    partition = TopicPartition(topic, 1, 30)
+    admin.delete_records([partition])[partition].result(PATIENCE)
     with pytest.raises(SourceError, match=r"\[1\] begins at 30, not at 25.*LC7013"):
         init(world, p0=30, p1=25)
     init(world, p0=30)
@@ -248,8 +248,8 @@ def test_what_a_table_had_before_and_nobody_reads_again_is_shown_before_a_word_b
     world.write(opened)
     with world.session() as session:
         session.tables.catalog.drop_table(DEAD)
-    place = TopicPartition(topic, 0, 25)
-    admin.delete_records([place])[place].result(PATIENCE)
+    partition = TopicPartition(topic, 0, 25)
+    admin.delete_records([partition])[partition].result(PATIENCE)
     with world.session() as session:
         dead = next(t for t in init_preview(session, "earliest").tables if t.table == DEAD)
         assert str(dead.not_again) == f"{topic}[0] [0, 21)"

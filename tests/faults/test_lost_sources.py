@@ -118,11 +118,11 @@ def test_the_printed_command_goes_on_and_nothing_else_is_lost_or_doubled(
         assert shop.topic in refused.err
         assert shop.ids() == list(range(30)), "nothing is landed over a loss that nobody has agreed to"
     command = shop.printed(refused)
-    shown = run(*command)
-    if shown.code == 3:
-        assert "GIVES UP" in shown.err or "BACK" in shown.err, "what is lost is shown before anybody agrees"
-        shown = run(*command, "--yes", "--reason", "the source lost it")
-    assert shown.code == 0, shown.err
+    previewed = run(*command)
+    if previewed.code == 3:
+        assert "GIVES UP" in previewed.err or "BACK" in previewed.err, "what is lost is shown before anybody agrees"
+        previewed = run(*command, "--yes", "--reason", "the source lost it")
+    assert previewed.code == 0, previewed.err
     landed = shop.land()
     assert landed.code == 0, landed.err
     last = 120 if lose is made_anew_longer else 60

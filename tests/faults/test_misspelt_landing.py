@@ -13,9 +13,9 @@ import pytest
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
-from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets
+from airflow_provider_lakecommit.operations.backfill.request import lane_request
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.reset.publish_now import publish_now
@@ -48,14 +48,14 @@ def misspelt(world: World, **fields: Any) -> World:
 
 def attested(session: LandingSession) -> object:
     offsets = {(str(session.landing.topics), 0): 20}
-    return attest(session, from_offsets(session, offsets, ["shop.rows"]), decision=WORD)
+    return assert_tables(session, from_offsets(session, offsets, ["shop.rows"]), decision=WORD)
 
 
 WRITES: dict[str, Callable[[LandingSession], object]] = {
     "reset offsets": lambda session: ledger_init(session, "latest", decision=WORD),
     "its preview": lambda session: init_preview(session, "earliest"),
     "reset assert": attested,
-    "backfill": lambda session: lane_preview(session, lane_asked(since="2020-01-01")),
+    "backfill": lambda session: lane_preview(session, lane_request(since="2020-01-01")),
 }
 NEEDS: dict[str, Callable[[LandingSession], object]] = {
     "suspend": lambda session: suspend(session, WORD),

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
@@ -68,7 +68,7 @@ def roll_back(world: World, name: str, back: int | None = None) -> None:
     table.manage_snapshots().set_current_snapshot(to.snapshot_id).commit()
 
 
-def check_fates(world: World, ids: Iterable[int]) -> None:
+def check_dispositions(world: World, ids: Iterable[int]) -> None:
     """Each record is a row or a dead letter, once."""
     rows, dead = (Counter(r[key] for r in world.rows(t)) for t, key in ((TABLE, "id"), (DEAD, "offset")))
     assert rows + dead == Counter(ids), f"both {rows & dead}; {world.lines[-6:]}"
@@ -101,14 +101,14 @@ def test_a_table_that_was_rolled_back_is_not_read_again_alone_by_other_rules(
     held = DEAD if lost == TABLE else TABLE
     with pytest.raises(LedgerError, match=REFUSED) as refused:
         world.settle()
-    told = str(refused.value)
-    assert f"{lost} lacks" in told
-    assert f"[0, 20), which {held} read" in told
-    to = re.search(rf"roll {held} back to snapshot (\d+)", told)
+    text = str(refused.value)
+    assert f"{lost} lacks" in text
+    assert f"[0, 20), which {held} read" in text
+    to = re.search(rf"roll {held} back to snapshot (\d+)", text)
     assert to is not None
     table_of(world, held).manage_snapshots().set_current_snapshot(int(to[1])).commit()
     world.settle()
-    check_fates(world, range(30))
+    check_dispositions(world, range(30))
 
 
 def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, produce: Produce) -> None:
@@ -122,13 +122,13 @@ def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, p
     with pytest.raises(LedgerError, match=REFUSED) as refused:
         world.settle()
     assert "roll shop.dead back" not in str(refused.value)
-    word = re.search(r"`lakecommit reset offsets SPEC --from (\S+) --delete`", str(refused.value))
-    assert word is not None
+    match = re.search(r"`lakecommit reset offsets SPEC --from (\S+) --delete`", str(refused.value))
+    assert match is not None
     with world.session() as session:
-        delete_back(session, delete_preview(session, parse_offsets(word[1], "")), WORD, fewer=True)
+        delete_back(session, delete_preview(session, parse_offsets(match[1], "")), WORD, fewer=True)
     produce(world.landing.topics, strange(20, 10))
     world.settle()
-    check_fates(world, range(30))
+    check_dispositions(world, range(30))
 
 
 @pytest.mark.heavy
@@ -145,7 +145,7 @@ def test_what_is_only_reported_for_one_table_is_read_again_for_all(
     world.settle()
     assert any(f"{lost} lacks it and would apply other rules" in line for line in world.lines)
     assert len(world.rows(DEAD)) == 10
-    check_fates(world, range(30))
+    check_dispositions(world, range(30))
 
 
 @pytest.mark.heavy
@@ -156,7 +156,7 @@ def test_a_change_that_is_undone_is_no_other_rules(make_world: Make, produce: Pr
     roll_back(world, lost)
     produce(world.landing.topics, strange(20, 10))
     world.settle()
-    check_fates(world, range(30))
+    check_dispositions(world, range(30))
 
 
 @pytest.mark.heavy
@@ -166,10 +166,10 @@ def test_the_dead_letters_may_be_taken_as_they_are_by_a_persons_word(make_world:
     roll_back(world, DEAD)
     with pytest.raises(LedgerError, match=REFUSED) as refused:
         world.settle()
-    word = re.search(r"assert SPEC --table shop\.dead --at (\S+):0=(\d+)`", str(refused.value))
-    assert word is not None
+    match = re.search(r"assert SPEC --table shop\.dead --at (\S+):0=(\d+)`", str(refused.value))
+    assert match is not None
     with world.session() as session:
-        attest(session, from_offsets(session, {(word[1], 0): int(word[2])}, [DEAD]))
+        assert_tables(session, from_offsets(session, {(match[1], 0): int(match[2])}, [DEAD]))
     produce(world.landing.topics, strange(20, 10))
     world.settle()
     assert world.rows(DEAD) == []
@@ -190,7 +190,7 @@ def test_a_dead_letter_table_made_anew_is_not_filled_by_other_rules(make_world: 
     with table_of(world).update_schema() as schema:
         schema.delete_column("added")
     world.settle()
-    check_fates(world, range(20))
+    check_dispositions(world, range(20))
 
 
 def test_only_what_was_judged_otherwise_is_refused(make_world: Make, produce: Produce) -> None:
@@ -200,7 +200,7 @@ def test_only_what_was_judged_otherwise_is_refused(make_world: Make, produce: Pr
     world.run()
     roll_back(world, DEAD, 1)
     world.settle()
-    check_fates(world, range(40))
+    check_dispositions(world, range(40))
     roll_back(world, DEAD)
     with pytest.raises(LedgerError, match=r"lacks \S+ \[0, 20\), which"):
         world.settle()
@@ -228,7 +228,7 @@ def test_dead_letters_that_waited_for_days_are_those_of_the_rows_that_landed(
     rename(world, "shop.elsewhere", DEAD)
     produce(world.landing.topics, strange(20, 10))
     world.settle()
-    check_fates(world, range(30))
+    check_dispositions(world, range(30))
 
 
 @pytest.mark.heavy
@@ -240,7 +240,7 @@ def test_dead_letters_that_lag_when_the_control_topic_is_lost_are_read_again_for
     delete_topic(admin, world.landing.control_topic_name)
     produce(world.landing.topics, strange(40, 10))
     world.settle()
-    check_fates(world, range(50))
+    check_dispositions(world, range(50))
 
 
 @pytest.mark.heavy
@@ -250,8 +250,8 @@ def test_of_those_the_source_has_no_more_nothing_stops_the_rows(
     world = landed(make_world, produce)
     lag(world, produce)
     delete_topic(admin, world.landing.control_topic_name)
-    place = TopicPartition(str(world.landing.topics), 0, 30)
-    admin.delete_records([place])[place].result(PATIENCE)
+    partition = TopicPartition(str(world.landing.topics), 0, 30)
+    admin.delete_records([partition])[partition].result(PATIENCE)
     produce(world.landing.topics, strange(40, 10))
     for _ in range(3):
         world.run()
@@ -292,7 +292,7 @@ def test_a_table_without_rows_is_brought_forward_when_the_rules_change(
     delete_topic(admin, world.landing.control_topic_name)
     produce(world.landing.topics, strange(30, 10))
     world.settle()
-    check_fates(world, range(40))
+    check_dispositions(world, range(40))
 
 
 @pytest.mark.heavy
@@ -303,7 +303,7 @@ def test_a_table_that_joins_with_slices_pending_is_filled(make_world: Make, prod
     world.landing = replace(world.landing, dead_letter_table=DEAD)
     produce(world.landing.topics, strange(20, 10))
     world.settle()
-    check_fates(world, range(30))
+    check_dispositions(world, range(30))
 
 
 @pytest.mark.heavy
@@ -313,7 +313,7 @@ def test_a_comment_on_a_column_is_no_other_rule(make_world: Make, produce: Produ
         schema.update_column("name", doc="said of it")
     roll_back(world, DEAD)
     world.settle()
-    check_fates(world, range(20))
+    check_dispositions(world, range(20))
 
 
 @pytest.mark.heavy
@@ -327,14 +327,14 @@ def test_a_misspelt_column_of_a_first_spec_is_mended_as_the_warning_says(make_wo
     world.landing = replace(world.landing, create=CREATE)
     world.run()
     both = f"drop it and {DEAD}, which has its rejected records"
-    said = f"{TABLE} has no rows yet: {both}; then `lakecommit reset offsets"
-    assert any(said in line for line in world.lines), world.lines
+    message = f"{TABLE} has no rows yet: {both}; then `lakecommit reset offsets"
+    assert any(message in line for line in world.lines), world.lines
     with world.session() as session:
         for name in (TABLE, DEAD):
             session.tables.catalog.drop_table(name)
         ledger_init(session, "earliest")
     world.settle()
-    check_fates(world, range(20))
+    check_dispositions(world, range(20))
     assert world.rows(DEAD) == []
 
 
@@ -347,5 +347,5 @@ def test_a_table_that_never_had_a_row_is_made_anew_without_a_word(make_world: Ma
         session.tables.catalog.drop_table(DEAD)
     produce(world.landing.topics, [("20", "no json")])
     world.settle()
-    check_fates(world, range(21))
+    check_dispositions(world, range(21))
     assert len(world.rows(DEAD)) == 1

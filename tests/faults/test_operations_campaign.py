@@ -339,12 +339,12 @@ def test_records_that_are_once_in_one_table_are_right(model: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "dead", "said"),
+    ("rows", "dead", "message"),
     [([0, 0, 1, 2], [], "more than once in the data"), ([0, 1], [2, 2], "dead-letter"), ([0, 1], [1], "both tables")],
 )
-def test_a_record_that_is_there_twice_is_wrong(model: Model, rows: list[int], dead: list[int], said: str) -> None:
+def test_a_record_that_is_there_twice_is_wrong(model: Model, rows: list[int], dead: list[int], message: str) -> None:
     (problem,) = model.judge(Nature.LANDS, found(rows, dead), answer())
-    assert said in problem
+    assert message in problem
     assert model.wrong
 
 
@@ -477,7 +477,7 @@ def test_the_newest_landed_change_of_each_key_is_right_and_nothing_else() -> Non
 
 
 @pytest.mark.parametrize(
-    ("landed", "rows", "said"),
+    ("landed", "rows", "message"),
     [
         (2, [row(1)], "is not its newest change"),
         (2, [], "is not its newest change"),
@@ -488,8 +488,8 @@ def test_the_newest_landed_change_of_each_key_is_right_and_nothing_else() -> Non
         (2, [row(2, kafka_offset=0)], "is no landed change"),
     ],
 )
-def test_rows_that_are_not_are_wrong(landed: int, rows: list[dict[str, Any]], said: str) -> None:
-    assert any(said in problem for problem in Keyed().judge(landed, *rows))
+def test_rows_that_are_not_are_wrong(landed: int, rows: list[dict[str, Any]], message: str) -> None:
+    assert any(message in problem for problem in Keyed().judge(landed, *rows))
 
 
 def test_a_key_that_is_read_again_may_have_an_older_state_until_then() -> None:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.operations.reset.prune import look, prune
+from airflow_provider_lakecommit.operations.reset.prune import prunable_sections, prune
 from tests.fixtures.kafka import delete_topic
 from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
@@ -31,8 +31,8 @@ def forget(admin: AdminClient) -> Callable[[str, int], None]:
     """As retention does: everything below an offset of partition 0."""
 
     def cut(topic: str, below: int) -> None:
-        place = TopicPartition(topic, 0, below)
-        admin.delete_records([place])[place].result(60)
+        partition = TopicPartition(topic, 0, below)
+        admin.delete_records([partition])[partition].result(60)
 
     return cut
 
@@ -163,10 +163,10 @@ def test_a_ledger_is_pruned_while_something_is_reported(
     forget(kept, 20)
     lost = pytest.raises(LedgerError, match=r"\[10, ?20\) \(10 records\).*`lakecommit land`")
     with world.session() as session, lost:
-        prune(session, look(session)[0])
+        prune(session, prunable_sections(session)[0])
     world.settle()
     with world.session() as session:
-        prune(session, look(session)[0])
+        prune(session, prunable_sections(session)[0])
     world.settle()
     world.check(Counter([*range(20), *range(100, 110)]))
     check_verified(world)

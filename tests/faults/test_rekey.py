@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.reset.key_change import KeyChange, change_key, key_preview
-from airflow_provider_lakecommit.operations.reset.word import Way
+from airflow_provider_lakecommit.operations.reset.starts import Way
 from tests.faults.test_crossings import anew, go_on
 from tests.faults.test_envelopes import Source
 from tests.faults.test_upserts import COLUMNS, Model, check_all, seen

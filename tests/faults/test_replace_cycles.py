@@ -122,15 +122,15 @@ def test_whenever_it_dies_the_same_call_does_what_is_left(
     produce(world.landing.topics, [*records(0, 40), *(("bad", "no json") for _ in range(4))], partition=0)
     world.settle()
     coverage = wanted(world, (0, 20, 44))
-    seen = preview(world, coverage)
+    previewed = preview(world, coverage)
     with deaths(at, when), pytest.raises(Killed):
-        take_out(world, coverage, seen)
-    take_out(world, coverage, seen)
+        take_out(world, coverage, previewed)
+    take_out(world, coverage, previewed)
     world.check(Counter(range(20)))
     assert dead(world) == Counter()
     check_verified(world)
     world.settle()
-    assert take_out(world, coverage, seen) == 0, "a late repetition takes nothing out"
+    assert take_out(world, coverage, previewed) == 0, "a late repetition takes nothing out"
     world.check(Counter(range(40)))
     assert dead(world) == Counter(range(40, 44))
     check_verified(world)
@@ -183,10 +183,10 @@ def test_one_that_was_looked_up_long_ago_is_refused(make_world: Make, produce: P
     produce(world.landing.topics, records(0, 40), partition=0)
     world.settle()
     coverage = wanted(world, (0, 20, 40))
-    seen = preview(world, coverage)
+    previewed = preview(world, coverage)
     with world.session() as session:
         replace(session, coverage, commit_id=uuid4())
     world.settle()
     with pytest.raises(LakecommitError, match="LC3027"):
-        take_out(world, coverage, seen)
+        take_out(world, coverage, previewed)
     world.check(Counter(range(40)))

@@ -36,10 +36,10 @@ def take_out(world: World, partition: int, start: int, end: int, *, fewer: bool 
         known = read_ledger(session.tables.load("shop.rows").metadata).covered().parts
         (p,) = (p for p in known if p.partition == partition)
         coverage = Coverage.of([(p, OffsetRange(start, end))])
-        (seen,) = replace_preview(session, coverage)
-        done = replace(session, coverage, commit_id=uuid4(), previews=[seen], fewer=fewer)["shop.rows"]
-    assert done.replaced == seen.replaced
-    return seen.replaced
+        (previewed,) = replace_preview(session, coverage)
+        done = replace(session, coverage, commit_id=uuid4(), previews=[previewed], fewer=fewer)["shop.rows"]
+    assert done.replaced == previewed.replaced
+    return previewed.replaced
 
 
 def read(engine: Engine, world: World) -> Counter[tuple[object, ...]]:

@@ -97,32 +97,32 @@ def test_a_replacement_that_was_applied_in_secret_is_recognised(lake: RowsLake, 
 @pytest.mark.heavy
 @pytest.mark.parametrize("fault", [Fault.NOT_APPLIED, Fault.CONFLICT, Fault.FALSE_SUCCESS])
 def test_a_replacement_that_was_not_applied_is_sent_again_with_the_same_copies(lake: RowsLake, fault: Fault) -> None:
-    seen = preview(lake)
+    previewed = preview(lake)
     before = lake.parquet_files()
     lake.catalog.faults.extend([fault, fault])
     done = replaced(lake)
-    assert (done.requests_sent, done.replaced) == (3, seen[0].replaced)
-    assert len(lake.parquet_files() - before) == seen[0].replaced.rewritten_files == 2
+    assert (done.requests_sent, done.replaced) == (3, previewed[0].replaced)
+    assert len(lake.parquet_files() - before) == previewed[0].replaced.rewritten_files == 2
     check_done(lake)
 
 
 @pytest.mark.heavy
 def test_an_outage_that_lasts_leaves_all_as_it_may_be_and_the_next_call_finds_it(lake: RowsLake) -> None:
-    seen = preview(lake)
+    previewed = preview(lake)
     lake.catalog.faults.append(Fault.AWAY_AFTER)
     with pytest.raises(CommitUnknownError, match="LC3019"):
-        replaced(lake, seen)
+        replaced(lake, previewed)
     lake.catalog.away = False
-    assert replaced(lake, seen).requests_sent == 0
+    assert replaced(lake, previewed).requests_sent == 0
     check_done(lake)
 
 
 @pytest.mark.heavy
 def test_a_catalog_that_is_away_is_an_error_before_anything_is_written(lake: RowsLake) -> None:
-    seen, before = preview(lake), lake.parquet_files()
+    previewed, before = preview(lake), lake.parquet_files()
     lake.catalog.away = True
     with pytest.raises(CatalogError):
-        replaced(lake, seen)
+        replaced(lake, previewed)
     lake.catalog.away = False
     assert lake.parquet_files() == before
     assert replacements(lake) == 0
@@ -138,12 +138,12 @@ def test_a_request_that_arrives_late_can_not_be_applied(lake: RowsLake) -> None:
 
 
 def test_the_copies_of_a_request_that_may_arrive_stay(lake: RowsLake) -> None:
-    seen = preview(lake)
+    previewed = preview(lake)
     lake.catalog.faults.append(Fault.ON_ITS_WAY)
     with pytest.raises(CommitUnknownError):
-        replaced(lake, seen, requests=1)
+        replaced(lake, previewed, requests=1)
     lake.catalog.deliver()
-    assert replaced(lake, seen).requests_sent == 0
+    assert replaced(lake, previewed).requests_sent == 0
     check_done(lake)
 
 
@@ -182,11 +182,11 @@ def test_what_is_landed_meanwhile_stays(lake: RowsLake) -> None:
 
 @pytest.mark.heavy
 def test_a_ledger_that_is_set_anew_meanwhile_ends_it(lake: RowsLake) -> None:
-    seen, before = preview(lake), lake.parquet_files()
+    previewed, before = preview(lake), lake.parquet_files()
     other = replace_preview(lake.session(), coverage((0, 20, 30)))
     once(lake, lambda: replace(lake.session(), coverage((0, 20, 30)), commit_id=uuid4(), previews=other))
     with pytest.raises(LedgerError, match="LC3027"):
-        replaced(lake, seen)
+        replaced(lake, previewed)
     assert lake.found() == lake.expected({"first": [(0, 0, 20), (1, 0, 10)]})
     assert len(lake.parquet_files() - before) == 2, "copies of a request that was sent stay for a clean-up"
 
@@ -228,8 +228,13 @@ def test_a_file_whose_other_rows_are_all_deleted_is_dropped(lake: RowsLake) -> N
     (file,) = [f for f in lake.files() if f.record_count == 20]
     rest = [n for n in range(20) if n not in range(5, 10)]
     delete_positions(lake.load(), "main", [(file, n) for n in rest])
-    seen = preview(lake)[0].replaced
-    assert (seen.dropped_files, seen.rewritten_files, seen.rows, seen.deleted_rows) == (2, 1, 20, 15)
+    previewed = preview(lake)[0].replaced
+    assert (previewed.dropped_files, previewed.rewritten_files, previewed.rows, previewed.deleted_rows) == (
+        2,
+        1,
+        20,
+        15,
+    )
     replaced(lake)
     assert lake.found() == lake.expected({"first": [(0, 25, 30)]})
     assert lake.findings() == []
@@ -241,8 +246,8 @@ def test_equality_deletes_are_refused_by_name_where_they_apply(lake: RowsLake) -
     with pytest.raises(TableError, match="equality deletes of another engine"):
         preview(lake)
     lake.land((0, 30, 40))
-    (seen,) = replace_preview(lake.session(), coverage((0, 32, 40)))
-    assert seen.replaced.rows == 8, "they are older than these rows"
+    (previewed,) = replace_preview(lake.session(), coverage((0, 32, 40)))
+    assert previewed.replaced.rows == 8, "they are older than these rows"
 
 
 @pytest.mark.heavy
@@ -305,13 +310,13 @@ def killed(path: Path, seen: tuple[ReplacePreview, ...], point: str) -> None:
 @pytest.mark.parametrize("point", KILLS)
 def test_whenever_it_is_killed_the_next_call_does_what_is_left(tmp_path: Path, point: str) -> None:
     lake = filled(lake_at(tmp_path))
-    seen = preview(lake)
-    killed_in(killed, tmp_path, seen, point)
+    previewed = preview(lake)
+    killed_in(killed, tmp_path, previewed, point)
     found = lake.found()
     assert found in (lake.expected(LEFT), lake.expected({"first": [(0, 0, 30), (1, 0, 10)]}))
     assert (found == lake.expected(LEFT)) == (point in ("nobody was told", "all is done"))
     for _ in range(2):
-        replaced(lake, seen)
+        replaced(lake, previewed)
         check_done(lake, orphans=True)
 
 

@@ -20,10 +20,10 @@ from airflow_provider_lakecommit.core.model import FILLED, LIVE
 from airflow_provider_lakecommit.cycle.commit import reported
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
-from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane, replaying_session, rows_to_replace
+from airflow_provider_lakecommit.operations.backfill.request import LaneRequest, lane_request
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
@@ -46,7 +46,7 @@ class ReplayWorld(World):
     """The same landing in a lane that replaces."""
 
     fewer: bool = False
-    asked: LaneAsked = field(default_factory=lambda: lane_asked(since="2020-01-01", replaces=True))
+    asked: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01", replaces=True))
 
     def look(self) -> LanePreview:
         with World.session(self) as session:
@@ -81,8 +81,10 @@ class ReplayWorld(World):
 
 def replay(world: World, *texts: str) -> ReplayWorld:
     """``0=10-20``: offsets of a partition of the world's topic; in the words that stand in the spec now."""
-    asked = lane_asked(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), replaces=True)
-    return ReplayWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)
+    request = lane_request(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), replaces=True)
+    return ReplayWorld(
+        landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines
+    )
 
 
 def odd(first: int, count: int) -> list[tuple[str, str]]:
@@ -431,7 +433,7 @@ def test_a_lane_is_a_backfill_or_a_replay(landed: World) -> None:
     assert again.look().opened
     with World.session(landed) as session:
         with pytest.raises(LedgerError, match="was opened by `lakecommit backfill --replace`"):
-            lane_preview(session, lane_asked(name=again.asked.name))
+            lane_preview(session, lane_request(name=again.asked.name))
         with pytest.raises(LedgerError, match="LC7225"):
             lane_preview(session, replay(landed, "0=40-60").asked)
     with again.session() as own:

@@ -23,10 +23,10 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from airflow_provider_lakecommit.operations.dead_letters.replay import Replayed, replay
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import Severity, check_landing
@@ -92,18 +92,18 @@ LANDED = [n for n in range(60) if n % 3]
 def test_a_replay_after_a_fix_lands_each_once_and_all_adds_up(world: World) -> None:
     assert replayed(world, dry=True).to_dict()["refused"][0]["kind"] == "missing_required:name"
     before = replayed(world)
-    assert (before.letters, before.rows, before.refused.total()) == (0, 0, 20)
+    assert (before.dead_letters, before.rows, before.refused.total()) == (0, 0, 20)
     world.check(Counter(LANDED))
     optional(world)
     looked = replayed(world, dry=True)
-    assert (looked.letters, looked.rows, looked.snapshots) == (20, 20, [])
+    assert (looked.dead_letters, looked.rows, looked.snapshots) == (20, 20, [])
     world.check(Counter(LANDED))
     done = replayed(world)
-    assert (done.letters, done.rows, len(done.snapshots)) == (20, 20, 1)
+    assert (done.dead_letters, done.rows, len(done.snapshots)) == (20, 20, 1)
     assert done.coverage == looked.coverage
     world.check(Counter(range(60)))
     again = replayed(world)
-    assert (again.letters, again.others[State.REPLAYED.value]) == (0, 20)
+    assert (again.dead_letters, again.others[State.REPLAYED.value]) == (0, 20)
     assert wrong(world) == []
     with world.session() as session:
         snapshot = session.tables.load(world.landing.table).current_snapshot()
@@ -118,7 +118,7 @@ def test_runs_go_on_after_a_replay_and_keep_what_was_replayed(world: World, prod
     replayed(world, Selection(limit=7))
     produce(world.landing.topic_names[0], [good(n) for n in range(60, 80)])
     world.settle()
-    assert replayed(world).letters == 13
+    assert replayed(world).dead_letters == 13
     world.check(Counter(range(80)))
     assert wrong(world) == []
 
@@ -137,7 +137,7 @@ def test_runs_go_on_after_a_replay_and_keep_what_was_replayed(world: World, prod
 )
 def test_only_what_is_meant_is_replayed(world: World, chosen: Selection, many: int) -> None:
     optional(world)
-    assert replayed(world, chosen).letters == many
+    assert replayed(world, chosen).dead_letters == many
     assert len(world.rows()) == 40 + many
 
 
@@ -146,10 +146,10 @@ def test_ranges_of_offsets(world: World) -> None:
     optional(world)
     topic = world.landing.topic_names[0]
     places = sorted((r["partition"], r["offset"]) for r in world.rows(world.landing.dead_letter_table))
-    wanted = {(topic, 0): RangeSet.of((0, 10)), (topic, 1): RangeSet.of((3, 4))}
-    meant = [(p, o) for p, o in places if wanted[topic, p].covers(next(iter(RangeSet.of((o, o + 1)))))]
-    assert replayed(world, Selection(ranges=wanted)).letters == len(meant)
-    assert replayed(world).letters == 20 - len(meant)
+    expected = {(topic, 0): RangeSet.of((0, 10)), (topic, 1): RangeSet.of((3, 4))}
+    meant = [(p, o) for p, o in places if expected[topic, p].covers(next(iter(RangeSet.of((o, o + 1)))))]
+    assert replayed(world, Selection(ranges=expected)).dead_letters == len(meant)
+    assert replayed(world).dead_letters == 20 - len(meant)
     world.check(Counter(range(60)))
 
 
@@ -194,7 +194,7 @@ def test_two_at_once_beside_a_run_double_nothing(
     for thread in threads:
         thread.join()
     assert trouble == []
-    assert sum(d.letters for d in done) == 20
+    assert sum(d.dead_letters for d in done) == 20
     world.check(Counter(range(100)))
     assert wrong(world) == []
 
@@ -210,7 +210,7 @@ def test_what_is_rolled_back_is_open_again(world: World, produce: Callable[..., 
     world.check(Counter(LANDED))
     with pytest.raises(LedgerError, match="LC7405"):
         replayed(world, dry=True)
-    assert replayed(world).letters == 20
+    assert replayed(world).dead_letters == 20
     world.check(Counter(range(60)))
     assert wrong(world) == []
 
@@ -225,15 +225,15 @@ def test_dead_letters_of_a_range_that_is_read_again_are_closed(world: World) -> 
         data = session.tables.load(world.landing.table)
         with data.transaction() as change:
             change.overwrite(data.scan().to_arrow().slice(0, 0))
-        said = from_offsets(session, {(topic, 0): 10, (topic, 1): 10}, tables)
-        attest(session, said)
+        asserted = from_offsets(session, {(topic, 0): 10, (topic, 1): 10}, tables)
+        assert_tables(session, asserted)
     world.settle()
     landed = Counter(r["id"] for r in world.rows())
     early = Counter(json.loads(r["value"])["id"] for r in dead if r["offset"] < 10)
     assert early
     assert not landed & early
     again = replayed(world)
-    assert again.letters == early.total()
+    assert again.dead_letters == early.total()
     world.check(landed | early)
     assert max((landed + early).values()) == 1
 
@@ -249,13 +249,13 @@ def test_where_all_was_rejected_nothing_waits_for_the_data_table(
     world.settle()
     optional(world)
     looked = replayed(world, dry=True)
-    assert (looked.letters, looked.others) == (50, Counter())
+    assert (looked.dead_letters, looked.others) == (50, Counter())
     assert replayed(world).coverage == looked.coverage
     world.check(Counter(range(50)))
     produce(topic, [good(n) for n in range(50, 60)])
     world.settle()
     world.check(Counter(range(60)))
-    assert replayed(world).letters == 0
+    assert replayed(world).dead_letters == 0
     assert wrong(world) == []
 
 
@@ -268,7 +268,7 @@ def test_a_compacted_dead_letter_table_and_rows_that_somebody_took(world: World)
         dead.overwrite(rows.slice(5))
         dead.append(rows.slice(6, 3))
     done = replayed(world)
-    assert (done.letters, done.others[State.TWICE.value]) == (15, 3)
+    assert (done.dead_letters, done.others[State.TWICE.value]) == (15, 3)
     assert len(world.rows()) == 55
     assert max(Counter(r["id"] for r in world.rows()).values()) == 1
 
@@ -283,7 +283,7 @@ def test_a_value_that_was_mended_in_the_dead_letter_table(world: World) -> None:
         import pyarrow as pa
 
         dead.overwrite(pa.Table.from_pylist(rows, schema=dead.schema().as_arrow()))
-    assert replayed(world).letters == 20
+    assert replayed(world).dead_letters == 20
     world.check(Counter(range(60)))
     assert wrong(world) == []
 
@@ -299,7 +299,7 @@ def test_rows_of_places_that_nobody_landed_are_left_alone(world: World) -> None:
         others = [{**forged, "offset": 10_000}, {**forged, "topic": "another"}, {**forged, "landing": "another"}]
         dead.append(pa.Table.from_pylist(others, schema=dead.schema().as_arrow()))
     done = replayed(world)
-    assert (done.letters, done.others[State.WAITS.value]) == (20, 2)
+    assert (done.dead_letters, done.others[State.WAITS.value]) == (20, 2)
     world.check(Counter(range(60)))
 
 
@@ -315,7 +315,7 @@ def test_a_replay_leaves_room_in_the_ledger_for_landings(
     made = set(files(world)) - {Path(p) for p in _paths(world)}
     assert made == set()
     monkeypatch.undo()
-    assert replayed(world).letters == 20
+    assert replayed(world).dead_letters == 20
 
 
 def _paths(world: World) -> list[str]:
@@ -331,8 +331,8 @@ def test_a_landing_whose_dead_letter_table_is_another_one_now(world: World, prod
     later = replace(world, landing=replace(world.landing, dead_letter_table="shop.dead2"))
     produce(world.landing.topic_names[0], [good(60)])
     later.settle()
-    assert replayed(later).letters == 0
-    assert replayed(later, table=former).letters == 20
+    assert replayed(later).dead_letters == 0
+    assert replayed(later, table=former).dead_letters == 20
     later.check(Counter(range(61)))
 
 
@@ -375,11 +375,11 @@ def test_hostile_values_stay_open_and_harm_nobody(
     optional(world)
     looked = replayed(world, dry=True)
     done = replayed(world)
-    assert (done.letters, done.refused) == (looked.letters, looked.refused)
-    assert done.refused.total() + done.letters == len(world.rows(world.landing.dead_letter_table))
+    assert (done.dead_letters, done.refused) == (looked.dead_letters, looked.refused)
+    assert done.refused.total() + done.dead_letters == len(world.rows(world.landing.dead_letter_table))
     assert all(done.reasons[kind] for kind in done.refused)
     assert {100, 101} <= {r["id"] for r in world.rows()}
-    assert replayed(world).letters == 0
+    assert replayed(world).dead_letters == 0
     assert wrong(world) == []
 
 
@@ -403,7 +403,7 @@ def test_a_topic_that_was_made_anew_leaves_no_guess(
     world.settle()
     after = world.rows()
     done = replayed(world)
-    assert (done.letters, done.refused) == (0, Counter({"not_json": len(both)}))
+    assert (done.dead_letters, done.refused) == (0, Counter({"not_json": len(both)}))
     assert done.others == Counter({State.REPLAYED.value: 20})
     assert world.rows() == after
 
@@ -417,11 +417,11 @@ def test_another_landing_of_the_tables_keeps_its_own(
     produce(other_topic, [nameless(n) if n % 2 else good(n) for n in range(100, 120)])
     other.settle()
     optional(world)
-    assert replayed(world).letters == 20
-    assert replayed(other, Selection(limit=4)).letters == 4
+    assert replayed(world).dead_letters == 20
+    assert replayed(other, Selection(limit=4)).dead_letters == 4
     world.settle()
-    assert replayed(other).letters == 6
-    assert replayed(world).letters == 0
+    assert replayed(other).dead_letters == 6
+    assert replayed(world).dead_letters == 0
     world.check(Counter([*range(60), *range(100, 120)]))
     assert wrong(world) == []
     assert wrong(other) == []
@@ -437,7 +437,7 @@ def test_a_dead_letter_table_that_was_rolled_back(world: World, produce: Callabl
     world.settle()
     assert len(world.rows(world.landing.dead_letter_table)) == 20
     optional(world)
-    assert replayed(world).letters == 20
+    assert replayed(world).dead_letters == 20
     world.check(Counter(range(60)))
 
 

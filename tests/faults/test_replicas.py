@@ -120,10 +120,10 @@ class TestBothAtOnce:
     def test_two_that_report_in_the_same_moment_shut_nobody_out_and_count_once(self, world: World) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
-        told: list[SliceStatus] = []
-        with hung(Step.UNREPORTED, lambda: told.append(do(world, replica).status)):
+        lines: list[SliceStatus] = []
+        with hung(Step.UNREPORTED, lambda: lines.append(do(world, replica).status)):
             assert do(world, original).status is SliceStatus.DONE
-        assert told == [SliceStatus.DONE]
+        assert lines == [SliceStatus.DONE]
         for index in (1, 2):
             assert do(world, original, index).status is SliceStatus.DONE
         finish(world, opened, redundant=1)
@@ -134,17 +134,17 @@ class TestBothAtOnce:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
         assert original.transactional_id(0) != replica.transactional_id(0)
-        told: list[SliceStatus] = []
+        lines: list[SliceStatus] = []
         with (
             ControlTopic(replica.control_topic, world.kafka) as control,
             control.writer(replica.transactional_id(0), replica.control_partition) as dead,
         ):
             dead.open()
-            with hung(Step.UNREPORTED, lambda: told.append(do(world, replica.begun()).status)):
+            with hung(Step.UNREPORTED, lambda: lines.append(do(world, replica.begun()).status)):
                 assert do(world, original).status is SliceStatus.DONE
             with pytest.raises(FencedError):
                 dead.send([(b"", b"", [])])
-        assert told == [SliceStatus.DONE]
+        assert lines == [SliceStatus.DONE]
         for index in (1, 2):
             do(world, replica, index)
         finish(world, opened, redundant=1)
@@ -157,8 +157,8 @@ class TestRejects:
         produce(world.landing.topics, [*records(0, 39), ("x", "no json")])
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
-        told: list[SliceStatus] = []
-        with hung(Step.UNREPORTED, lambda: told.append(do(world, replica).status)):
+        lines: list[SliceStatus] = []
+        with hung(Step.UNREPORTED, lambda: lines.append(do(world, replica).status)):
             do(world, original)
         closed = world.close("a", opened)
         assert (sum(closed.rejects.values()), closed.redundant) == (1, 1)
@@ -175,10 +175,10 @@ class TestRejects:
         produce(world.landing.topics, [*records(0, 40), ("x", "no json"), *records(40, 9)])
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
-        told: list[SliceStatus] = []
-        with hung(Step.UNREPORTED, lambda: told.append(do(world, replica, 1).status)):
+        lines: list[SliceStatus] = []
+        with hung(Step.UNREPORTED, lambda: lines.append(do(world, replica, 1).status)):
             assert do(world, original, 1).status is SliceStatus.BLOCKED
-        assert told == [SliceStatus.BLOCKED]
+        assert lines == [SliceStatus.BLOCKED]
         do(world, original)
         closed = world.close("a", opened)
         assert len(closed.blocked) == 1

@@ -67,9 +67,9 @@ def decisions(world: World) -> str:
 @pytest.mark.heavy
 def test_rows_go_back_as_shown_and_what_came_since_is_read_again(landed: World, produce: Produce) -> None:
     start = f"{landed.landing.topics}:0=10"
-    shown = run(landed, RESET_OFFSETS, start=start, delete=True)
-    assert [(t["table"], t["rows"]) for t in shown["tables"]] == [("shop.rows", 19), ("shop.dead", 1)]
-    assert "DELETES of shop.rows" in shown["text"]
+    previewed = run(landed, RESET_OFFSETS, start=start, delete=True)
+    assert [(t["table"], t["rows"]) for t in previewed["tables"]] == [("shop.rows", 19), ("shop.dead", 1)]
+    assert "DELETES of shop.rows" in previewed["text"]
     landed.check(EVERYTHING)
     produce(landed.landing.topics, records(30, 5), partition=0)
     landed.settle()
@@ -78,7 +78,7 @@ def test_rows_go_back_as_shown_and_what_came_since_is_read_again(landed: World, 
         RESET_OFFSETS,
         start=start,
         delete=True,
-        agreed=shown,
+        agreed=previewed,
         decided_by="ann",
         reason="a wrong producer",
     )
@@ -92,17 +92,17 @@ def test_rows_go_back_as_shown_and_what_came_since_is_read_again(landed: World, 
 
 
 def test_all_rows_go_and_the_landing_begins_anew_wherever_it_dies(landed: World) -> None:
-    shown = run(landed, RESET_HARD)
-    assert sum(t["rows"] for t in shown["tables"]) == 60
+    previewed = run(landed, RESET_HARD)
+    assert sum(t["rows"] for t in previewed["tables"]) == 60
     killed = 0
     for step in (1, 2, 3):
         try:
             with deaths(step, "after"):
-                run(landed, RESET_HARD, agreed=shown, decided_by="ann")
+                run(landed, RESET_HARD, agreed=previewed, decided_by="ann")
         except Killed:
             killed += 1
     assert killed > 1
-    run(landed, RESET_HARD, agreed=shown, decided_by="ann")
+    run(landed, RESET_HARD, agreed=previewed, decided_by="ann")
     landed.check(Counter())
     landed.settle()
     landed.check(EVERYTHING)
@@ -112,17 +112,17 @@ def test_all_rows_go_and_the_landing_begins_anew_wherever_it_dies(landed: World)
 
 @pytest.mark.heavy
 def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
-    shown = run(landed, RESET_HARD)
+    previewed = run(landed, RESET_HARD)
     removed_before(landed, 1, 7)
     with pytest.raises(AirflowFailException, match=r"removed .*\[1\] \[0, 7\).*not previewed and approved"):
-        run(landed, RESET_HARD, agreed=shown, decided_by="ann")
+        run(landed, RESET_HARD, agreed=previewed, decided_by="ann")
     with pytest.raises(AirflowFailException, match="of operation 'reset hard'"):
         run(
             landed,
             RESET_OFFSETS,
             start=f"{landed.landing.topics}:0=10",
             delete=True,
-            agreed=shown,
+            agreed=previewed,
             decided_by="ann",
         )
     fewer = run(landed, RESET_OFFSETS, start=f"{landed.landing.topics}:0=20", delete=True)
@@ -143,11 +143,11 @@ def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
 def test_what_the_source_has_no_more_is_shown_and_passed_over_also_after_a_death(landed: World) -> None:
     removed_before(landed, 1, 7)
     start = f"{landed.landing.topics}:1=5"
-    shown = run(landed, RESET_OFFSETS, start=start, delete=True)
-    assert list(shown["removed"].values()) == [[[5, 7]]]
+    previewed = run(landed, RESET_OFFSETS, start=start, delete=True)
+    assert list(previewed["removed"].values()) == [[[5, 7]]]
     with deaths(2, "after"), pytest.raises(Killed):
-        run(landed, RESET_OFFSETS, start=start, delete=True, agreed=shown, decided_by="ann")
-    run(landed, RESET_OFFSETS, start=start, delete=True, agreed=shown, decided_by="ann")
+        run(landed, RESET_OFFSETS, start=start, delete=True, agreed=previewed, decided_by="ann")
+    run(landed, RESET_OFFSETS, start=start, delete=True, agreed=previewed, decided_by="ann")
     landed.settle()
     landed.check(EVERYTHING - Counter([105, 106]))
     check_verified(landed)

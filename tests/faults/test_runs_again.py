@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-from airflow_provider_lakecommit.cycle.plan.resume import look_back
+from airflow_provider_lakecommit.cycle.plan.resume import find_cycle
 from tests.support.world import World, records
 
 Make = Callable[..., World]
@@ -27,16 +27,16 @@ def test_a_finished_run_is_told_what_of_its_window_is_missing_until_another_run_
     world = make_world(partitions=1)
     produce(world.landing.topics, records(0, 120))
     opened = world.open("a")
-    world.write(opened, only=lambda place: place != 1)
+    world.write(opened, only=lambda index: index != 1)
     assert len(world.close("a", opened).missing) == 1
 
     again = world.open("a", retry=True)
     assert (again.finished, again.slices) == (True, ())
     assert [len(s) for s in again.lacking] == [40]
     assert "not landed: " in again.note
-    told = world.close("a", again, retry=True)
-    assert told.finished
-    assert told.missing == tuple(map(str, again.lacking))
+    result = world.close("a", again, retry=True)
+    assert result.finished
+    assert result.missing == tuple(map(str, again.lacking))
 
     world.run("b")
     again = world.open("a", retry=True)
@@ -95,10 +95,10 @@ def test_a_run_id_that_was_used_long_ago_is_opened_anew(make_world: Make, produc
     second = world.open("again")
     assert not second.finished
     assert second.plan.coverage != first.plan.coverage
-    world.write(second, only=lambda place: place == 0)
+    world.write(second, only=lambda index: index == 0)
     assert world.close("again", second).rows == 40
     with world.session() as session:
-        past = look_back(session, second.ticket.commit_id)
+        past = find_cycle(session, second.ticket.commit_id)
     assert past is not None
     assert past.state.plan == second.plan
     assert past.state.complete
@@ -119,8 +119,8 @@ def test_a_run_whose_part_of_the_log_was_cut_starts_anew_and_doubles_nothing(
     world.run()
     with world.session() as session:
         end = session.control.read(first.ticket.partition, None).end
-    place = TopicPartition(str(world.landing.connections.control_topic), first.ticket.partition, end)
-    admin.delete_records([place])[place].result(30)
+    partition = TopicPartition(str(world.landing.connections.control_topic), first.ticket.partition, end)
+    admin.delete_records([partition])[partition].result(30)
     produce(world.landing.topics, records(40, 40))
     again = world.run("cut", retry=True)
     assert again.rows == 40

@@ -33,8 +33,8 @@ def at(*seconds: int | None) -> list[tuple[str, str]]:
 
 
 def forget(admin: AdminClient, topic: str, below: int) -> None:
-    place = TopicPartition(topic, 0, below)
-    admin.delete_records([place])[place].result(30)
+    partition = TopicPartition(topic, 0, below)
+    admin.delete_records([partition])[partition].result(30)
 
 
 def test_seconds_that_are_read_as_milliseconds_stop_the_window_until_the_rule_is_right(

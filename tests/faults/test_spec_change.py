@@ -82,7 +82,7 @@ def test_a_spec_that_changes_in_mid_run_is_named_by_what_was_decoded_with_it(
     """As when a DAG file changes between the tasks of a run: planned with the old landing, written with the new."""
     world = half_strange(make_world, produce, on_spec_change)
     opened, before = world.open("changed"), world.landing.spec_version
-    world.write(opened, only=lambda place: place == 0)
+    world.write(opened, only=lambda index: index == 0)
     world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
     world.write(opened)
     assert opened.plan.spec_version == before != world.landing.spec_version
@@ -109,7 +109,7 @@ def test_what_such_a_run_leaves_is_for_the_next_plan_to_finish_or_to_void(
     )
     produce(world.landing.topics, records(0, 60))
     opened = world.open("changed")
-    world.write(opened, only=lambda place: place != 1)
+    world.write(opened, only=lambda index: index != 1)
     world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
     closed = world.close("changed", opened)
     assert (closed.rows, len(closed.waiting)) == (20, 1), "the first slice; the third waits for the second"

@@ -157,7 +157,7 @@ def test_a_report_just_before_the_sweep_speaks_is_kept(
 
     produce(world.landing.topic_names[0], records(60, 40))
     opened, before, real, batch = world.open("late"), files(world), task.send_report, _TableSweep._remove_batch
-    told: list[int] = []
+    lines: list[int] = []
 
     def late(*args: Any, **kwargs: Any) -> Any:
         age(files(world) - before)
@@ -168,13 +168,13 @@ def test_a_report_just_before_the_sweep_speaks_is_kept(
 
         with monkeypatch.context() as patch:
             patch.setattr(_TableSweep, "_remove_batch", first)
-            told.append(swept(world).removed)
+            lines.append(swept(world).removed)
 
     with monkeypatch.context() as patch:
         patch.setattr(task, "send_report", late)
         world.write(opened)
-    assert told == [0] * len(told)
-    assert told
+    assert lines == [0] * len(lines)
+    assert lines
     world.close("late", opened)
     world.check(Counter(range(100)))
 
@@ -364,7 +364,7 @@ def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
     _, left = killed_task(world, "killed", monkeypatch)
     age(left)
     monkeypatch.setattr("airflow_provider_lakecommit.operations.maintenance.sweep.BATCH", 1)
-    seen: list[int] = []
+    observed: list[int] = []
 
     def away(*_: object) -> Any:
         raise CatalogError("LC9999", "the catalog is away")
@@ -372,11 +372,11 @@ def test_a_catalog_that_goes_away_in_the_middle_ends_it_and_nothing_is_wrong(
     with monkeypatch.context() as patch:
 
         def goes(table: SweptTable) -> None:
-            seen.append(table.removed)
+            observed.append(table.removed)
             patch.setattr(Tables, "load", away)
 
         done = swept(world, progress=goes)
-    assert (done.error, seen) == ("the catalog is away [LC9999]", [1])
+    assert (done.error, observed) == ("the catalog is away [LC9999]", [1])
     assert swept(world).removed == len(left) - 1
     world.settle()
     world.check(Counter(range(140)))

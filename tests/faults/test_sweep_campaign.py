@@ -129,7 +129,7 @@ class Campaign:
                 self._check_lane(one)
 
     def _check_lane(self, session: LandingSession) -> None:
-        prepared = prepare_for_commit(session, tell=False)
+        prepared = prepare_for_commit(session, log=False)
         state = session.read_state(prepared.ledgers).state if prepared.tables else None
         for t in prepared.tables:
             held = [task.file.file_path for task in session.tables.load(t.name).scan().plan_files()]

@@ -139,7 +139,7 @@ def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
     from airflow_provider_lakecommit.operations.maintenance.sweep import _TableSweep
 
     before, real = files(late), _TableSweep.run
-    told: list[Garbage] = []
+    lines: list[Garbage] = []
 
     def begins(self: Any, *args: Any) -> None:
         past.write(past.open("first", release=False))
@@ -148,8 +148,8 @@ def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
 
     with monkeypatch.context() as patch:
         patch.setattr(_TableSweep, "run", begins)
-        done = swept(late, told=lambda _, garbage: told.append(garbage))
-    assert {g.why for g in told} == {Why.CLOSED}
+        done = swept(late, told=lambda _, garbage: lines.append(garbage))
+    assert {g.why for g in lines} == {Why.CLOSED}
     assert done.removed == 0
     past.finish()
     late.check(ALL)

@@ -182,8 +182,8 @@ def test_offsets_that_retention_removes_between_plan_and_read_are_an_error_until
     produce(topic, records(0, 40))
     world.run()
     produce(topic, records(40, 60))
-    place = TopicPartition(topic, 0, 70)
-    interrupted_cycle(world, Step.OPENED, lambda: admin.delete_records([place])[place].result(PATIENCE))
+    partition = TopicPartition(topic, 0, 70)
+    interrupted_cycle(world, Step.OPENED, lambda: admin.delete_records([partition])[partition].result(PATIENCE))
     produce(topic, records(100, 20))
     with pytest.raises(SourceError, match=r"removed.*\[40, 70\).*reset offsets"):
         world.settle()

@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from tests.faults.test_replay import replay
 from tests.support.declared import changed_landing
@@ -125,7 +125,7 @@ def test_dead_letters_go_through_the_sql_of_now(make_world: Make, produce: Produ
     assert fixed.landing.spec_version != world.landing.spec_version
     with fixed.session() as session:
         done = replay_dead_letters(session, Selection(), decision=WORD)
-    assert done.letters == len(expected(0, 120)[1])
+    assert done.dead_letters == len(expected(0, 120)[1])
     check(fixed, 0, 120, fixed=True)
 
 

@@ -136,9 +136,9 @@ def test_a_log_that_shrank_and_grew_again_is_named_and_goes_on_from_where_it_dif
     assert re.search(rf"{log.topic}\[0\] was read up to 100 under leader epoch \d+, but is another log from", told)
     assert "from offset 90 on" in told
     assert f"{TABLE} has rows of {log.topic}[0] [90, 100)" in told
-    word = re.search(r"--from (\S+):0=(\d+)`", told)
-    assert word is not None
-    assert (word[1], int(word[2])) == (log.topic, 90)
+    match = re.search(r"--from (\S+):0=(\d+)`", told)
+    assert match is not None
+    assert (match[1], int(match[2])) == (log.topic, 90)
     init(world, at=90)
     world.settle()
     world.check(Counter([*range(100), *range(200, 230)]))
@@ -257,7 +257,7 @@ def test_slices_of_two_logs_are_not_published_together(log: Log, world: World) -
     world.run()
     log.grow(100, 100)
     opened = world.open("halfway")
-    world.write(opened, only=lambda place: place == 0)
+    world.write(opened, only=lambda index: index == 0)
     log.shrink(140)
     log.grow(300, 70)
     world.write(opened)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows

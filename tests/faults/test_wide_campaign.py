@@ -22,11 +22,11 @@ from pyiceberg.table.snapshots import Operation
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane, open_lanes
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked, lane_asked
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.backfill.request import LaneRequest, lane_request
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
@@ -81,7 +81,7 @@ class WideCampaign(Campaign):
         self.produce(self.world.landing.topics, made, partition=p)
         self.ends[p] += count
 
-    def of(self, asked: LaneAsked) -> World:
+    def of(self, asked: LaneRequest) -> World:
         if not asked.replaces:
             return super().of(asked)
         w, self.names = self.world, self.names + 1
@@ -96,7 +96,7 @@ class WideCampaign(Campaign):
         if lane is None or not lane.replaces:
             super().go_on(name)
             return
-        self._replays(lane_asked(name=name, replaces=True))
+        self._replays(lane_request(name=name, replaces=True))
 
     def again(self) -> None:
         """A range is read again, half of the time to its end."""
@@ -104,9 +104,9 @@ class WideCampaign(Campaign):
         start = self.chance.randint(0, max(0, self.ends[p] - 1))
         end = self.chance.randint(start + 1, max(start + 1, self.ends[p]))
         ranges = parse_ranges([f"{self.world.landing.topics}:{p}={start}-{end}"])
-        self._replays(lane_asked(ranges=ranges, replaces=True))
+        self._replays(lane_request(ranges=ranges, replaces=True))
 
-    def _replays(self, asked: LaneAsked) -> None:
+    def _replays(self, asked: LaneRequest) -> None:
         one = self.of(asked)
         if self.chance.random() < 0.3:
             one.run(f"{asked.name}-{one.runs}")
@@ -164,9 +164,9 @@ class WideCampaign(Campaign):
         self.heeding(lambda: self.world.settle(limit=12))
         self.heeding(self.finishes)
         with self.world.session() as session:
-            found = lane_preview(session, lane_asked(since="2020-01-01"))
+            found = lane_preview(session, lane_request(since="2020-01-01"))
         if not found.done:
-            self.heeding(lambda: self.of(lane_asked(since="2020-01-01")).finish())
+            self.heeding(lambda: self.of(lane_request(since="2020-01-01")).finish())
         self.world.settle(limit=12)
         self.letters()
         self.check_independently()
@@ -185,7 +185,7 @@ class WideCampaign(Campaign):
         """What is open is landed."""
         while lanes := self.lanes():
             if lanes[0].replaces:
-                self.of(lane_asked(name=lanes[0].name, replaces=True)).finish()
+                self.of(lane_request(name=lanes[0].name, replaces=True)).finish()
             else:
                 self.go_on(lanes[0].name)
 

@@ -67,7 +67,7 @@ def test_a_commit_of_another_run_waits_for_the_rest_of_a_window(make_world: Make
     topic = world.landing.topics
     produce(topic, [*BAD * 60, *records(0, 340)])
     first = world.open("a", release=False)
-    world.write(first, only=lambda place: place == 0)
+    world.write(first, only=lambda index: index == 0)
     produce(topic, records(340, 10))
     second = world.open("b", release=False)
     world.write(second)
@@ -86,7 +86,7 @@ def test_the_window_of_a_run_that_died_is_evaluated_with_its_rest(
     world = make_world(**RATIO)
     topic = world.landing.topics
     produce(topic, [*BAD * 60, *records(0, good)])
-    world.write(world.open("dies"), only=lambda place: place == 0)
+    world.write(world.open("dies"), only=lambda index: index == 0)
     assert len(world.run().blocked) == blocked
     world.check(Counter() if blocked else Counter(range(good)))
 

@@ -18,7 +18,12 @@ from pyiceberg.types import StringType
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, landing_snapshots, tag_name
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, change_section, join_table, renew_epochs
+from airflow_provider_lakecommit.committer.ledger_updates import (
+    change_section,
+    join_table,
+    refresh_ledger,
+    renew_epochs,
+)
 from airflow_provider_lakecommit.committer.merge_manifests import TIER
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
@@ -210,12 +215,12 @@ def test_no_landing_joins_a_table_whose_rollback_was_not_dealt_with(lake: Lake) 
     keep = lake.append_foreign()
     lake.join()
     middle = lake.load().metadata.current_snapshot_id
-    carry_forward(lake.tables, lake.name, "orders", "live")
+    refresh_ledger(lake.tables, lake.name, "orders", "live")
     lake.load().manage_snapshots().rollback_to_snapshot(middle).commit()
     with pytest.raises(LedgerError, match=r"the epochs of orders \(live\) .*LC3037"):
         lake.join(section("returns"))
     with pytest.raises(LedgerError, match="LC3037"):
-        carry_forward(lake.tables, lake.name, "orders", "live")
+        refresh_ledger(lake.tables, lake.name, "orders", "live")
     lake.load().manage_snapshots().rollback_to_snapshot(keep).commit()
     with pytest.raises(LedgerError, match="lakecommit reset offsets"):
         lake.join(section("returns"))
@@ -253,7 +258,7 @@ def test_carrying_the_ledger_moves_nothing_but_the_position(lake: Lake) -> None:
     lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
     lake.append_foreign()
     moved = ControlPosition(cluster_id="c", topic="t", topic_id="i", partition=1, read_from=5, low=4)
-    state = carry_forward(lake.tables, lake.name, "orders", "live", control=moved)
+    state = refresh_ledger(lake.tables, lake.name, "orders", "live", control=moved)
     assert state.sections == (replace(ours, covered=coverage((0, 0, 10)), control=moved),)
     assert state.foreign_since == 0
     assert lake.rows() == 11

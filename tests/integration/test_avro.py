@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.formats.registry.framing import VALUE_HEADER
 from airflow_provider_lakecommit.landing.registry import with_registry
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.spark.job import SliceStatus
 from tests.fakes.registry import HTML, FakeRegistry
@@ -102,9 +102,9 @@ def test_older_records_are_read_by_the_readers_schema(
     old = {"name": "nation", "type": ["null", "string"]}
     older = {**ORDER, "fields": [ORDER["fields"][0], old]}
     oldest = {**ORDER, "fields": ORDER["fields"][:1]}
-    asked = {**ORDER, "fields": [{**old, "name": "country", "aliases": ["nation"], "default": "NL"}]}
+    arguments = {**ORDER, "fields": [{**old, "name": "country", "aliases": ["nation"], "default": "NL"}]}
     # As every field that a table lacks, the older name would be a column of its own.
-    world = make_world(partitions=1, format="avro", create=CREATE, reader_schema=asked, evolve="add")
+    world = make_world(partitions=1, format="avro", create=CREATE, reader_schema=arguments, evolve="add")
     world.kafka = with_registry(
         world.kafka, {"url": fake.url, "max.retries": 0, "timeout": 5, "unknown.wait.seconds": 0}
     )
@@ -124,8 +124,8 @@ def test_what_confluents_serializer_writes_lands(world: World, fake: FakeRegistr
     topic = topic_of(world)
     fake.register(f"{topic}-value", ORDER)
     with SchemaRegistryClient({"url": fake.url}) as client:
-        asked = {"auto.register.schemas": False, "use.latest.version": True}
-        serializer = AvroSerializer(client, json.dumps(ORDER), conf=asked)
+        arguments = {"auto.register.schemas": False, "use.latest.version": True}
+        serializer = AvroSerializer(client, json.dumps(ORDER), conf=arguments)
         context = SerializationContext(topic, MessageField.VALUE)
         values = [serializer({"id": i, "country": None if i else "DE"}, context) for i in range(3)]
     produce(topic, values, 0)
@@ -254,7 +254,7 @@ def test_what_a_registry_had_forgotten_is_landed_once_it_knows_again(
     fake.ids[number] = kept
     with world.session() as session:
         done = replay(session, Selection(), decision=DECISION)
-    assert (done.letters, sorted(row["id"] for row in world.rows())) == (2, [1, 2])
+    assert (done.dead_letters, sorted(row["id"] for row in world.rows())) == (2, [1, 2])
 
 
 @pytest.mark.heavy

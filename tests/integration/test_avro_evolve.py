@@ -288,9 +288,9 @@ def test_a_schema_that_gives_no_rows_is_named_and_stops_the_landing_where_that_i
 def test_a_required_column_that_the_readers_schema_fills_fits(
     world: World, produce: Produce, fake: FakeRegistry
 ) -> None:
-    asked = record("Order", country="string")
-    asked["fields"].append({"name": "id", "type": "int", "default": 7})
-    world.landing = changed_landing(world.landing, on_incompatible="stop", reader_schema=json.dumps(asked))
+    request = record("Order", country="string")
+    request["fields"].append({"name": "id", "type": "int", "default": 7})
+    world.landing = changed_landing(world.landing, on_incompatible="stop", reader_schema=json.dumps(request))
     send(world, produce, fake, record("Order", country="string"), {"country": "DE"})
     world.settle()
     assert [(row["id"], row["country"]) for row in world.rows()] == [(7, "DE")]

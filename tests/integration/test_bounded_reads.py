@@ -13,7 +13,7 @@ from confluent_kafka import Message, Producer
 
 from airflow_provider_lakecommit.control.records import Sender
 from airflow_provider_lakecommit.core.log import Directives
-from airflow_provider_lakecommit.cycle.commit.carry import MOVE_AFTER
+from airflow_provider_lakecommit.cycle.commit.refresh import MOVE_AFTER
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
 from tests.support.steps import check_verified
 from tests.support.world import World, records

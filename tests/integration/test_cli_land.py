@@ -171,9 +171,9 @@ def test_verify_agrees(landed: tuple[Path, Answer]) -> None:
 
 def test_the_control_log_tells_the_cycle(landed: tuple[Path, Answer]) -> None:
     spec, answer = landed
-    shown = run("history", str(spec), "--control-topic", "--group", "lakecommit-orders", "--json").lines
+    previewed = run("history", str(spec), "--control-topic", "--group", "lakecommit-orders", "--json").lines
     first = answer.value["commit_id"]
-    kinds = [r["event"]["type"] for r in shown if r["event"]["commit_id"] == first]
+    kinds = [r["event"]["type"] for r in previewed if r["event"]["commit_id"] == first]
     assert kinds[0] == "START_COMMIT"
     assert kinds[-3:] == ["COMMIT_TO_TABLE", "COMMIT_TO_TABLE", "COMMIT_COMPLETE"]
     assert kinds.count("DATA_COMPLETE") == answer.value["window"]["slices"]
@@ -201,17 +201,17 @@ def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
+    ("damage", "message"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
 )
 def test_verify_names_a_file_that_is_gone_or_cut(
-    damage: Callable[[Path], object], told: str, damaged: Path, landed: tuple[Path, Answer]
+    damage: Callable[[Path], object], message: str, damaged: Path, landed: tuple[Path, Answer]
 ) -> None:
     damage(damaged)
     answer = run("verify", str(landed[0]), "--json")
     assert answer.code == 1
     (found,) = answer.value["findings"]
     assert str(damaged) in found["text"]
-    assert told in found["text"]
+    assert message in found["text"]
     assert run("verify", str(landed[0]), "--no-files").code == 0
 
 
@@ -431,8 +431,8 @@ def test_a_range_over_its_budget_is_blocked_by_name_until_a_person_says_how(
     answer = land(spec)
     assert answer.code == 1, answer.err
     assert "lakecommit reset blocked" in answer.err.splitlines()[-1]
-    shown = run("status", str(spec), "--json")
-    assert (shown.code, len(shown.value["blocked"])) == (4, 2)
+    previewed = run("status", str(spec), "--json")
+    assert (previewed.code, len(previewed.value["blocked"])) == (4, 2)
 
     refused = run("reset", "blocked", str(spec), "--skip", "--partition", f"{topic}:7", "--json")
     assert refused.code == 1

@@ -75,11 +75,11 @@ def interrupted(spec: Path, number: signal.Signals) -> set[Path]:
     process.send_signal(number)
     assert process.wait(LAND_SECONDS) != 0
     # The tasks of a killed command end after it.
-    seen: list[set[Path]] = []
-    while len(seen) < 2 or seen[-1] != seen[-2]:
-        seen.append(files(spec))
+    observed: list[set[Path]] = []
+    while len(observed) < 2 or observed[-1] != observed[-2]:
+        observed.append(files(spec))
         time.sleep(2)
-    return seen[-1] - before
+    return observed[-1] - before
 
 
 @pytest.fixture

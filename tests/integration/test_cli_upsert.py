@@ -84,9 +84,9 @@ def test_a_table_that_was_appended_to_gets_one_row_per_key(new_landing: Callable
     refused = land(spec)
     assert refused.code != 0
     assert "LC3055" in refused.err
-    shown = run("reset", "key", str(spec), "--json")
-    assert shown.code == Exit.UNCONFIRMED
-    assert json.loads(shown.out)["superseded"] == 60
+    previewed = run("reset", "key", str(spec), "--json")
+    assert previewed.code == Exit.UNCONFIRMED
+    assert json.loads(previewed.out)["superseded"] == 60
     done = run("reset", "key", str(spec), "--yes", "--reason", "the newest rows are enough", "--json")
     assert done.code == 0, done.err
     sender.produce(values["topics"], [(json.dumps({"id": 3}), json.dumps({"balance": 1000}))], 0)

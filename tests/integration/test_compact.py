@@ -209,8 +209,8 @@ def test_a_bin_whose_sources_another_writer_took_is_given_up(lake: RowsLake, oth
 def test_rows_are_replayed_from_compacted_files(lake: RowsLake) -> None:
     land_six(lake)
     compacted(lake)
-    (seen,) = replace_preview(lake.session(), coverage((0, 5, 15)))
-    assert (seen.replaced.rows, seen.missing) == (10, 0)
+    (previewed,) = replace_preview(lake.session(), coverage((0, 5, 15)))
+    assert (previewed.replaced.rows, previewed.missing) == (10, 0)
     taken_out(lake, (0, 5, 15))
     assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 15, 60), (1, 0, 30)]})
     assert lake.findings() == []
@@ -343,8 +343,8 @@ def test_replaced_files_are_removed_when_their_snapshots_expire(lake: RowsLake, 
     assert lake.found().total() == 100 + (files[0].record_count if back else 0)
 
 
-@pytest.mark.parametrize(("rows", "said"), [(-1, "1 are missing"), (0, "took out 5")])
-def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, said: str) -> None:
+@pytest.mark.parametrize(("rows", "message"), [(-1, "1 are missing"), (0, "took out 5")])
+def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, message: str) -> None:
     """Rows are gone, or other files, whatever its summary says."""
     land_six(lake)
     state, table = lake.state(), lake.load()
@@ -354,7 +354,7 @@ def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, said: str) -> N
     rewrite = Rewrite(removed=frozenset(removed), same_rows=True)
     forged = stage(table, "main", (), to_summary(record, state.sections), rewrite=rewrite)
     lake.tables.commit(table, forged.requirements, forged.updates)
-    assert any(said in text for text in lake.findings()), lake.findings()
+    assert any(message in text for text in lake.findings()), lake.findings()
 
 
 def test_a_landing_two_compactions_and_deletes_of_others_at_once(tmp_path: Path) -> None:
@@ -455,9 +455,9 @@ def test_files_that_may_be_another_tables_are_not_removed(lake: RowsLake, why: s
     if why == "elsewhere":
         lake.load().transaction().remove_properties("gc.enabled").commit_transaction()
         moved = lake.load().metadata.model_copy(update={"location": "file:///another/table"})
-        gone = [s for s in moved.snapshots if s.snapshot_id != moved.current_snapshot_id]
+        expired = [s for s in moved.snapshots if s.snapshot_id != moved.current_snapshot_id]
         head = moved.model_copy(update={"snapshots": [moved.current_snapshot()], "snapshot_log": []})
-        assert trim._replaced_files(lake.load().io, head, "main", gone) == set()
+        assert trim._replaced_files(lake.load().io, head, "main", expired) == set()
         return
     lake.land((0, 60, 70))
     expire_older(lake.tables, lake.name, "main", before_ms=int(lake.session().now().timestamp() * 1000) + 60_000)

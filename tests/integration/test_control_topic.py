@@ -209,8 +209,8 @@ def test_a_deleted_head_is_shown_by_where_the_log_begins(
 ) -> None:
     produce(control.name, ["a", "b", "c"], 0)
     assert values(control.read(0)) == ["a", "b", "c"]
-    place = TopicPartition(control.name, 0, 2)
-    admin.delete_records([place])[place].result(30)
+    partition = TopicPartition(control.name, 0, 2)
+    admin.delete_records([partition])[partition].result(30)
     log = control.read(0, 1)
     assert (values(log), log.begin, log.end) == (["c"], 2, 3)
 
@@ -243,13 +243,13 @@ def test_a_batch_that_is_damaged_on_the_brokers_disk_is_passed_over_and_named(
     assert isinstance(entry_of(stand_in[0], "orders", "live"), Unreadable)
     assert {(r.offset, r.value) for r in control.read_all()} == {(r.offset, r.value) for r in log.records}
 
-    seen: list[str] = []
+    observed: list[str] = []
     with ControlWatch(control.name, {"bootstrap.servers": broker.bootstrap}) as watch:
-        until(lambda: seen.extend((r.value or b"").decode() for r in watch.poll()) or watch.caught_up)
-        assert seen == good
+        until(lambda: observed.extend((r.value or b"").decode() for r in watch.poll()) or watch.caught_up)
+        assert observed == good
         produce(control.name, ["later"], 1)
-        until(lambda: seen.extend((r.value or b"").decode() for r in watch.poll()) or "later" in seen)
-    assert seen == [*good, "later"]
+        until(lambda: observed.extend((r.value or b"").decode() for r in watch.poll()) or "later" in observed)
+    assert observed == [*good, "later"]
     assert values(control.read(1, log.end)) == ["later"]
 
 

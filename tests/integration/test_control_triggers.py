@@ -76,8 +76,8 @@ class Triggerer:
 
 
 def waits(connector: Coordinator, group: str | None = None, **options: Any) -> StalledCommitTrigger:
-    told = {"guard": guard_to_json(Guard()), "deadline": time.time() + 3600, "jitter": 0.2, **options}
-    return StalledCommitTrigger(control_topic=connector.topic, control_group_id=group or connector.group, **told)
+    values = {"guard": guard_to_json(Guard()), "deadline": time.time() + 3600, "jitter": 0.2, **options}
+    return StalledCommitTrigger(control_topic=connector.topic, control_group_id=group or connector.group, **values)
 
 
 @pytest.mark.heavy

@@ -72,9 +72,9 @@ def test_every_event_says_exactly_what_the_data_file_says(flights: pd.DataFrame)
     pairs = list(zip(events, lines, strict=True))
     for (key, value), line in pairs[::EVERY]:
         due = {c: None if t in ("", "NA") else numbers[c](t) if c in numbers else t for c, t in line.items()}
-        told = json.loads(value)
-        assert told == due
-        assert all(type(told[c]) in (int, type(None)) for c in WHOLE)
+        answer = json.loads(value)
+        assert answer == due
+        assert all(type(answer[c]) in (int, type(None)) for c in WHOLE)
         assert key == f"{line['carrier']}{line['flight']}"
 
 

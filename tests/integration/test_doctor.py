@@ -76,15 +76,16 @@ def bad(spec: LandingSpec, every: timedelta | None = MINUTE, level: Level = Leve
 
 
 def set_topic(admin: AdminClient, topic: str, **settings: str) -> None:
-    wanted = {key.replace("_", "."): value for key, value in settings.items()}
-    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in wanted.items()]
+    expected = {key.replace("_", "."): value for key, value in settings.items()}
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in expected.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(30)
     # The controller has it then; the broker that is asked hears of it a moment later.
     asked = ConfigResource(ResourceType.TOPIC, topic)
     until(
         lambda: (
-            wanted.items() <= {k: e.value for k, e in admin.describe_configs([asked])[asked].result(30).items()}.items()
+            expected.items()
+            <= {k: e.value for k, e in admin.describe_configs([asked])[asked].result(30).items()}.items()
         )
     )
 
@@ -239,8 +240,8 @@ def test_unread_offsets_that_expire_soon_or_are_gone(world: World, admin: AdminC
     set_topic(admin, topic, retention_ms=str(2 * 3600 * 1000))
     patient = spec_of(world, landing=changed_landing(world.landing, completion_timeout=timedelta(hours=3)))
     assert "unread offset 10 expires in 1 h" in bad(patient, level=Level.WARN)["headroom"]
-    place = TopicPartition(topic, 0, 12)
-    admin.delete_records([place])[place].result(30)
+    partition = TopicPartition(topic, 0, 12)
+    admin.delete_records([partition])[partition].result(30)
     assert "2 unread offsets were removed" in bad(spec_of(world))["headroom"]
 
 

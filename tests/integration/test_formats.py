@@ -23,7 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.landing.registry import with_registry
-from airflow_provider_lakecommit.operations.dead_letters.letters import Selection
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.spark.job import SliceStatus
 from airflow_provider_lakecommit.status.history import read_history
@@ -135,8 +135,8 @@ def serialized(fake: FakeRegistry, topic: str, text: str, message: str, *values:
     """By Confluent's own serializer."""
     kind: Any = GetMessageClass(message_named(file_of(text), message))
     with SchemaRegistryClient({"url": fake.url}) as client:
-        asked = {"auto.register.schemas": False, "use.latest.version": True}
-        serializer = ProtobufSerializer(kind, client, conf=asked)
+        arguments = {"auto.register.schemas": False, "use.latest.version": True}
+        serializer = ProtobufSerializer(kind, client, conf=arguments)
         context = SerializationContext(topic, MessageField.VALUE)
         return [serializer(kind(**value), context) for value in values]
 
@@ -195,7 +195,7 @@ def test_a_key_that_could_not_be_read_is_a_row_after_a_fix(
     with fixed.session() as session:
         done = replay(session, Selection(), decision=DECISION)
 
-    assert (done.letters, done.rows) == (1, 1)
+    assert (done.dead_letters, done.rows) == (1, 1)
     found = sorted((r["kafka_offset"], r["tenant"], r["trace"], r["kafka_key"]) for r in fixed.rows())
     assert found == [(0, None, "t", b"x"), (1, 8, "t", b"8")]
 

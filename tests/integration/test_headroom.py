@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from airflow_provider_lakecommit.cycle.plan.headroom import Watch, ask
+from airflow_provider_lakecommit.cycle.plan.headroom import Watch, request
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.kafka.admin import ClusterAdmin
 from airflow_provider_lakecommit.status.status import Status, read_status, to_dict
@@ -29,7 +29,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked has its answer in time: a plan waits for 50 ms, which a busy broker may exceed."""
     monkeypatch.setattr(Watch.found, "__defaults__", (60.0,))
-    monkeypatch.setattr(ask, "__kwdefaults__", {"timeout": 60.0})
+    monkeypatch.setattr(request, "__kwdefaults__", {"timeout": 60.0})
     monkeypatch.setattr("airflow_provider_lakecommit.status.status.HEADROOM_SECONDS", 60.0)
 
 
@@ -73,10 +73,10 @@ def test_the_oldest_unread_offset_expires_a_retention_after_its_timestamp(world:
     assert unread.left is not None
     assert 4 * DAY - HOUR * 2 < unread.left <= 4 * DAY
     assert found.warnings == ()
-    told = json.loads(json.dumps(to_dict(found)))["partitions"][0]["headroom"]
-    assert told["oldest_unread"] == 5
-    assert told["known"]
-    assert told["expires_at"] == unread.expires_at.isoformat()  # type: ignore[union-attr]
+    answer = json.loads(json.dumps(to_dict(found)))["partitions"][0]["headroom"]
+    assert answer["oldest_unread"] == 5
+    assert answer["known"]
+    assert answer["expires_at"] == unread.expires_at.isoformat()  # type: ignore[union-attr]
     assert status(world, every=3 * DAY).warnings[0].startswith(f"{topic}[0]: the oldest unread offset 5 expires in 3 d")
 
 
@@ -130,7 +130,7 @@ def test_asking_waits_for_nobody(world: World, produce: Produce) -> None:
     with world.session() as session:
         session.source.request_retention()
         source = session.source.watermarks()
-        watch = ask(session, session.read_state(prepare_for_commit(session).ledgers).state, source, HOUR)
+        watch = request(session, session.read_state(prepare_for_commit(session).ledgers).state, source, HOUR)
         (unknown,) = watch.found(-1000.0)
     assert unknown.offset == 0
     assert unknown.retention is not None

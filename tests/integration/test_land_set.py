@@ -32,9 +32,9 @@ def test_each_topic_gets_its_table_a_new_one_its_own_and_two_that_meet_are_named
     assert answer.code == 1, answer.err
     assert [shop.ids(f"t{n}") for n in range(6)] == [list(range(n * 10)) for n in range(6)]
     assert "share table lake.a_b" in answer.err
-    told = {line["landing"] for line in answer.lines}
-    assert {name for name in told if name.startswith("shop.lake.")} == {f"shop.lake.t{n}" for n in range(6)}
-    (refused,) = (name for name in told if not name.startswith("shop.lake."))
+    values = {line["landing"] for line in answer.lines}
+    assert {name for name in values if name.startswith("shop.lake.")} == {f"shop.lake.t{n}" for n in range(6)}
+    (refused,) = (name for name in values if not name.startswith("shop.lake."))
     assert "a-b" in refused
     assert "a.b" in refused
     shop.topic("later", range(5))
@@ -174,13 +174,15 @@ def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop:
     shop.topic("stays", range(3))
     assert shop.run("land").code == 0
     delete_topic(shop.admin, gone)
-    told = f"shop.lake.goes: its topics are missing, or this principal can no longer see them ({gone}); lake.goes stays"
+    message = (
+        f"shop.lake.goes: its topics are missing, or this principal can no longer see them ({gone}); lake.goes stays"
+    )
     answer = shop.run("plan")
     assert answer.code == 0
-    assert f"GONE {told}" in answer.out
+    assert f"GONE {message}" in answer.out
     answer = shop.run("land")
     assert answer.code == 0
-    assert f"WARNING: {told}" in answer.err
+    assert f"WARNING: {message}" in answer.err
     assert shop.ids("goes") == [0, 1, 2]
     answer = shop.run("status", "--landing", "shop.lake.goes")
     assert answer.code == 6

@@ -57,8 +57,8 @@ def test_a_spec_is_inferred_from_the_message_that_the_landing_names(
     )
     done = run("infer-schema", str(spec))
     assert done.code == 0, done.err
-    told = yaml.safe_load(done.out)
-    assert (told["create"]["schema"], told["format"]["name"], told["format"]["message"]) == (
+    answer = yaml.safe_load(done.out)
+    assert (answer["create"]["schema"], answer["format"]["name"], answer["format"]["message"]) == (
         SCHEMA,
         "protobuf",
         "shop.Order",
@@ -111,8 +111,8 @@ def test_a_spec_is_inferred_from_a_stated_schema(
     )
     done = run("infer-schema", str(spec))
     assert done.code == 0, done.err
-    told = yaml.safe_load(done.out)
-    assert told["create"]["schema"] == SCHEMA
-    assert told["format"] == {"name": "protobuf", "schema": PROTO, "message": "shop.Order"}
+    answer = yaml.safe_load(done.out)
+    assert answer["create"]["schema"] == SCHEMA
+    assert answer["format"] == {"name": "protobuf", "schema": PROTO, "message": "shop.Order"}
     assert "from the stated schema, tried on 2 records" in done.out
     assert "1 records are REJECTED by this schema: message shop.Order" in done.out

@@ -75,9 +75,9 @@ def spec_of(path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control:
 def test_a_spec_is_inferred_from_the_newest_version(topic: str, bootstrap: str, fake: FakeRegistry) -> None:
     done = run("infer-schema", topic, "--bootstrap", bootstrap, "--registry", fake.url)
     assert done.code == 0, done.err
-    told = yaml.safe_load(done.out)
-    assert told["create"]["schema"] == SCHEMA
-    assert (told["format"], told["registry"]) == ("avro", {"url": fake.url})
+    answer = yaml.safe_load(done.out)
+    assert answer["create"]["schema"] == SCHEMA
+    assert (answer["format"], answer["registry"]) == ("avro", {"url": fake.url})
     assert "lakecommit.registry" not in done.out
     assert f"from subject {topic}-value, schema id 1, tried on 2 records" in done.out
     assert "nothing: left out: always null" in done.out
@@ -133,8 +133,8 @@ def test_the_doctor_asks_the_registry(
 ) -> None:
     def seen(**more: Any) -> dict[str, str]:
         spec = str(spec_of(tmp_path, topic, bootstrap, fake, control_topic, **more))
-        told = json.loads(run("doctor", spec, "--no-spark", "--json").out)
-        found = next((f for f in told["findings"] if f["check"] == "schema registry"), {"level": "", "seen": ""})
+        answer = json.loads(run("doctor", spec, "--no-spark", "--json").out)
+        found = next((f for f in answer["findings"] if f["check"] == "schema registry"), {"level": "", "seen": ""})
         return {found["level"].lower(): found["seen"]}
 
     assert seen() == {"ok": f"{fake.url}: the newest version of {topic}-value is schema id 1, of type AVRO"}

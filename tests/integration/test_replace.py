@@ -59,8 +59,8 @@ def taken_out(
 ) -> tuple[ReplacePreview, ReplaceOutcome]:
     """A range deleted: what was told before, and what was done."""
     session, wanted = lake.session(), coverage(*ranges)
-    (seen,) = replace_preview(session, wanted)
-    return seen, replace(session, wanted, commit_id=uuid4(), **options)[lake.name]  # type: ignore[arg-type]
+    (previewed,) = replace_preview(session, wanted)
+    return previewed, replace(session, wanted, commit_id=uuid4(), **options)[lake.name]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -305,8 +305,8 @@ def test_rows_of_another_landing_stay(lake: RowsLake) -> None:
 
 def _of_both(lake: RowsLake) -> tuple[ReplacePreview, ...]:
     """A preview that claims what the landing has not."""
-    (seen,) = replace_preview(lake.session(), coverage((0, 5, 10)))
-    return (changed(seen, replaced=changed(seen.replaced, ranges=coverage((0, 5, 10), (5, 5, 10)))),)
+    (previewed,) = replace_preview(lake.session(), coverage((0, 5, 10)))
+    return (changed(previewed, replaced=changed(previewed.replaced, ranges=coverage((0, 5, 10), (5, 5, 10)))),)
 
 
 def test_a_branch_is_replaced_on_its_own(tmp_path: Path) -> None:
@@ -387,11 +387,11 @@ def test_files_of_other_windows_are_not_read_however_wide_their_statistics_are(
     read: list[str] = []
     real = survey.opened
     monkeypatch.setattr(survey, "opened", lambda io, path, mapping: [read.append(path), real(io, path, mapping)][1])
-    (seen,) = replace_preview(lake.session(), coverage((0, 25, 35)))
-    assert (seen.replaced.rows, len(read)) == (10, 2)
+    (previewed,) = replace_preview(lake.session(), coverage((0, 25, 35)))
+    assert (previewed.replaced.rows, len(read)) == (10, 2)
     lake.compact()
-    (seen,) = replace_preview(lake.session(), coverage((0, 25, 35)))
-    assert seen.replaced.rows == 10
+    (previewed,) = replace_preview(lake.session(), coverage((0, 25, 35)))
+    assert previewed.replaced.rows == 10
 
 
 def test_a_range_without_rows_moves_the_ledger_alone(lake: RowsLake) -> None:
@@ -447,8 +447,8 @@ def test_rows_that_are_missing_are_noticed_where_a_window_is_cut_in_two(lake: Ro
     """Of forty that were landed together thirty are asked for: the ten beside them account for as many."""
     lake.land((0, 0, 40))
     lake.load().delete("id >= 20 and id < 32")
-    (seen,) = replace_preview(lake.session(), coverage((0, 10, 40)))
-    assert (seen.replaced.rows, seen.expected, seen.missing) == (18, 30, 12)
+    (previewed,) = replace_preview(lake.session(), coverage((0, 10, 40)))
+    assert (previewed.replaced.rows, previewed.expected, previewed.missing) == (18, 30, 12)
 
 
 @pytest.mark.heavy
@@ -472,10 +472,10 @@ def test_offsets_of_a_topic_made_anew_are_told_apart_by_their_readings(lake: Row
     assert own is not None
     later = spans((0, 0, 20), topic_id=anew)
     lake.publish(lake.request(lake.slice((0, 0, 20), epoch=own.epoch, spans=later, generation=2)))
-    (seen,) = replace_preview(lake.session(), coverage((0, 5, 10)))
-    assert (seen.replaced.rows, seen.expected) == (5, 5)
-    (seen,) = replace_preview(lake.session(), coverage((0, 5, 20), topic_id=anew))
-    assert (seen.replaced.rows, seen.expected) == (15, 15)
+    (previewed,) = replace_preview(lake.session(), coverage((0, 5, 10)))
+    assert (previewed.replaced.rows, previewed.expected) == (5, 5)
+    (previewed,) = replace_preview(lake.session(), coverage((0, 5, 20), topic_id=anew))
+    assert (previewed.replaced.rows, previewed.expected) == (15, 15)
     session, both = lake.session(), coverage((0, 0, 10)) | coverage((0, 0, 20), topic_id=anew)
     replace(session, both, commit_id=uuid4())
     assert lake.found() == Counter()
@@ -509,7 +509,7 @@ def test_a_rollback_afterwards_is_a_rollback_as_any(lake: RowsLake) -> None:
 
 @pytest.mark.heavy(but=("replace-2*",))
 @pytest.mark.parametrize(
-    ("kind", "files", "said"),
+    ("kind", "files", "message"),
     [
         (
             SnapshotKind.REPLACE,
@@ -520,7 +520,7 @@ def test_a_rollback_afterwards_is_a_rollback_as_any(lake: RowsLake) -> None:
         (SnapshotKind.APPEND, 1, "removed 1 files of 10 rows, but does not record it"),
     ],
 )
-def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files: int, said: str) -> None:
+def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files: int, message: str) -> None:
     """Its files are gone, or are not, whatever its summary says."""
     for n in range(3):
         lake.land((0, n * 10, n * 10 + 10))
@@ -534,7 +534,7 @@ def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files
     table = lake.load()
     forged = stage(table, "main", (), to_summary(record, sections), rewrite=Rewrite(removed=frozenset(removed)))
     lake.tables.commit(table, forged.requirements, forged.updates)
-    assert any(said in text for text in lake.findings()), lake.findings()
+    assert any(message in text for text in lake.findings()), lake.findings()
 
 
 def test_history_tells_of_a_replacement(lake: RowsLake) -> None:

@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.exceptions import CommitUnknownError, Connector
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_wire
 from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
-from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY, Rescue, RescueReport, read_rescue
 from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from dev.servers.kafka import Broker
@@ -68,7 +68,7 @@ def commit(sink: Sink, tables: Tables, bootstrap: str) -> RescueReport:
 
 
 def fates(report: RescueReport) -> list[str]:
-    return [j.fate.value for j in report.judged]
+    return [j.disposition.value for j in report.files]
 
 
 def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tables: Tables, bootstrap: str) -> None:
@@ -77,7 +77,7 @@ def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tabl
     sink.announce([4, 5])
     sink.begin()
     sink.announce([6], [7, 8, 9])
-    (seen,) = read(sink, tables, bootstrap).look()
+    (seen,) = read(sink, tables, bootstrap).check()
     assert fates(seen) == ["committed"] * 2 + ["waiting"] * 3
     assert sink.ids() == [1, 2, 3]
     report = commit(sink, tables, bootstrap)
@@ -139,7 +139,7 @@ def test_what_was_compacted_away_and_has_expired_is_not_doubled(sink: Sink, tabl
     sink.cycle_of([1, 2])
     sink.cycle_of([3])
     sink.compact()
-    (compacted,) = read(sink, tables, bootstrap).look()
+    (compacted,) = read(sink, tables, bootstrap).check()
     assert fates(compacted) == ["committed"] * 2
     sink.expire()
     report = commit(sink, tables, bootstrap)
@@ -180,11 +180,11 @@ def test_what_a_connector_passed_over_is_rescued_too(sink: Sink, tables: Tables,
     sink.announce([2, 3])
     # Its coordinator began behind them, and commits only what comes later.
     sink.cycle_of([4])
-    (seen,) = read(sink, tables, bootstrap).look()
-    assert [(j.fate, j.below_floor) for j in seen.judged] == [
-        (Fate.COMMITTED, True),
-        (Fate.WAITING, True),
-        (Fate.COMMITTED, True),
+    (seen,) = read(sink, tables, bootstrap).check()
+    assert [(j.disposition, j.below_floor) for j in seen.files] == [
+        (Disposition.COMMITTED, True),
+        (Disposition.WAITING, True),
+        (Disposition.COMMITTED, True),
     ]
     commit(sink, tables, bootstrap)
     assert sink.ids() == [1, 2, 3, 4]
@@ -195,7 +195,7 @@ def test_another_table_of_that_name_gets_nothing(sink: Sink, tables: Tables, boo
     sink.announce([1])
     sink.announce([2], table_uuid=None)
     sink.catalog.drop_table(sink.name)
-    (gone,) = read(sink, tables, bootstrap).look()
+    (gone,) = read(sink, tables, bootstrap).check()
     assert gone.missing
     assert commit(sink, tables, bootstrap).missing
     sink.create()
@@ -221,7 +221,7 @@ def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, table
     )
 )
 @pytest.mark.parametrize(
-    ("forged", "said"),
+    ("forged", "message"),
     [
         (lambda file: {"record_count": file.record_count + 4092}, "it holds 10 rows, 4102 were announced"),
         (lambda file: {"file_size_in_bytes": 3}, "3 were announced"),
@@ -232,7 +232,7 @@ def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, table
     ids=["rows", "size", "format", "of another table", "by a detour"],
 )
 def test_what_is_not_as_it_was_announced_is_left_out(
-    sink: Sink, tables: Tables, bootstrap: str, forged: Callable[[Any], dict[str, Any]], said: str
+    sink: Sink, tables: Tables, bootstrap: str, forged: Callable[[Any], dict[str, Any]], message: str
 ) -> None:
     """Anybody who may write to the topic can announce any file."""
     sink.begin()
@@ -246,7 +246,7 @@ def test_what_is_not_as_it_was_announced_is_left_out(
     sink.announce([77])
     report = commit(sink, tables, bootstrap)
     assert fates(report) == ["not as announced", "committed"]
-    assert said in report.left_out[0].reason
+    assert message in report.left_out[0].reason
     assert sink.ids() == [77]
 
 
@@ -287,7 +287,7 @@ def test_a_damaged_batch_of_the_log_is_named_and_the_rest_committed(
     flip(broker.directory, sink.topic, spoilt + 61 + 10)
     report = commit(sink, tables, bootstrap)
     assert len(report.unread) == 1
-    assert "damage" in report.unread[0]
+    assert "corrupt" in report.unread[0]
     assert sink.ids() == [2]
 
 
@@ -323,7 +323,7 @@ def test_a_group_that_was_set_back_reads_again(
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": sink.group})
     for offset, fate in ((1, "read again"), (3, "waiting")):
         consumer.commit(offsets=[TopicPartition(sink.source, 0, offset)], asynchronous=False)
-        (seen,) = read(sink, tables, bootstrap).look()
+        (seen,) = read(sink, tables, bootstrap).check()
         assert fates(seen) == [fate]
     consumer.close()
 
@@ -409,10 +409,10 @@ def test_the_command_shows_and_commits(
     spec.write_text(json.dumps({"catalog": {**catalog_properties, "name": "test"}}))
     common = ("--bootstrap", bootstrap, "--catalog", str(spec), "--control-topic", sink.topic)
     what = ("connect", "rescue", "--connector", sink.connector, *common)
-    shown = run(*what, "--dry-run")
-    assert shown.code == 0, shown.err
-    assert "waiting: 1 files, 2 rows" in shown.out
-    assert "the connector commits 1 of the waiting files itself when it runs again" in shown.out
+    previewed = run(*what, "--dry-run")
+    assert previewed.code == 0, previewed.err
+    assert "waiting: 1 files, 2 rows" in previewed.out
+    assert "the connector commits 1 of the waiting files itself when it runs again" in previewed.out
     refused = run(*what)
     assert refused.code == 1
     assert "LC7523" in refused.err

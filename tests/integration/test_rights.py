@@ -152,8 +152,8 @@ def test_who_has_no_right_on_any_group_reads_all_the_same(broker: Broker, guarde
     sender, kafka = Sender(broker.bootstrap), {"bootstrap.servers": broker.bootstrap}
     sender.produce("source", [str(n) for n in range(400)])
     sender.close()
-    place = SourcePartition("source", 0, "")
-    spans = [Span(place, OffsetRange(n, n + 10)) for n in range(0, 400, 20)]
+    partition = SourcePartition("source", 0, "")
+    spans = [Span(partition, OffsetRange(n, n + 10)) for n in range(0, 400, 20)]
     with guarded.role(Role.WRITE):
         with SliceReader(kafka, spans) as reader:
             assert sum(len(chunk.messages) for chunk in reader.read()) == 200
@@ -208,14 +208,14 @@ def test_doctor_tells_what_a_role_lacks(lacking: int, broker: Broker, guarded: G
 
 
 def test_who_may_not_read_a_topic_is_told_so_where_its_log_is_to_be_compared(broker: Broker, guarded: Guarded) -> None:
-    place = SourcePartition("source", 0, "any"), ReadPosition(offset=40, leader_epoch=0)
+    partition = SourcePartition("source", 0, "any"), ReadPosition(offset=40, leader_epoch=0)
     kafka = {"bootstrap.servers": broker.bootstrap}
-    assert diverged(kafka, [place], 60.0) == []
+    assert diverged(kafka, [partition], 60.0) == []
     with (
         guarded.rights((TOPIC, "source", LITERAL, (DESCRIBE,))),
         pytest.raises(SourceError, match=r"topic source cannot be read .*grant this principal READ on it"),
     ):
-        diverged(kafka, [place], 600.0)
+        diverged(kafka, [partition], 600.0)
 
 
 @pytest.mark.heavy

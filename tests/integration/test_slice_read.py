@@ -265,7 +265,7 @@ def test_chunks_are_bounded_by_bytes_and_a_huge_record_stands_alone(
 
 @pytest.mark.heavy(but=("0-*",))
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [(0, r"the record at {topic}\[0\]@2, "), (3, r"one of the records at {topic}\[0\]@2, {topic}\[1\]@")],
 )
 def test_a_record_larger_than_the_client_takes_is_named_with_the_setting(
@@ -274,7 +274,7 @@ def test_a_record_larger_than_the_client_takes_is_named_with_the_setting(
     produce: Produce,
     monkeypatch: pytest.MonkeyPatch,
     other: int,
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.setattr(slice_read, "TOO_LARGE_SECONDS", 0.5)
     topic = make_topic(2)
@@ -286,7 +286,7 @@ def test_a_record_larger_than_the_client_takes_is_named_with_the_setting(
 
     with (
         SliceReader({"bootstrap.servers": bootstrap, **small}, spans) as reader,
-        pytest.raises(SourceError, match=told.format(topic=topic) + r".*raise receive\.message\.max\.bytes"),
+        pytest.raises(SourceError, match=message.format(topic=topic) + r".*raise receive\.message\.max\.bytes"),
     ):
         list(reader.read())
 

@@ -63,17 +63,17 @@ def test_a_connection_that_is_only_slow_is_no_failure(make_runs: Make, before_po
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"), [(Proxy.half_open, "no answer within 2 s"), (Proxy.resetting, ""), (Proxy.down, "refused")]
+    ("spoil", "message"), [(Proxy.half_open, "no answer within 2 s"), (Proxy.resetting, ""), (Proxy.down, "refused")]
 )
 def test_runs_end_with_what_is_wrong_and_the_first_good_one_goes_on(
-    make_runs: Make, before_postgres: Proxy, spoil: Spoil, told: str
+    make_runs: Make, before_postgres: Proxy, spoil: Spoil, message: str
 ) -> None:
     runs = make_runs(before_postgres.port)
     runs.loaded()
     with spoil(before_postgres), impatient(2.0):
         for error in (runs.loaded(), runs.loaded()):
             assert isinstance(error, CatalogError)
-            assert told in str(error)
+            assert message in str(error)
             assert "check that it is up and reachable" in str(error)
     assert len(runs.story().failed) == 2
     runs.drained()

@@ -89,8 +89,8 @@ class Tokens:
             return Answer(401, json.dumps({"error": "invalid_client"}).encode())
         self.given.append(f"token-{len(self.given)}")
         self.valid = {self.given[-1]}
-        told = {"access_token": self.given[-1], "token_type": "bearer", "expires_in": 3600}
-        return Answer(200, json.dumps(told).encode())
+        values = {"access_token": self.given[-1], "token_type": "bearer", "expires_in": 3600}
+        return Answer(200, json.dumps(values).encode())
 
     def expire(self) -> None:
         self.valid = set()

@@ -263,5 +263,5 @@ def _tag(name: str, text: str) -> str:
 
 
 def _xml(kind: str, inside: str = "", **tags: str) -> bytes:
-    told = "".join(_tag(name, text) for name, text in tags.items())
-    return f'<?xml version="1.0" encoding="UTF-8"?><{kind}>{told}{inside}</{kind}>'.encode()
+    message = "".join(_tag(name, text) for name, text in tags.items())
+    return f'<?xml version="1.0" encoding="UTF-8"?><{kind}>{message}{inside}</{kind}>'.encode()

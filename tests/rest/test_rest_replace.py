@@ -39,12 +39,12 @@ def test_a_replacement_is_there_once(
         table = session.tables.load(world.landing.table)
         (partition,) = read_ledger(table.metadata).covered().parts
         coverage, commit = Coverage.of([(partition, OffsetRange(20, 50))]), uuid4()
-        seen = replace_preview(session, coverage)
+        previewed = replace_preview(session, coverage)
         before = len(gateway.commits)
         with nullcontext() if done is None else gateway.doing(Once(lost)):
-            first = replace(session, coverage, commit_id=commit, previews=seen)[world.landing.table]
-        again = replace(session, coverage, commit_id=commit, previews=seen)[world.landing.table]
-    assert first.replaced == seen[0].replaced
+            first = replace(session, coverage, commit_id=commit, previews=previewed)[world.landing.table]
+        again = replace(session, coverage, commit_id=commit, previews=previewed)[world.landing.table]
+    assert first.replaced == previewed[0].replaced
     assert (first.requests_sent, again.requests_sent) == (2 if done is False else 1, 0)
     assert len(gateway.commits) - before == first.requests_sent
     world.check(Counter([*range(20), *range(50, 60)]))

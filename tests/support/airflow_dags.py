@@ -99,11 +99,11 @@ def write_dag(
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{dag}.py"
-    told = {**UNSCHEDULED, **(dag_options or {})}
+    values = {**UNSCHEDULED, **(dag_options or {})}
     # In one step: the DAG processor never reads half a file.
     made = path.with_suffix(".new")
     made.write_text(
-        DAG_FILE.format(dag=dag, landing=landing, options=options, dag_options=told) + (ARMED if armed else "")
+        DAG_FILE.format(dag=dag, landing=landing, options=options, dag_options=values) + (ARMED if armed else "")
     )
     made.replace(path)
     return path

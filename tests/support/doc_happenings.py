@@ -141,9 +141,9 @@ def s3_store(reader: Reader) -> None:
     store = reader.ends.enter_context(KeyedStore())
     keys, patch = store.give("lake/warehouse"), reader.ends.enter_context(pytest.MonkeyPatch.context())
     place = store.properties
-    told = {"ENDPOINT": place["s3.endpoint"], "REGION": place["s3.region"]}
-    told |= {"KEY": keys.access_key, "SECRET": keys.secret_key, "TOKEN": keys.token}
-    for name, value in told.items():
+    values = {"ENDPOINT": place["s3.endpoint"], "REGION": place["s3.region"]}
+    values |= {"KEY": keys.access_key, "SECRET": keys.secret_key, "TOKEN": keys.token}
+    for name, value in values.items():
         patch.setenv(f"S3_{name}", value)
 
 

@@ -132,11 +132,11 @@ class Stage:
             (self.folder / file).write_text(out)
         out = _filtered(out, filters)
         # What of the two a terminal shows first is nobody's promise.
-        said = f"{out}\n{err}\n{out}"
-        self.printed.append(said)
-        assert code == line.code, f"{line.text}: ended with {code}, not {line.code}\n{said}"
-        missing = [piece for piece in _pieces(self.here(line.shown)) if piece not in _plain(said)]
-        assert not missing, f"{line.text}: did not print {missing}, but\n{_plain(said)}\n{said}"
+        message = f"{out}\n{err}\n{out}"
+        self.printed.append(message)
+        assert code == line.code, f"{line.text}: ended with {code}, not {line.code}\n{message}"
+        missing = [piece for piece in _pieces(self.here(line.shown)) if piece not in _plain(message)]
+        assert not missing, f"{line.text}: did not print {missing}, but\n{_plain(message)}\n{message}"
 
     def _main(self, arguments: list[str]) -> tuple[int, str, str]:
         if arguments[0] == "doctor" and "--no-spark" not in arguments:

@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, found_landings
-from airflow_provider_lakecommit.cycle.sets.former_look import start_former
+from airflow_provider_lakecommit.cycle.sets.former_scan import start_former
 from airflow_provider_lakecommit.cycle.sets.plans import SetPlans, plans_of
 from airflow_provider_lakecommit.cycle.sets.steps import for_all
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -76,5 +76,5 @@ class SetWorld:
     def remove(self, what: str, offset: int, partitions: int = 2) -> None:
         """Remove records of a topic before an offset, as retention does."""
         for p in range(partitions):
-            place = TopicPartition(f"{self.shop.prefix}.{what}", p, offset)
-            self.shop.admin.delete_records([place])[place].result(PATIENCE)
+            partition = TopicPartition(f"{self.shop.prefix}.{what}", p, offset)
+            self.shop.admin.delete_records([partition])[partition].result(PATIENCE)

@@ -239,8 +239,8 @@ class Story:
     def fails_to_commit(
         self, run: str, attempt: str = "1", log: Directives | None = None, tables: Sequence[str] = ()
     ) -> None:
-        told = {"tables": tuple(tables), "directives": log or Directives()}
-        self._log(CommitFailed, run, reason="catalog away", task_attempt=attempt, **told)
+        values = {"tables": tuple(tables), "directives": log or Directives()}
+        self._log(CommitFailed, run, reason="catalog away", task_attempt=attempt, **values)
 
     def publishes(self, run: str, table: str = ORDERS, *, token: int = 1, log: Directives | None = None) -> None:
         self._log(

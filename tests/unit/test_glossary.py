@@ -37,39 +37,40 @@ PLAIN = """
     approved assert direct maintain mistakes
     backpressure compiler decoding effect enums everyday migrate walk
     live first extras cursor renamed deletion account accounting added early end admission admit announced answer
-    arguments asked attempt attest attested backlog base before blocking by call change check chosen chunk cli client
+    arguments attempt backlog base before blocking by call change check chosen chunk cli client
     clock close closed codec command complete concurrent condition config confirm core cost counts data dead deadline
     decide decision declared decode decoded decoder diagnosis dictionaries directives doctor done drain earlier edge
-    ended entry envelope error event exceptions exit facts failed failure fate finding fine fold forks format found
-    get disposition formatting requested granted paths origin locations observed corruption corrupt verified unverified
-    restored grounds guard head history host identity idle infer inferred info init inputs io json judge judged
-    judgement key kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss
+    ended entry envelope error event exceptions exit facts failed failure finding fine fold forks format found
+    get disposition formatting requested granted paths locations observed corruption corrupt verified unverified
+    restored grounds guard head history host identity idle infer inferred info init inputs io json
+    key kind known lake lakecommit land last layout letters level light limits local locks lookup loop loss
     main many former joining recent alone provenance per spread allowed locations map missing model modes name node now
     numbers observe octets open opened options other outcome outgoing output over package part partitioned passed pause
     payload plan planning point policy pool port position preload prepare prepared pressure preview probe process
     protocol publish published publisher queue raised range read reader reading recovered redaction reference refusal
     refuse reject rejected relabel repair report reported request rescue rescued rest restart result resume retry
-    rewriter rights role routing rows rule ruling run runner sample sampled secrets seen sender server set settings
+    rewriter rights role routing rows rule ruling run runner sample sampled secrets sender server set settings
     settle settlement severity shape show signals source span stale stall rounds stalled start stated status stop
     stopped summary swap successor swapped tail tally target terminal terms text thread ticket times to totals transient
     trim turns type unblock unavailable unknown updates url values verify voiding waiting waits watch wire work write
-    writer written believed body bounds destination gone measure place planned prunable prune pruned quarantine
-    quarantined signature signing unbelieved unreadable acceptance block carry hand slicing bar deployment do from link
+    writer written body bounds destination measure place planned prunable prune pruned quarantine
+    quarantined signature signing unreadable acceptance block hand slicing bar deployment do from link
     nothing progress shown variables wording hours send telemetry alike back brought collector holder named ahead
     following full interval merge merging next pace small trouble upkeep env pack packed page access viewer mark detail
-    list remedy remedies app board look memory slow hot trend steps action operation with database notes note explained
-    backfill lane lanes bounded opening closing suspend suspension word way moments delete hard reset replaced removal
-    copier survey share question stored adopt adopted adopting adoption scope turn take rebind rebound copied copy moved
+    list remedy remedies app board memory slow hot trend steps action operation with database notes note explained
+    backfill lane lanes bounded opening closing suspend suspension way moments delete hard reset replaced removal
+    copier survey share question stored adopt adopted adopting adoption scope turn take copied copy moved
     same schema snapshot sorting spec statistics storage table tag vended inspect maintenance expire expired sweep swept
-    garbage held replay replays replayed selection listing store kept why ready replaying registry registered framed
+    garbage replay replays replayed selection listing store kept why ready replaying registry registered framed
     framing convert nested skipped resolve resolver scalar branch absent member struct unfit item required branches csv
     raw protobuf confluent message descriptor descriptors combined connected expansion schemas shared left evolve
-    evolving evolution changes wanted widened misfit out side refused incompatible paths names one route router fit wise
+    evolving evolution changes widened misfit out side refused incompatible paths names one route router fit wise
     transform subject unwrap bundle bundled hash wrong default function overflow rounds
     garbage rarely collected
     newest order upserts upserted supersede superseding
     compare differences example landed proof prove
     array decimal entries failing suspects guarded joined null parents release taken wrapped
+    scan refresh assertion target referenced migration evaluated asserted result migrated move query
 """
 
 

@@ -223,7 +223,7 @@ RULES = (
         nowhere=AIRFLOW | SPARK,
     ),
     rule("operations/kafka_connect/group_log", only=NOTHING),
-    rule("operations/kafka_connect/judge", "core", only=NOTHING),
+    rule("operations/kafka_connect/disposition", "core", only=NOTHING),
     rule("operations/kafka_connect/scope", "landing", only=NOTHING),
     rule("operations/kafka_connect/section", "core", only=NOTHING),
     rule("operations/kafka_connect/sink_offsets", "core core/planning", only=NOTHING),
@@ -239,7 +239,7 @@ RULES = (
         "iceberg/parquet kafka landing",
         nowhere=AIRFLOW | SPARK,
     ),
-    rule("operations/backfill/asked", "core", only=NOTHING),
+    rule("operations/backfill/request", "core", only=NOTHING),
     rule(
         "operations/reset",
         "committer control core core/planning cycle cycle/commit cycle/plan cycle/session kafka operations/backfill",
@@ -286,7 +286,7 @@ RULES = (
     rule("page/landings", "core stall", only=NOTHING),
     rule("page/partitions", only=NOTHING),
     rule("page/remedies", "core stall", only=NOTHING),
-    rule("page/seen_cycle", "core", only=NOTHING),
+    rule("page/observed_cycle", "core", only=NOTHING),
     rule("page/trend", only=NOTHING),
     rule("notifications", only=AIRFLOW),
     rule(

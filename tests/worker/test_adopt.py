@@ -245,14 +245,14 @@ def test_a_connector_that_somebody_starts_again_is_named_and_followed(adoption: 
     assert adoption.verified().code == 0
 
 
-@pytest.mark.parametrize("said", ["has no active member", "holds all files"])
-def test_a_connector_that_somebody_starts_in_the_middle_is_noticed(adoption: Adoption, said: str) -> None:
+@pytest.mark.parametrize("message", ["has no active member", "holds all files"])
+def test_a_connector_that_somebody_starts_in_the_middle_is_noticed(adoption: Adoption, message: str) -> None:
     scene = adoption.scene
     scene.begin()
     process, lines = adoption.running("--yes"), list[str]()
     for line in process.stderr or ():
         lines.append(line)
-        if said in line:
+        if message in line:
             adoption.rest.resume(scene.connector)
     process.communicate(timeout=LAND_SECONDS)
     # It is noticed at once, or, if it took its time to start, by whoever lands next.

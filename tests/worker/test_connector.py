@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
-from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
@@ -71,8 +71,8 @@ def ids(scene: Scene) -> list[int]:
 
 def waiting(scene: Scene, kafka: dict[str, Any]) -> int:
     with_tables = Tables({}, connect=lambda *_, **__: scene.lake.catalog)
-    reports = read_rescue(kafka, with_tables, control_topic=scene.control, connector=scene.connector).look()
-    return sum(len(report.of(Fate.WAITING)) for report in reports)
+    reports = read_rescue(kafka, with_tables, control_topic=scene.control, connector=scene.connector).check()
+    return sum(len(report.of(Disposition.WAITING)) for report in reports)
 
 
 def test_a_paused_connector_goes_on_committing_and_comes_back(scene: Scene, bootstrap: str) -> None:

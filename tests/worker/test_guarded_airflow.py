@@ -207,9 +207,9 @@ def test_a_stall_is_paused_waited_for_and_resumed(bare: Bare, scene: Scene, tmp_
     bare.await_all_runs(dag)
     landed_once(scene)
     for way in WAYS:
-        said = [line.split()[1] for line in told.read_text().splitlines() if line.startswith(f"{prefix}{way} ")]
+        text = [line.split()[1] for line in told.read_text().splitlines() if line.startswith(f"{prefix}{way} ")]
         # Two that are let go at the same moment may both tell it.
-        heard = list(dict.fromkeys(said)) if way == "wait" else said
+        heard = list(dict.fromkeys(text)) if way == "wait" else text
         assert heard == ["stalled:", "recovered:"], way
     until(lambda: "is recovered (was " in bare.log(paged, "*", "tell"), what="a page of the recovery")
     assert "is stalled (was " in bare.log(paged, "*", "tell")

@@ -82,7 +82,7 @@ def land(
             release=is_dead,
             early=section.is_warm,
             progress=progress_on(output, spec.landing.name),
-            maintain=stack.enter_context(RunCompaction(session, log.say)).begin,
+            maintain=stack.enter_context(RunCompaction(session, log.write)).begin,
         )
         try:
             # Not in the thread that signals interrupt, so a signal costs no work in progress.

@@ -29,7 +29,7 @@ def _as_dict(spec: LandingSetSpec, expansion: Expansion, plans: SetPlans) -> dic
         "nothing": dict(plans.nothing),
         "failed": {name: str(each) for name, each in plans.failed.items()},
         **expansion.left_out,
-        "gone": {each.name: list(each.landing.topic_names) for each in plans.former.found if each.gone},
+        "gone": {each.name: list(each.landing.topic_names) for each in plans.former.found if each.topics_missing},
         "former": [each.to_dict() for each in plans.former.found],
     }
 

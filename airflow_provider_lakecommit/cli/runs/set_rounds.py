@@ -200,7 +200,7 @@ class SetRounds:
         if self._connections is None or self._expansion is None or self._expansion.topics != expansion.topics:
             spec = self._spec
             self._connections = SetConnections(
-                spec.landing_set, expansion, spec.kafka, self._tables, deployment=CLI, place=CATALOG
+                spec.landing_set, expansion, spec.kafka, self._tables, deployment=CLI, catalog_key=CATALOG
             )
             self._used.append(self._connections)
         self._connections.expansion = self._expansion = expansion

@@ -45,7 +45,7 @@ class SharedSpark:
         self._go_on_or_stop()
         if sum(map(len, job.plan.slices)) > SMALL:
             return self._session.run(job, secrets)
-        return self._small.ask((job, secrets))
+        return self._small.request((job, secrets))
 
     def stop(self) -> None:
         self._stopped = True

@@ -2,13 +2,13 @@
 """Publish what has landed on a branch: after its checks, ``main`` moves to it.
 
 Contract: the last step of a commit, before COMMIT_COMPLETE, for landings with ``publish.checks``. All checks of all
-tables pass first; then the tables are published one by one, the data table last. Nothing is remembered but the branches
-themselves: what ``main`` lacks is checked and published by the next commit, whoever died in between. A table whose new
-snapshots change no row is published without a check.
+tables pass first; then the tables are published one by one, the data table last. The branches are the only state: the
+next commit checks and publishes what ``main`` lacks, even after a crash in between. A table whose new snapshots change
+no row is published without a check.
 
 Failure story: a check that returns rows, or cannot be run, fails the commit: ``main`` stays as it is, the cycle stays
 open, and the failure is in the log like that of any other commit, so that the sensor holds downstream runs and planning
-stops by the same rules. The rows stay on the branch until a later check passes, or a person decides (`reset blocked`).
+stops by the same rules. The rows stay on the branch until a later check passes, or a user decides (`reset blocked`).
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def _is_on_main(session: LandingSession, one: PublishedSnapshot) -> bool:
 
 
 def unpublished_of(session: LandingSession) -> Ahead:
-    """Return the tables whose branch has what ``main`` lacks, or the other way round.
+    """Return the tables whose branch and ``main`` differ.
 
     :raises LakecommitError: a table cannot be read
     """
     out: dict[str, tuple[Table, Unpublished]] = {}
     for name in session.landing.tables:
         table = session.tables.find(name)
-        # A branch that somebody dropped is made anew by the next plan.
+        # The next plan recreates a dropped branch.
         if table is not None and session.landing.branch in table.metadata.refs:
             found = unpublished(table.metadata, session.landing.branch)
             if found.snapshots or found.apart:

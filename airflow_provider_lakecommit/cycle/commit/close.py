@@ -45,7 +45,7 @@ from airflow_provider_lakecommit.cycle.commit.audit import audit
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
 from airflow_provider_lakecommit.cycle.plan.published import published_before
-from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, look_back, where_it_is
+from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, find_cycle, where_it_is
 from airflow_provider_lakecommit.cycle.plan.start import start_without_tables
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
 from airflow_provider_lakecommit.cycle.session.landing_session import (
@@ -85,9 +85,9 @@ def close_cycle(
             # Its plan task failed before the START: opened empty, so that the log shows the run.
             opened = past or start_without_tables(session, run, "the plan task did not open this cycle")
             ticket = opened.ticket
-        commits = TableCommits(session=session, ticket=ticket, tells=failing is None)
+        commits = TableCommits(session=session, ticket=ticket, logs=failing is None)
         if failing is not None:
-            commits.left_out, commits.hasty = failing.begin()
+            commits.left_out, commits.fast_fail = failing.begin()
         try:
             closed = _close(commits, turns, run, failing)
         except ClosedError:
@@ -105,17 +105,17 @@ def _trim(session: LandingSession, closed: Closed, executor: CommitterThread) ->
         landing = session.landing.name
         about = TableCommit(landing=landing, lane=session.lane, commit_id=closed.commit_id, name=name, step="trim")
         try:
-            if gone := executor.run_exclusive(
+            if expired := executor.run_exclusive(
                 session.key(name), partial(trim_snapshots, session.tables, name, session.landing.branch), about=about
             ):
-                session.log(f"{name}: expired {gone} old snapshots")
+                session.log(f"{name}: expired {expired} old snapshots")
         except LakecommitError as e:
             session.log(f"{name}: could not expire old snapshots; the next commit tries again: {e}")
 
 
 def _past(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None) -> FoundCycle | None:
     session.control.ensure()
-    return look_back(session, ticket.commit_id if ticket else cycle_id_of(session, run))
+    return find_cycle(session, ticket.commit_id if ticket else cycle_id_of(session, run))
 
 
 def _finished_before(session: LandingSession, past: FoundCycle, executor: CommitterThread, *, retell: bool) -> Closed:
@@ -130,7 +130,7 @@ def _finished_before(session: LandingSession, past: FoundCycle, executor: Commit
     return replace(
         closed,
         table=session.landing.table,
-        beside=session.landing.data_tables[1:],
+        other_tables=session.landing.data_tables[1:],
         published=published,
         valid_through=past.valid_through,
         finished=False,
@@ -149,7 +149,7 @@ def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, f
     if failing is not None:
         failing.note(commits.failures, commits.done, others=commits.others_go_on)
     commits.check_exits()
-    folded = commits.folded or commits.look_at(())
+    folded = commits.folded or commits.read_log(())
     if commits.state is not None and commits.state.complete:
         return _finished(session, ticket, folded, commits.state)
     if failing is None or not commits.others_go_on:
@@ -157,8 +157,8 @@ def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, f
     ledgers = [commits.ledgers[name] for name in session.landing.tables if name in commits.ledgers]
     folded = session.read_state(ledgers, since=folded)
     if failing and (lacking := {**commits.failures, **dict.fromkeys(commits.left_out)}):
-        told = _evidence(session, run, ticket, failing.error(), commits, tuple(lacking))
-        session.send("commit", ticket, folded.partition, [told])
+        evidence = _evidence(session, run, ticket, failing.error(), commits, tuple(lacking))
+        session.send("commit", ticket, folded.partition, [evidence])
         return _closed(commits, folded, None, failing.lines())
     commits.on_main = audit(session, commits.landed, partial(_exclusive, commits, executor))
     return _complete(commits, folded)
@@ -214,7 +214,7 @@ def _closed(
     return Closed(
         commit_id=ticket.commit_id,
         table=session.landing.table,
-        beside=session.landing.data_tables[1:],
+        other_tables=session.landing.data_tables[1:],
         published=commits.published,
         waiting=waiting,
         missing=missing,

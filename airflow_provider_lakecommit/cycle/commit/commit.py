@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.committer import Committer, ExitError
 from airflow_provider_lakecommit.core import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.commit.window_budget import block_over_ratio
-from airflow_provider_lakecommit.cycle.plan.resume import look_up
+from airflow_provider_lakecommit.cycle.plan.resume import cycle_of_ticket
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepare_table
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
@@ -61,11 +61,11 @@ class TableCommits:
     """One attempt to commit all tables of a cycle; its progress may be read at any time.
 
     :param left_out: tables to skip
-    :param hasty: tables whose commits give up quickly
-    :param tells: log the failures of tables
+    :param fast_fail: tables whose commits give up quickly
+    :param logs: log the failures of tables
     :ivar voided: attempts that no table takes any more
     :ivar not_taken: by table, the attempts that it does not take; others may
-    :ivar look: the newest read of the log, ``None`` if no table could be prepared
+    :ivar folded: the newest read of the log, ``None`` if no table could be prepared
     :ivar ledgers: the ledgers after the commits
     :ivar state: the cycle at the first read
     :ivar on_main: what checks let through to ``main``
@@ -74,8 +74,8 @@ class TableCommits:
     session: LandingSession
     ticket: CycleTicket
     left_out: frozenset[str] = frozenset()
-    hasty: frozenset[str] = frozenset()
-    tells: bool = True
+    fast_fail: frozenset[str] = frozenset()
+    logs: bool = True
     voided: dict[UUID, str] = field(default_factory=dict)
     not_taken: dict[str, dict[UUID, str]] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class TableCommits:
         return self.state is not None and self.state.complete
 
     async def prepare(self, committer: Committer) -> tuple[PreparedTable, ...]:
-        """Only prepare every table; return those with a ledger of this stream."""
+        """Prepare every table, without a commit; return those with a ledger of this stream."""
         running: list[asyncio.Task[Any]] = []
         try:
             preparing = await self._preparing(committer, running)
@@ -162,7 +162,7 @@ class TableCommits:
         if self._blind is not None:
             raise self._blind
 
-    def look_at(self, known: Sequence[TableLedger]) -> FoldedLog:
+    def read_log(self, known: Sequence[TableLedger]) -> FoldedLog:
         """Return the newest read of the log, covering at least the given tables.
 
         :raises LakecommitError: the log cannot be read; it is not retried
@@ -208,11 +208,11 @@ class TableCommits:
         return found
 
     async def _publish(
-        self, committer: Committer, place: int, preparing: Sequence[asyncio.Task[PreparedTable | None]]
+        self, committer: Committer, index: int, preparing: Sequence[asyncio.Task[PreparedTable | None]]
     ) -> None:
         # Waited for, not awaited: cancelling this must not cancel that.
-        await asyncio.wait([preparing[place]])
-        table = _found(preparing[place])
+        await asyncio.wait([preparing[index]])
+        table = _found(preparing[index])
         if table is None or self._others:
             return
         known = [found for each in preparing if (found := _found(each)) is not None]
@@ -226,11 +226,11 @@ class TableCommits:
 
     def _published_by(self, table: PreparedTable, known: Sequence[TableLedger], whole: bool) -> None:
         """Publish the table; runs in a thread."""
-        folded = self.look_at(known)
+        folded = self.read_log(known)
         if self.complete:
             return
         publisher = TablePublisher(
-            session=self.session, ticket=self.ticket, table=table, whole=whole, hasty=table.name in self.hasty
+            session=self.session, ticket=self.ticket, table=table, whole=whole, fast_fail=table.name in self.fast_fail
         )
         try:
             published, not_taken = self._published.setdefault(table.name, []), self.not_taken.setdefault(table.name, {})
@@ -261,7 +261,7 @@ class TableCommits:
             self._done.add(name)
             return
         if isinstance(error, LakecommitError):
-            if self.tells:
+            if self.logs:
                 self.session.log(f"{name}: {error}")
             self.failures[name] = error
             return
@@ -288,7 +288,7 @@ class _Kept:
 
 def own_cycle(session: LandingSession, ticket: CycleTicket, folded: FoldedLog) -> CycleState | None:
     """Return the run's cycle. If a later cycle closed it, no ledger needs its part of the log any more."""
-    return folded.state.cycles.get(ticket.commit_id) or look_up(session, ticket)
+    return folded.state.cycles.get(ticket.commit_id) or cycle_of_ticket(session, ticket)
 
 
 def _found(preparing: asyncio.Task[PreparedTable | None]) -> PreparedTable | None:

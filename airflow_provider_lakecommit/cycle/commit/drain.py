@@ -42,7 +42,7 @@ def drain(
     :raises LakecommitError: it cannot be published
     """
     session.control.ensure()
-    prepared = prepare_for_commit(session, tell=False)
+    prepared = prepare_for_commit(session, log=False)
     if not prepared.tables:
         return None
     state = session.read_state(prepared.ledgers).state

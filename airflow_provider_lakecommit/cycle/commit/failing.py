@@ -41,13 +41,13 @@ class FailingTables:
     """The failing tables of one run.
 
     :param data_tables: the tables of rows of the landing
-    :param say: takes log lines about them
+    :param log: takes log lines about them
     """
 
-    def __init__(self, data_tables: Collection[str], say: Callable[[str], None]) -> None:
-        self._data_tables, self._say = data_tables, say
+    def __init__(self, data_tables: Collection[str], log: Callable[[str], None]) -> None:
+        self._data_tables, self._log = data_tables, log
         self._troubles: dict[str, _Trouble] = {}
-        self._hasty: frozenset[str] = frozenset()
+        self._fast_fail: frozenset[str] = frozenset()
         self._began = monotonic()
         self._last = False
         self.left_out: frozenset[str] = frozenset()
@@ -65,9 +65,9 @@ class FailingTables:
         self._began = now = monotonic()
         early = frozenset(name for name, t in self._troubles.items() if now < t.again)
         self.left_out = early if set(self._data_tables) - early else frozenset()
-        self._hasty = frozenset[str]() if self._last else frozenset(self._troubles)
+        self._fast_fail = frozenset[str]() if self._last else frozenset(self._troubles)
         self._last = False
-        return self.left_out, self._hasty
+        return self.left_out, self._fast_fail
 
     def try_all(self) -> None:
         """Make the next commit skip none and be patient, as nothing waits after it."""
@@ -85,7 +85,7 @@ class FailingTables:
         for name in done:
             if (over := self._troubles.pop(name, None)) is not None:
                 seconds = monotonic() - over.since
-                self._say(f"WARNING: {name} accepts commits again, after {_commits(over.times)} in {seconds:.0f} s")
+                self._log(f"WARNING: {name} accepts commits again, after {_commits(over.times)} in {seconds:.0f} s")
         for name, error in failures.items():
             if isinstance(error, LakecommitError):
                 self._failed(name, error, others=others)
@@ -95,11 +95,11 @@ class FailingTables:
         trouble = self._troubles[name] = before or _Trouble(error, now)
         if before is None or _VARIES.sub("#", str(before.error)) != _VARIES.sub("#", str(error)):
             more = "; other tables continue, the slices of this one are kept and retried" if others else ""
-            self._say(f"WARNING: {name}: {error}{more}")
+            self._log(f"WARNING: {name}: {error}{more}")
         trouble.error = error
         trouble.times += 1
         # The duration of a patient commit does not predict that of an impatient one.
-        spare = SPARE * (now - self._began) if name in self._hasty else 0.0
+        spare = SPARE * (now - self._began) if name in self._fast_fail else 0.0
         trouble.again = now + max(PAUSES[min(trouble.times, len(PAUSES)) - 1], spare)
 
     def lines(self) -> dict[str, str]:

@@ -46,7 +46,7 @@ from airflow_provider_lakecommit.core import (
     to_text,
 )
 from airflow_provider_lakecommit.core.settle import settle
-from airflow_provider_lakecommit.cycle.commit.carry import carry, is_behind, position_after
+from airflow_provider_lakecommit.cycle.commit.refresh import is_behind, position_after, refresh
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem, staged_slice
 from airflow_provider_lakecommit.cycle.commit.window_budget import within_ratio
@@ -59,7 +59,7 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 
 HASTE = RetryPolicy(seconds=5.0)
 """Retry budget for a table that is already failing while others wait: enough to win an occasional commit race."""
-LOOK_AT_EMPTY = 1_000_000
+EMPTY_OFFSETS = 1_000_000
 """Offsets of pending slices without a row that a commit checks if records are unsigned."""
 MOST_CHANGES = 2_000_000
 """Most changes of an upserting publish, whose keys are in memory."""
@@ -69,15 +69,15 @@ MOST_SPEC = 4_000
 
 @dataclass(slots=True, kw_only=True)
 class TablePublisher:
-    """One table's share of a commit. ``whole``: all tables of the landing were readable; ``hasty``: leave failures to a
-    later commit quickly, as others wait.
+    """One table's share of a commit. ``whole``: all tables of the landing were readable; ``fast_fail``: leave failures
+    to a later commit quickly, as others wait.
     """
 
     session: LandingSession
     ticket: CycleTicket
     table: PreparedTable
     whole: bool
-    hasty: bool = False
+    fast_fail: bool = False
     _refusals: Refusals = field(init=False)
 
     def run(
@@ -98,7 +98,7 @@ class TablePublisher:
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
         self._refuse_truncated(folded)
-        self._look_at_empty(folded)
+        self._check_empty(folded)
         while True:
             chunk = self._next_chunk(folded)
             if not chunk:
@@ -106,7 +106,7 @@ class TablePublisher:
             staged = self._staged(chunk)
             if not staged:
                 continue
-            patience = HASTE if self.hasty else None
+            patience = HASTE if self.fast_fail else None
             outcome = publish(self.session.tables, self._request(folded, chunk, staged), retry_policy=patience)
             for refused in outcome.refused:
                 if refused.void:
@@ -120,8 +120,8 @@ class TablePublisher:
             elif not outcome.already and not any(r.void for r in outcome.refused):
                 break
             self._go_on(outcome)
-            folded = self._look(folded)
-        carry(self.session, self.table, folded, self.ticket.commit_id, whole=self.whole)
+            folded = self._read_again(folded)
+        refresh(self.session, self.table, folded, self.ticket.commit_id, whole=self.whole)
         self._refusals.check()
         return folded
 
@@ -137,7 +137,7 @@ class TablePublisher:
         """Announce snapshots of this stream without a COMMIT_TO_TABLE in the log."""
         if not self._forgotten(folded):
             return folded
-        folded = self._look(folded)
+        folded = self._read_again(folded)
         for record in self._forgotten(folded):
             self.session.log(
                 f"{self.table.name}: snapshot {record.snapshot_id} was published but not announced; announcing it now"
@@ -169,18 +169,18 @@ class TablePublisher:
             if (reason := found.get(a.report.attempt)) is not None:
                 self._refusals.refuse(a, None, f"slice of {reason}")
 
-    def _look_at_empty(self, folded: FoldedLog) -> None:
+    def _check_empty(self, folded: FoldedLog) -> None:
         """Check slices without a row now: they are published rarely, and errors must not stay hidden until then."""
         if self.session.signed or self.table.name != self.session.landing.table:
             return
-        left = LOOK_AT_EMPTY
+        left = EMPTY_OFFSETS
         for a in self._refusals.of(folded.state.accepted[self.table.name]):
             left -= 0 if a.file_count(self.table.name) else sum(len(s.span) for s in a.report.spans)
             if a.file_count(self.table.name) or left < 0:
                 continue
-            session, told = self.session, a.report
-            problem = report_problem(session.landing, self.table.table, self.table.name, told, ())
-            if problem := problem or hidden_record(session.source, session.landing, told):
+            session, report = self.session, a.report
+            problem = report_problem(session.landing, self.table.table, self.table.name, report, ())
+            if problem := problem or hidden_record(session.source, session.landing, report):
                 self._refuse(a, problem)
 
     def _refuse(self, accepted: AcceptedSlice, problem: str) -> None:
@@ -229,7 +229,7 @@ class TablePublisher:
             record_bytes=max(1, size // records) if records and size else None,
             # With "void" the next plan finds the change, and voids the rest of the old spec.
             spec_version=None if landing.window.on_spec_change == "void" else landing.spec_version,
-            extra={"files": str(sum(map(_files, staged))), **self._told(folded, chunk)},
+            extra={"files": str(sum(map(_files, staged))), **self._extra(folded, chunk)},
             kept=frozenset(self._refusals.kept),
             decisions=tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided),
             upsert=self._upsert,
@@ -242,16 +242,16 @@ class TablePublisher:
             return None
         return UpsertRule(key=(*landing.upsert.key,), order=landing.upsert.order_column)
 
-    def _told(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice]) -> dict[str, str]:
+    def _extra(self, folded: FoldedLog, chunk: Sequence[AcceptedSlice]) -> dict[str, str]:
         """Return the spec for readers, and for the data table the duration of the slices' windows, which sizes later
         ones.
         """
         landing = self.session.landing
         spec = json.dumps([landing.spec_version, landing.shaping])
-        told = {SPEC: spec} if len(spec) <= MOST_SPEC else {}
+        extra = {SPEC: spec} if len(spec) <= MOST_SPEC else {}
         data = self.table.name == landing.table
         costs = measure(folded.state, landing.table, (a.commit_id for a in chunk)) if data else {}
-        return {**told, MEASURED: to_text(costs)} if costs else told
+        return {**extra, MEASURED: to_text(costs)} if costs else extra
 
     # -- announcements --------------------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class TablePublisher:
         table = Table(old.name(), outcome.metadata, old.metadata_location, old.io, old.catalog)
         self.table = prepared_table(self.session, self.table.name, table, outcome.state)
 
-    def _look(self, folded: FoldedLog) -> FoldedLog:
+    def _read_again(self, folded: FoldedLog) -> FoldedLog:
         ledgers = [self.table.ledger if t.table == self.table.name else t for t in folded.ledgers]
         return self.session.read_state(ledgers, since=folded)
 

@@ -33,12 +33,12 @@ class Refusals:
     voided: dict[UUID, str]
     not_taken: dict[UUID, str] = field(default_factory=dict)
     kept: set[UUID] = field(default_factory=set)
-    held: dict[UUID, tuple[str, tuple[Loss, ...]]] = field(default_factory=dict)
+    unpublishable: dict[UUID, tuple[str, tuple[Loss, ...]]] = field(default_factory=dict)
     _source: SourceState | None = None
 
     def of(self, accepted: Sequence[AcceptedSlice]) -> list[AcceptedSlice]:
         """Return the slices that may still be published."""
-        out = {*self.voided, *self.not_taken, *self.held}
+        out = {*self.voided, *self.not_taken, *self.unpublishable}
         return [a for a in accepted if a.report.attempt not in out]
 
     def refuse(self, accepted: AcceptedSlice, grounds: Grounds | None, reason: str) -> None:
@@ -57,7 +57,7 @@ class Refusals:
             self.session.log(f"{self.table}: {accepted.coverage} is published with its own partition spec: {reason}")
             self.kept.add(attempt)
         else:
-            self.held[attempt] = (reason, losses([accepted], self._marks().partitions))
+            self.unpublishable[attempt] = (reason, losses([accepted], self._marks().partitions))
 
     def of_one_spec(self, chunk: tuple[AcceptedSlice, ...], default: int) -> tuple[AcceptedSlice, ...]:
         """Return the chunk up to the first slice of another partition spec: a commit has one manifest."""
@@ -67,10 +67,10 @@ class Refusals:
 
     def check(self) -> None:
         """:raises SourceError: slices can be neither published nor read again"""
-        if not self.held:
+        if not self.unpublishable:
             return
-        lost = losses_text(loss for _, some in self.held.values() for loss in some)
-        reasons = [reason for reason, _ in self.held.values()]
+        lost = losses_text(loss for _, some in self.unpublishable.values() for loss in some)
+        reasons = [reason for reason, _ in self.unpublishable.values()]
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         raise SourceError(
             "LC6203",

@@ -86,16 +86,16 @@ def _files_to_append(
     :raises TableError: they cannot be appended, or one of an old slice is missing
     """
     files, tombstones = reported_files(accepted, name, table.metadata)
-    landing, told = session.landing, accepted.report
-    problem = report_problem(landing, table, name, told, files, tombstones)
+    landing, report = session.landing, accepted.report
+    problem = report_problem(landing, table, name, report, files, tombstones)
     if not problem and name == landing.table and not session.signed:
-        problem = hidden_record(session.source, landing, told)
+        problem = hidden_record(session.source, landing, report)
     if problem:
         raise TableError("LC6208", problem)
     paths = [*(f.file_path for f in files), *(f.file_path for f in tombstones)]
     old = () if accepted.young(session.now(), CHECK_AGE) else paths
-    if gone := next((path for path in old if not table.io.new_input(path).exists()), None):
-        raise TableError("LC6209", f"its file {gone} is missing: it was deleted from storage")
+    if missing := next((path for path in old if not table.io.new_input(path).exists()), None):
+        raise TableError("LC6209", f"its file {missing} is missing: it was deleted from storage")
     return files, tombstones
 
 
@@ -138,8 +138,8 @@ def hidden_record(source: SourcePort, landing: Landing, report: SliceReport) -> 
     """
     if not landing.one_row_each or (landing.upsert.key and landing.upsert.deletes == IGNORE):
         return None
-    told = ((s.span, s.counts) for s in report.spans)
-    empty = [span for span, c in told if not (c.landed or c.rejected or c.skipped or c.superseded or c.deleted)]
+    spans = ((s.span, s.counts) for s in report.spans)
+    empty = [span for span, c in spans if not (c.landed or c.rejected or c.skipped or c.superseded or c.deleted)]
     # A missing partition, or a recreated one with a shorter log, would never answer. Checked before and after, since
     # it may change at any time.
     there = source.watermarks(missing_ok=True).partitions if empty else {}
@@ -181,13 +181,13 @@ def _changes_problem(landing: Landing, name: str, report: SliceReport, tombstone
 
 def _routed_rows_problem(landing: Landing, name: str, report: SliceReport, rows: int, records: int) -> str | None:
     """Check the rows if each record goes to one of several tables."""
-    told = [t.rows for table in landing.data_tables if (t := report.table(table)) is not None]
+    reported = [t.rows for table in landing.data_tables if (t := report.table(table)) is not None]
     if rows > records and landing.one_row_each:
         return f"its report counts {rows} rows of {name} for {records} landed records"
-    if len(told) == len(landing.data_tables) and (
-        sum(told) < records or (sum(told) > records and landing.one_row_each)
+    if len(reported) == len(landing.data_tables) and (
+        sum(reported) < records or (sum(reported) > records and landing.one_row_each)
     ):
-        return f"its report counts {sum(told)} rows in all tables for {records} landed records"
+        return f"its report counts {sum(reported)} rows in all tables for {records} landed records"
     return None
 
 
@@ -206,8 +206,8 @@ def _files_problem(landing: Landing, table: Table, report: SliceReport, paths: S
             return problem
         if own:
             return None
-    held = _held(table, landing.branch)
-    return next((f"file {path} is already in the table" for path in paths if path in held), None)
+    present = _paths_in_table(table, landing.branch)
+    return next((f"file {path} is already in the table" for path in paths if path in present), None)
 
 
 def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
@@ -231,7 +231,7 @@ def _footers_problem(table: Table, files: Sequence[DataFile]) -> str | None:
     return None
 
 
-def _held(table: Table, branch: str) -> frozenset[str]:
+def _paths_in_table(table: Table, branch: str) -> frozenset[str]:
     """Return the data files at the head of a branch."""
     head = table.metadata.snapshot_by_name(branch)
     if head is None:

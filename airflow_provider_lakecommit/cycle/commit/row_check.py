@@ -97,14 +97,14 @@ class RowsToCheck:
 
     def _reader(self, paths: Iterable[str]) -> pa.RecordBatchReader:
         arrow = arrow_schema(self._schema)
-        wanted = pa.schema([f.remove_metadata() for f in arrow])
-        return pa.RecordBatchReader.from_batches(wanted, self._batches(paths, arrow, wanted))
+        expected = pa.schema([f.remove_metadata() for f in arrow])
+        return pa.RecordBatchReader.from_batches(expected, self._batches(paths, arrow, expected))
 
-    def _batches(self, paths: Iterable[str], arrow: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _batches(self, paths: Iterable[str], arrow: pa.Schema, expected: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
             for path in paths:
                 for block in self._blocks(path, arrow):
-                    yield from block.cast(wanted).to_batches()
+                    yield from block.cast(expected).to_batches()
         except LakecommitError as e:
             # DuckDB would only hand on its text.
             self.failure = e

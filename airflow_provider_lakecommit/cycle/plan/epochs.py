@@ -48,7 +48,7 @@ from airflow_provider_lakecommit.core import (
     losses_text,
     removed,
 )
-from airflow_provider_lakecommit.cycle.plan.reports import endangered, pending_of, unbelieved, unbelieved_text
+from airflow_provider_lakecommit.cycle.plan.reports import endangered, pending_of, unsigned_ranges, unsigned_text
 from airflow_provider_lakecommit.cycle.plan.sections import joining_offsets, position_at_end
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
@@ -166,16 +166,16 @@ def _with_the_spec(
     """Void pending slices after a spec change, if the landing wants it, no table lags behind the data table, and all
     can be read again.
     """
-    section, wanted = state.own(session.landing.name, session.lane), session.landing.spec_version
-    if session.landing.window.on_spec_change != "void" or section.spec_version == wanted:
+    section, current = state.own(session.landing.name, session.lane), session.landing.spec_version
+    if session.landing.window.on_spec_change != "void" or section.spec_version == current:
         return state
     if kept := _kept(session, name, state, source):
         session.log(f"{name}: the spec changed; {kept} is published with its old spec: the source no longer has it")
         return state
-    if data is not None and data.spec_version != wanted:
+    if data is not None and data.spec_version != current:
         # Slices waiting for the data table wait for all: under two specs a record could end in both tables, or none.
         return state
-    session.log(f"{name}: the spec changed from {section.spec_version} to {wanted}; voided the pending slices")
+    session.log(f"{name}: the spec changed from {section.spec_version} to {current}; voided the pending slices")
     if data is None:
         for other in session.landing.tables[1:]:
             _check_level(session, other, section)
@@ -185,7 +185,7 @@ def _with_the_spec(
         session,
         name,
         SnapshotKind.EPOCH,
-        lambda s: replace(s, epoch=session.new_id(), spec_version=wanted) if s.spec_version != wanted else None,
+        lambda s: replace(s, epoch=session.new_id(), spec_version=current) if s.spec_version != current else None,
     )
 
 
@@ -226,13 +226,13 @@ def _kept(
     """
     section = state.section(session.landing.name, session.lane)
     pending = () if section is None else pending_of(session, name, state.table_uuid, section)
-    doubted = Coverage() if section is None else unbelieved(session, name, section)
+    doubted = Coverage() if section is None else unsigned_ranges(session, name, section)
     if section is None or not (pending or doubted):
         return ""
     marks = (source or session.source.watermarks(missing_ok=True)).partitions
     kept = irreplaceable(pending, marks, name if rows else None)
-    told = unbelieved_text(session, lost, section) if (lost := removed(doubted, marks)) else ""
-    return "; ".join(filter(None, (losses_text(losses(kept, marks)) if kept else "", told)))
+    unsigned = unsigned_text(session, lost, section) if (lost := removed(doubted, marks)) else ""
+    return "; ".join(filter(None, (losses_text(losses(kept, marks)) if kept else "", unsigned)))
 
 
 def _check_level(session: LandingSession, name: str, data: LedgerSection) -> None:

@@ -7,9 +7,9 @@ commit per table; the planner then reads everything again, so that the plan has 
 reads the records that no table has yet, or, if there are none, all that the source has, whatever the landing's
 ``evolve`` is; the table's history keeps the user. It plans and lands nothing.
 
-Invariants: a record goes to exactly one table (:mod:`~airflow_provider_lakecommit.cycle.plan.fates`): while a table of
-the landing lacks ranges or rows that another one has, or is unreadable, columns stay as they are, because other columns
-are other rules. A user's change is respected: dropped and renamed columns stay so.
+Invariants: a record goes to exactly one table (:mod:`~airflow_provider_lakecommit.cycle.plan.dispositions`): while a
+table of the landing lacks ranges or rows that another one has, or is unreadable, columns stay as they are, as other
+columns are other rules. A user's change is respected: dropped and renamed columns stay so.
 
 Failure story: if a catalog refuses a schema change, this is reported and the landing continues with the existing
 columns; an unavailable catalog is an error of the plan.
@@ -20,16 +20,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_lakecommit.core import Coverage, Decision, OffsetRange
-from airflow_provider_lakecommit.cycle.plan.column_look import (
+from airflow_provider_lakecommit.cycle.plan.column_check import (
     MOST_NAMED,
-    ColumnLook,
-    TableLook,
-    column_look,
+    ColumnCheck,
+    TableCheck,
+    column_check,
     evolution_of,
     some_of,
 )
 from airflow_provider_lakecommit.cycle.plan.observe import read
-from airflow_provider_lakecommit.cycle.plan.reports import missing_or_told
+from airflow_provider_lakecommit.cycle.plan.reports import missing_ranges
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError
 from airflow_provider_lakecommit.formats import Change, EvolveRequest, evolve_table
@@ -49,13 +49,13 @@ def evolve_now(
     session.control.ensure()
     reading = read(session, source, dry=decision is None)
     state = reading.log.state
-    missing = missing_or_told(session, state, reading.source, state.claims(session.now(), ()))
-    look = column_look(session, reading.prepared, reading.log, missing.coverage or _all(reading.source), missing)
-    if decision is None or look.waits or not look.changes:
-        return look.lines, {}
-    changes = [f"{one.table}: {c}" if one.named else str(c) for one in look.tables for c in one.found.changes]
-    said = replace(decision, what="; ".join(changes))
-    return look.not_made, evolve(session, look, said)
+    missing = missing_ranges(session, state, reading.source, state.claims(session.now(), ()))
+    check = column_check(session, reading.prepared, reading.log, missing.coverage or _all(reading.source), missing)
+    if decision is None or check.waits or not check.changes:
+        return check.lines, {}
+    changes = [f"{one.table}: {c}" if one.named else str(c) for one in check.tables for c in one.found.changes]
+    decided = replace(decision, what="; ".join(changes))
+    return check.not_made, evolve(session, check, decided)
 
 
 def _all(source: SourceState) -> Coverage:
@@ -64,7 +64,7 @@ def _all(source: SourceState) -> Coverage:
 
 
 def evolve(
-    session: LandingSession, look: ColumnLook, decision: Decision | None = None
+    session: LandingSession, check: ColumnCheck, decision: Decision | None = None
 ) -> dict[str, tuple[Change, ...]]:
     """Change the tables; return the changes by table.
 
@@ -72,17 +72,17 @@ def evolve(
     :raises CommitUnknownError: the result of a request cannot be determined in time
     :raises CatalogError: the catalog is unavailable
     """
-    return {one.table: _evolve(session, one, decision) for one in look.tables if one.found.changes}
+    return {one.table: _evolve(session, one, decision) for one in check.tables if one.found.changes}
 
 
-def _evolve(session: LandingSession, one: TableLook, decision: Decision | None) -> tuple[Change, ...]:
-    landing, by = session.landing, one.wanted.origin
+def _evolve(session: LandingSession, one: TableCheck, decision: Decision | None) -> tuple[Change, ...]:
+    landing, by = session.landing, one.inferred.origin
     request = EvolveRequest(
         table=one.table,
         landing=landing.name,
         lane=session.lane,
         branch=landing.branch,
-        changes=lambda metadata: evolution_of(landing, one.table, metadata, one.wanted).changes,
+        changes=lambda metadata: evolution_of(landing, one.table, metadata, one.inferred).changes,
         reason=f"{session.now():%Y-%m-%d %H:%M} UTC, landing {landing.name} ({session.lane}), by {by}",
         decision=decision,
     )

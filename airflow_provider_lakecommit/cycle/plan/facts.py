@@ -10,7 +10,7 @@ no row, recreating it loses nothing. Records that it rejected may be dead letter
 alone, they would be in both, so the dead-letter table must be recreated too.
 
 Failure story: a plan that could put a record in two tables, or in none, is an error
-(:mod:`~airflow_provider_lakecommit.cycle.plan.fates`).
+(:mod:`~airflow_provider_lakecommit.cycle.plan.dispositions`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from airflow_provider_lakecommit.core import (
     decide_plan,
     lopsided,
 )
-from airflow_provider_lakecommit.cycle.plan.column_look import ColumnLook, refused, stops
-from airflow_provider_lakecommit.cycle.plan.fates import check_agreement, check_fates
+from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, refused, stops
+from airflow_provider_lakecommit.cycle.plan.dispositions import check_agreement, check_dispositions
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog
 from airflow_provider_lakecommit.cycle.session.tables import differences
@@ -75,7 +75,7 @@ class Facts:
     given: PlanInputs
     notes: tuple[str, ...]
     of_source: tuple[str, ...]
-    columns: ColumnLook | None = None
+    columns: ColumnCheck | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def planned(facts: Facts) -> tuple[Plan, tuple[str, ...]]:
     prepared, marks = facts.reading.prepared, facts.given.source
     if not prepared.suspended:
         check_agreement(facts.landing, prepared, marks)
-        check_fates(facts.landing, facts.given.lane, prepared, facts.state, facts.missing, marks)
+        check_dispositions(facts.landing, facts.given.lane, prepared, facts.state, facts.missing, marks)
     return decide_plan(facts.state, facts.missing, facts.given)
 
 

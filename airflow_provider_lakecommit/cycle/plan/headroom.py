@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure how long the source keeps its oldest unread offsets, concurrently with a plan or status.
 
-Contract: :func:`ask` returns at once; the answers arrive while the caller continues, and :meth:`Watch.found` waits only
-for its timeout. A plan asks once; :func:`sharpened` asks repeatedly, for display.
+Contract: :func:`request` returns at once; the answers arrive while the caller continues, and :meth:`Watch.found` waits
+only for its timeout. A plan asks once; :func:`sharpened` asks repeatedly, for display.
 
 Failure story: this is advice, which never fails a cycle or a status. If brokers do not answer or do not permit the
 request, the headroom is unknown; any other error, here or in the core, is a warning in the log (:func:`advised`).
@@ -47,12 +47,12 @@ class Watch:
 
     began: float
     threshold: timedelta
-    asked: Sequence[Headroom]
+    requested: Sequence[Headroom]
     answers: Callable[[float], list[tuple[SourcePartition, datetime, First]]]
 
     def found(self, seconds: float = PLAN_SECONDS) -> tuple[Headroom, ...]:
         """Return the results ``seconds`` after the request, shortest first."""
-        known = {h.partition: h for h in self.asked}
+        known = {h.partition: h for h in self.requested}
         for p, at, first in self.answers(self.began + seconds - time.monotonic()):
             known[p] = known[p].learn(at, first)
         return tuple(sorted(known.values(), key=_urgency))
@@ -67,7 +67,7 @@ def advised(session: LandingSession, what: str, make: Callable[[], T], otherwise
         return otherwise
 
 
-def ask(
+def request(
     session: LandingSession,
     landing_state: LandingState,
     source: SourceState,
@@ -81,13 +81,13 @@ def ask(
         early enough
     """
     began = time.monotonic()
-    nothing = Watch(began=began, threshold=threshold, asked=(), answers=lambda _: [])
+    nothing = Watch(began=began, threshold=threshold, requested=(), answers=lambda _: [])
     return advised(
-        session, _WHAT, lambda: _ask(session, landing_state, source, threshold, timeout=timeout, began=began), nothing
+        session, _WHAT, lambda: _sent(session, landing_state, source, threshold, timeout=timeout, began=began), nothing
     )
 
 
-def _ask(
+def _sent(
     session: LandingSession,
     landing_state: LandingState,
     source: SourceState,
@@ -99,7 +99,7 @@ def _ask(
     now = session.now()
     unread = oldest_unread(landing_state, source.partitions)
     kept = session.source.retentions(timeout) if unread else {}
-    asked = [
+    found = [
         Headroom(
             partition=p,
             offset=offset,
@@ -111,11 +111,11 @@ def _ask(
     ]
     times = [
         (h.partition, t)
-        for h in asked
+        for h in found
         if h.retention is not None
-        for t in first_times(h.retention, now, threshold, few=len(asked) <= FEW)
+        for t in first_times(h.retention, now, threshold, few=len(found) <= FEW)
     ]
-    return Watch(began=began, threshold=threshold, asked=asked, answers=session.source.request_first_since(times))
+    return Watch(began=began, threshold=threshold, requested=found, answers=session.source.request_first_since(times))
 
 
 def plan_threshold(session: LandingSession, folded: FoldedLog) -> timedelta:
@@ -124,19 +124,19 @@ def plan_threshold(session: LandingSession, folded: FoldedLog) -> timedelta:
     return advised(session, _WHAT, lambda: threshold_of(timeout, interval_of(folded.entries)), timeout)
 
 
-def looked_at(
+def headroom_now(
     session: LandingSession, landing_state: LandingState, source: SourceState, threshold: timedelta, seconds: float
 ) -> tuple[Headroom, ...]:
     """Return the headroom for display: each step takes at most the given seconds."""
 
-    def look() -> tuple[Headroom, ...]:
-        asked = ask(session, landing_state, source, threshold, timeout=seconds).found(seconds)
-        found = sharpened(session, asked, seconds=seconds)
+    def estimate() -> tuple[Headroom, ...]:
+        estimates = request(session, landing_state, source, threshold, timeout=seconds).found(seconds)
+        found = sharpened(session, estimates, seconds=seconds)
         # Text that cannot be made fails here.
         warnings(found, threshold)
         return found
 
-    return advised(session, _WHAT, look, ())
+    return advised(session, _WHAT, estimate, ())
 
 
 def sharpened(session: LandingSession, found: Iterable[Headroom], *, seconds: float) -> tuple[Headroom, ...]:

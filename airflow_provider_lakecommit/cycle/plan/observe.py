@@ -41,11 +41,11 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.core.blocked_slices import without
 from airflow_provider_lakecommit.core.retry import outdated
-from airflow_provider_lakecommit.cycle.plan.column_look import ColumnLook, check_sql, column_look, is_due, stops
+from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, check_sql, column_check, is_due, stops
+from airflow_provider_lakecommit.cycle.plan.dispositions import given_up, rules_now
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, planned
-from airflow_provider_lakecommit.cycle.plan.fates import given_up, rules_now
 from airflow_provider_lakecommit.cycle.plan.headroom import PLAN_SECONDS
-from airflow_provider_lakecommit.cycle.plan.reports import missing_or_told
+from airflow_provider_lakecommit.cycle.plan.reports import missing_ranges
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared, prepare
 from airflow_provider_lakecommit.cycle.plan.truncation import check_logs
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
@@ -55,7 +55,7 @@ from airflow_provider_lakecommit.formats import check_registry
 from airflow_provider_lakecommit.kafka import SourceState, sizes
 from airflow_provider_lakecommit.landing import Landing, Window
 
-LOOK_BACK = 50
+HISTORY = 50
 """Most appends to read for the duration of windows."""
 
 
@@ -81,13 +81,13 @@ def observe(
     reading: Reading,
     *,
     released: Collection[UUID],
-    told: Collection[str] = (),
-    columns: ColumnLook | None = None,
+    logged: Collection[str] = (),
+    columns: ColumnCheck | None = None,
 ) -> Facts:
     """Read what a plan of this state depends on.
 
     :param released: cycles whose claims end with the plan
-    :param told: tables whose problems are already logged
+    :param logged: tables whose problems are already logged
     :param columns: an earlier result, whose records are reused for the same window
     :raises SourceError: offsets are lost, the log was replaced, or the records cannot be read
     :raises SourceUnavailableError: the brokers do not answer
@@ -103,7 +103,7 @@ def observe(
     check_unless_filled(landing, prepared.targets, state)
     diverged, why_diverged = check_logs(session, state, source)
     state = without(state, voided)
-    missing = missing_or_told(session, state, source, state.claims(now, released), diverged)
+    missing = missing_ranges(session, state, source, state.claims(now, released), diverged)
     _report_removed(session, missing)
     limits, notes = _window_limits(landing, session.lane, prepared, missing.coverage)
     if needs_size_check(missing.coverage, limits):
@@ -125,7 +125,7 @@ def observe(
             stalled_cycles=landing.backpressure.stalled_cycles,
             slow_down=landing.backpressure.slow_down,
             suspended=prepared.suspended,
-            logged=frozenset(told),
+            logged=frozenset(logged),
         ),
         released=released,
         debts={name: debt for name, debt in debts if debt is not None},
@@ -171,18 +171,18 @@ def _source_notes(session: LandingSession, landing_state: LandingState, source: 
     return tuple(source_notes(source.partitions, landed, compacted, earliest=earliest))
 
 
-def _columns(session: LandingSession, facts: Facts, before: ColumnLook | None) -> ColumnLook | None:
+def _columns(session: LandingSession, facts: Facts, before: ColumnCheck | None) -> ColumnCheck | None:
     """Return the columns that the records of the planned window need; ``None`` if nothing is planned."""
     landing, reading, (plan, _) = session.landing, facts.reading, planned(facts)
     if not plan.slices:
         return None
-    look = column_look(session, reading.prepared, reading.log, plan.coverage, facts.missing, before)
-    if before is None or before.ranges != look.ranges:
-        for line in look.not_made:
+    check = column_check(session, reading.prepared, reading.log, plan.coverage, facts.missing, before)
+    if before is None or before.ranges != check.ranges:
+        for line in check.not_made:
             session.log(line if landing.routing else f"{landing.table}: {line}")
-    if not (stops(landing, look) or is_due(landing, look)):
-        check_sql(landing, reading.prepared, look)
-    return look
+    if not (stops(landing, check) or is_due(landing, check)):
+        check_sql(landing, reading.prepared, check)
+    return check
 
 
 def _window_limits(
@@ -217,4 +217,4 @@ def _costs(landing: Landing, lane: str, prepared: Prepared) -> tuple[WindowCost,
     data = next(t for t in prepared.tables if t.name == landing.table)
     found = landing_snapshots(data.table.metadata, landing.branch, landing=landing.name, lane=lane)
     appends = (r for r in found if r.kind is SnapshotKind.APPEND)
-    return newest(r.extra.get(MEASURED) for r in islice(appends, LOOK_BACK))
+    return newest(r.extra.get(MEASURED) for r in islice(appends, HISTORY))

@@ -25,21 +25,21 @@ from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_lakecommit.core import abandoned, catalog_away, spec_waits
-from airflow_provider_lakecommit.cycle.plan.column_look import ColumnLook, is_due
+from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, is_due
 from airflow_provider_lakecommit.cycle.plan.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.plan.evolving import evolve
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, decide
-from airflow_provider_lakecommit.cycle.plan.headroom import ask, plan_lines, plan_threshold
+from airflow_provider_lakecommit.cycle.plan.headroom import plan_lines, plan_threshold, request
 from airflow_provider_lakecommit.cycle.plan.observe import observe, read
-from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, look_back, seen
+from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, cycle_in, find_cycle
 from airflow_provider_lakecommit.cycle.plan.start import (
     MAX_RACES,
     Release,
     dead_cycles,
     fenced,
-    not_held,
     start,
     start_without_tables,
+    unchecked,
 )
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
@@ -54,14 +54,14 @@ def open_cycle(
     *,
     retry: bool = False,
     release: Release = lambda _: False,
-    told: Collection[str] = (),
+    logged: Collection[str] = (),
 ) -> Opened:
     """Open, or continue, the cycle of a run.
 
     :param retry: search the whole log for this run's cycle first; otherwise a finished cycle that no ledger needs is
         not found, and is opened again under its id
     :param release: decides which open cycles are of dead processes, so that their claims end
-    :param told: tables whose problems are already logged
+    :param logged: tables whose problems are already logged
     :raises SourceError: offsets are lost, or the topic or its log was replaced
     :raises SourceUnavailableError: the source brokers do not answer
     :raises TableError: a table is missing or cannot take the rows
@@ -71,7 +71,7 @@ def open_cycle(
     :raises ControlTopicError: the control topic cannot be read or written
     """
     commit_id, source = cycle_id_of(session, run), _read_source(session)
-    past = look_back(session, commit_id) if retry else None
+    past = find_cycle(session, commit_id) if retry else None
     foreign, columns = set[UUID](), None
     for _ in range(MAX_RACES):
         try:
@@ -86,7 +86,7 @@ def open_cycle(
                 raise
             return _opened_without_tables(session, run, e, past, release)
         log, source = reading.log, reading.source
-        if (before := seen(session, log, commit_id) or past) is not None:
+        if (before := cycle_in(session, log, commit_id) or past) is not None:
             if not _is_foreign(session, reading, before):
                 return before.continued(session, log.state)
             foreign.add(commit_id)
@@ -94,7 +94,7 @@ def open_cycle(
             commit_id = cycle_id_of(session, run)
             continue
         released = abandoned(log.state, dead_cycles(log.state, release) | foreign)
-        facts = observe(session, reading, released=released, told=told, columns=columns)
+        facts = observe(session, reading, released=released, logged=logged, columns=columns)
         columns = facts.columns or columns
         if is_due(session.landing, columns):
             continue
@@ -108,7 +108,7 @@ def _started(session: LandingSession, run: RunIdentity, facts: Facts) -> Opened 
     decision, log = decide(facts), facts.reading.log
     for line in (*decision.lines, *(f"voided {why}" for why in facts.voided.values())):
         session.log(line)
-    headroom = ask(session, log.state, facts.reading.source, plan_threshold(session, log))
+    headroom = request(session, log.state, facts.reading.source, plan_threshold(session, log))
     found = start(session, run, log, decision.plan, decision.directives)
     # The next read evaluates a plan that came between this read and the START.
     if found is None or found.state.plan != decision.plan:
@@ -122,7 +122,7 @@ def preview(session: LandingSession) -> Opened:
     """Return the plan that a cycle would make now. Writes no control record, but creates a missing control topic."""
     reading = read(session, _read_source(session), dry=True)
     log = reading.log
-    headroom = ask(session, log.state, reading.source, plan_threshold(session, log))
+    headroom = request(session, log.state, reading.source, plan_threshold(session, log))
     decision = decide(observe(session, reading, released=abandoned(log.state, ())))
     for line in (*decision.lines, *(f"WARNING: {line}" for line in decision.warnings)):
         session.log(line)
@@ -145,7 +145,7 @@ def _read_source(session: LandingSession) -> SourceState:
     return source
 
 
-def _evolved(session: LandingSession, columns: ColumnLook | None) -> ColumnLook | None:
+def _evolved(session: LandingSession, columns: ColumnCheck | None) -> ColumnCheck | None:
     """Change the columns, if that is due.
 
     :raises CommitUnknownError: the result of a request cannot be determined in time
@@ -181,7 +181,7 @@ def _opened_without_tables(
     if past is not None:
         if not waits:
             session.log(f"the catalog is unreachable, only the earlier plan of this run is known: {error}")
-        return not_held(past.continued(session, None))
+        return unchecked(past.continued(session, None))
     session.log(f"{'' if waits else 'WARNING: catalog unreachable, '}opened the cycle with an empty plan: {error}")
     why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
     return start_without_tables(session, run, why, release)

@@ -77,8 +77,8 @@ def lanes_in(landing: str, states: Mapping[str, LedgerState | None]) -> tuple[Op
     for table, state in states.items():
         for s in () if state is None else state.sections:
             if state is not None and s.landing == landing and s.ends:
-                told = Coverage.union(other.bounds for other in sections.get(s.lane, {}).values())
-                behind = s.bounds - told - (s.covered if s.replaces else state.covered())
+                known = Coverage.union(other.bounds for other in sections.get(s.lane, {}).values())
+                behind = s.bounds - known - (s.covered if s.replaces else state.covered())
                 sections.setdefault(s.lane, {})[table] = s
                 lacking[s.lane] = lacking.get(s.lane, Coverage()) | behind
     return tuple(OpenLane(name=n, sections=sections[n], lacking=lacking[n]) for n in sorted(sections))

@@ -60,8 +60,8 @@ def log_of(session: LandingSession, position: ControlPosition) -> Iterator[Contr
     own = position.topic == session.control.name
     control = session.control if own else session.control.other(position.topic)
     try:
-        place = control.describe() if own or control.exists() else None
-        same = place is not None and (place.cluster_id, place.topic_id) == (position.cluster_id, position.topic_id)
+        info = control.describe() if own or control.exists() else None
+        same = info is not None and (info.cluster_id, info.topic_id) == (position.cluster_id, position.topic_id)
         yield control if same else None
     finally:
         if not own:
@@ -86,8 +86,8 @@ def known_section(session: LandingSession, state: LedgerState) -> LedgerSection 
 def known_state(session: LandingSession, states: Mapping[str, LedgerState | None]) -> LandingState | None:
     """Return the log folded over the known ledgers; ``None`` if there are none, or the log is another one."""
     ledgers = [ledger for name, s in states.items() if s is not None and (ledger := _ledger(session, name, s))]
-    places = {(t.section.control.cluster_id, t.section.control.topic_id, t.section.control.partition) for t in ledgers}
-    if len(places) != 1:
+    logs = {(t.section.control.cluster_id, t.section.control.topic_id, t.section.control.partition) for t in ledgers}
+    if len(logs) != 1:
         return None
     first = ledgers[0].section.control
     with log_of(session, first) as control:
@@ -104,11 +104,11 @@ def own_partition(session: LandingSession) -> int:
     """Return the control partition of this landing: the one in its ledger, while the topic is the same, so that all
     tables share it; without a ledger, the one of the hash.
     """
-    place = session.control.describe()
+    info = session.control.describe()
     for name in session.landing.tables:
         table = session.tables.find(name)
         section = None if table is None else known_section(session, read_ledger(table.metadata, session.landing.branch))
-        if section and (section.control.cluster_id, section.control.topic_id) == (place.cluster_id, place.topic_id):
+        if section and (section.control.cluster_id, section.control.topic_id) == (info.cluster_id, info.topic_id):
             return section.control.partition
     return session.control.partition_for(session.landing.group_id)
 
@@ -138,18 +138,18 @@ def endangered(
     :raises SourceUnavailableError: something is pending, and the brokers do not report its offsets
     """
     own = (session.landing.name, session.lane)
-    wanted = [
+    checked = [
         s
         for s in state.sections or state.remembered
         if ((s.landing, s.lane) != own if landings is None else (s.landing, s.lane) in landings)
     ]
-    found = {s.epoch: _lost(session, name, state.table_uuid, s) for s in wanted}
+    found = {s.epoch: _lost(session, name, state.table_uuid, s) for s in checked}
     return {epoch: text for epoch, text in found.items() if text}
 
 
 def _lost(session: LandingSession, name: str, uuid: UUID, section: LedgerSection) -> str:
     try:
-        pending, doubted = pending_of(session, name, uuid, section), unbelieved(session, name, section)
+        pending, doubted = pending_of(session, name, uuid, section), unsigned_ranges(session, name, section)
     except ControlTopicError as e:
         if (section.landing, section.lane) == (session.landing.name, session.lane):
             raise
@@ -158,10 +158,10 @@ def _lost(session: LandingSession, name: str, uuid: UUID, section: LedgerSection
     topics = {p.topic for coverage in (doubted, *(a.coverage for a in pending)) for p in coverage.parts}
     marks = _marks(session, section, tuple(sorted(topics))) if topics else {}
     lost = irreplaceable(pending, marks, name)
-    said = [f"of landing {section.landing} {losses_text(losses(lost, marks))}"] if lost else []
-    if told := removed(doubted, marks):
-        said.append(f"of landing {section.landing}, as {unbelieved_text(session, told, section)}")
-    return "; ".join(said)
+    parts = [f"of landing {section.landing} {losses_text(losses(lost, marks))}"] if lost else []
+    if unsigned := removed(doubted, marks):
+        parts.append(f"of landing {section.landing}, as {unsigned_text(session, unsigned, section)}")
+    return "; ".join(parts)
 
 
 def _marks(
@@ -185,7 +185,7 @@ def _ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedg
     return TableLedger(table=name, uuid=state.table_uuid, section=own, others=covered)
 
 
-def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> Coverage:
+def unsigned_ranges(session: LandingSession, table: str, section: LedgerSection) -> Coverage:
     """Return the ranges that unverified records report for a table, under an entry's epoch, and that it lacks. Topics
     of other entries are ignored.
 
@@ -195,18 +195,18 @@ def unbelieved(session: LandingSession, table: str, section: LedgerSection) -> C
         return Coverage()
     with log_of(session, section.control) as control:
         records = control.read(section.control.partition, section.control.read_from).records if control else ()
-    told = Coverage()
+    unsigned = Coverage()
     for record in records:
         if record.doubt is None:
             continue
         entry = entry_of(replace(record, doubt=None), section.landing, section.lane)
         of = entry.report.table(table) if isinstance(entry, SliceReported) else None
         if isinstance(entry, SliceReported) and of is not None and of.epoch == section.epoch:
-            told = told | entry.report.coverage
-    return Coverage({p: told[p] for p in section.starts}) - section.covered
+            unsigned = unsigned | entry.report.coverage
+    return Coverage({p: unsigned[p] for p in section.starts}) - section.covered
 
 
-def unbelieved_text(session: LandingSession, ranges: Coverage, section: LedgerSection) -> str:
+def unsigned_text(session: LandingSession, ranges: Coverage, section: LedgerSection) -> str:
     """Return what to do about them."""
     at = section.control
     with log_of(session, at) as control:
@@ -218,7 +218,7 @@ def unbelieved_text(session: LandingSession, ranges: Coverage, section: LedgerSe
     )
 
 
-def missing_or_told(
+def missing_ranges(
     session: LandingSession,
     landing_state: LandingState,
     source: SourceState,
@@ -234,9 +234,9 @@ def missing_or_told(
         return find_missing(landing_state, source.partitions, claims, diverged)
     except SourceError as e:
         for name, ledger in landing_state.ledgers.items():
-            told = unbelieved(session, name, ledger.section)
-            if told := removed(told, source.partitions):
+            unsigned = unsigned_ranges(session, name, ledger.section)
+            if unsigned := removed(unsigned, source.partitions):
                 raise SourceError(
-                    "LC6019", f"{e}. Before that: {unbelieved_text(session, told, ledger.section)}"
+                    "LC6019", f"{e}. Before that: {unsigned_text(session, unsigned, ledger.section)}"
                 ) from e
         raise

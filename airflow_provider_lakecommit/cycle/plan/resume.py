@@ -60,7 +60,7 @@ class FoundCycle:
         )
 
 
-def seen(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCycle | None:
+def cycle_in(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCycle | None:
     """Return a cycle in a read of the log."""
     state = folded.state.cycles.get(commit_id)
     return None if state is None else found_in(session, folded, state)
@@ -70,14 +70,14 @@ def found_in(session: LandingSession, folded: FoldedLog, state: CycleState) -> F
     return FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
 
 
-def look_up(session: LandingSession, ticket: CycleTicket) -> CycleState | None:
+def cycle_of_ticket(session: LandingSession, ticket: CycleTicket) -> CycleState | None:
     """Return a cycle by its ticket, even if no ledger needs its part of the log any more."""
     log = session.control.read(ticket.partition, ticket.read_from)
     entries = read_entries(log.records, session.landing.name, session.lane)
     return fold(entries, (), session.landing.window.completion_timeout).cycles.get(ticket.commit_id)
 
 
-def look_back(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
+def find_cycle(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
     """Return a cycle of this landing anywhere in the log, as far as its retention goes."""
     for partition, found in session.all_entries():
         entries = _newest(found, commit_id)
@@ -95,11 +95,11 @@ def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
     """
     begin, ended = 0, False
     known: set[UUID | None] = {None}
-    for place, e in enumerate(entries):
+    for index, e in enumerate(entries):
         if e.commit_id == commit_id and (e.event is None or e.event not in known):
             known.add(e.event)
             if ended and isinstance(e, CycleOpened):
-                begin, ended = place, False
+                begin, ended = index, False
             ended = ended or isinstance(e, CycleClosed)
     return entries[begin:]
 

@@ -83,7 +83,7 @@ def first_section(
     :param known: all entries of the table
     """
     if data is None:
-        starts, control = joining_offsets(session, source.partitions), origin_position(session)
+        starts, control = joining_offsets(session, source.partitions), initial_position(session)
     else:
         behind = left_by_former(session, data)
         starts = {p: _first(behind[p], data.end(p)) for p in data.starts.keys() | source.partitions.keys()}
@@ -129,7 +129,7 @@ def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -
     return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
 
 
-def origin_position(session: LandingSession) -> ControlPosition:
+def initial_position(session: LandingSession) -> ControlPosition:
     """Return the end of the landing's control partition: a new ledger ignores earlier records."""
     return position_at_end(session, session.control.read(own_partition(session), BEYOND))
 

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import Cycle, Directives, LandingState, Plan, Refuse, abandoned, free_slot
 from airflow_provider_lakecommit.core import empty_plan as nothing_planned
-from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, found_in, seen
+from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, cycle_in, found_in
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import (
     FoldedLog,
@@ -41,8 +41,8 @@ def start_without_tables(
     commit_id = cycle_id_of(session, run)
     for _ in range(MAX_RACES):
         folded = session.read_state(())
-        if (before := seen(session, folded, commit_id)) is not None:
-            return not_held(before.continued(session, None))
+        if (before := cycle_in(session, folded, commit_id)) is not None:
+            return unchecked(before.continued(session, None))
         released = abandoned(folded.state, dead_cycles(folded.state, release))
         found = start(session, run, folded, empty_plan(session, why), Directives(released=released))
         if found is not None:
@@ -94,7 +94,7 @@ def empty_plan(session: LandingSession, why: str | Refuse) -> Plan:
     return nothing_planned(name, session.lane, spec_version, session.now(), why)
 
 
-def not_held(opened: Opened) -> Opened:
+def unchecked(opened: Opened) -> Opened:
     """Return a plan found while no table was readable: writers check it against the tables first."""
     return replace(opened, ticket=replace(opened.ticket, plan=""), state=None)
 

@@ -180,10 +180,10 @@ def _after_sink(session: LandingSession, table: PreparedTable, data: PreparedTab
     return replace(table, ledger=replace(table.ledger, others=others))
 
 
-def prepare_for_commit(session: LandingSession, *, tell: bool = True) -> Prepared:
+def prepare_for_commit(session: LandingSession, *, log: bool = True) -> Prepared:
     """Return the tables with a ledger of this stream, as they are now; failures are kept per table.
 
-    :param tell: log the failures
+    :param log: log the failures
     """
     out: list[PreparedTable] = []
     failures: dict[str, Exception] = {}
@@ -192,7 +192,7 @@ def prepare_for_commit(session: LandingSession, *, tell: bool = True) -> Prepare
             if (found := prepare_table(session, name)) is not None:
                 out.append(_after_sink(session, found, out[0]) if out else found)
         except LakecommitError as e:
-            if tell:
+            if log:
                 session.log(f"{name}: {e}")
             failures[name] = e
     return Prepared(tables=tuple(out), failures=failures)
@@ -211,8 +211,8 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         check_first_run(session, name)
         landing = session.landing
         made = landing.create_of(name) is not None or name not in landing.data_tables
-        told, ask = "no plan has created it, see the log of the plan", "create it, or state `create` in the landing"
-        why = session.tables.elsewhere(name) or (told if made else ask)
+        cause, remedy = "no plan has created it, see the log of the plan", "create it, or state `create` in the landing"
+        why = session.tables.elsewhere(name) or (cause if made else remedy)
         raise TableError("LC6013", f"there is no table {name} in {session.tables.called}: {why}")
     state = _sound_ledger(session, name, table)
     if state.section(session.landing.name, session.lane) is None:
@@ -270,7 +270,7 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
 
     :raises LedgerError: there is no entry of this stream
     """
-    judged = merged({}, (item for s in state.sections for item in s.evaluated.items()), most=None)
+    evaluated = merged({}, (item for s in state.sections for item in s.evaluated.items()), most=None)
     section, others = (
         state.own(session.landing.name, session.lane),
         state.covered(exclude=(session.landing.name, session.lane)),
@@ -281,6 +281,6 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
         uuid=state.table_uuid,
         section=section,
         others=others,
-        evaluated=judged,
-        elsewhere=tuple(place for s in lanes if s.lane != section.lane for place in s.positions.items()),
+        evaluated=evaluated,
+        elsewhere=tuple(position for s in lanes if s.lane != section.lane for position in s.positions.items()),
     ).as_needed

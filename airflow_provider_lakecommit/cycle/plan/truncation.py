@@ -46,13 +46,13 @@ MOST_TEXT = 2000
 def diverged_logs(
     session: LandingSession, landing_state: LandingState, source: SourceState
 ) -> tuple[frozenset[SourcePartition], str]:
-    """Return the partitions whose logs no longer hold all that was read of them; with places, losses and remedies.
+    """Return the partitions whose logs no longer hold all that was read of them; with offsets, losses and remedies.
 
     :raises SourceError: a topic cannot be read
     :raises SourceUnavailableError: the brokers do not answer in time
     """
-    asked = in_doubt(known_positions(landing_state), source.partitions)
-    if not (found := session.source.diverged(asked)):
+    positions = in_doubt(known_positions(landing_state), source.partitions)
+    if not (found := session.source.diverged(positions)):
         return frozenset(), ""
     ways = _ways(landing_state, found) if session.lane == LIVE else _way_of_lane(session.lane)
     text = f"{_what(found, source.partitions)}. {ways}"[:MOST_TEXT]
@@ -94,14 +94,14 @@ def truncated(session: LandingSession, landing_state: LandingState, table: str) 
     :raises SourceUnavailableError: the brokers do not answer in time
     """
     section, accepted = landing_state.ledgers[table].section, landing_state.accepted[table]
-    places = [(s.span.partition, s.position) for a in accepted for s in a.report.spans if s.position is not None]
-    asked = outdated([*section.positions.items(), *places])
-    if asked:
+    positions = [(s.span.partition, s.position) for a in accepted for s in a.report.spans if s.position is not None]
+    doubtful = outdated([*section.positions.items(), *positions])
+    if doubtful:
         # A missing topic cannot answer, and a recreated one of its name has its own log.
         there = session.source.watermarks(missing_ok=True).partitions
-        asked = [(p, at) for p, at in asked if p in there]
+        doubtful = [(p, at) for p, at in doubtful if p in there]
     out: dict[UUID, str] = {}
-    for t in session.source.diverged(asked):
+    for t in session.source.diverged(doubtful):
         where = "an unknown offset" if t.end is None else f"offset {t.end}"
         if any(t.concerns(p, at) for p, at in section.positions.items()):
             raise SourceError(

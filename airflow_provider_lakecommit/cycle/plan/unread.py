@@ -66,18 +66,18 @@ def with_unread(
         return state
     session.log(f"WARNING: {name}: gave up {unread}, which another table reads: {name} reads it again, too")
     landing = session.landing
-    told: dict[str, str] = {}
+    extra: dict[str, str] = {}
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         require_ledger(state, name)
-        gone = {s.key: unread & _given_up(s) for s in _own(landing.name, state)}
-        if not (taken := Coverage.union(gone.values())):
+        removed = {s.key: unread & _given_up(s) for s in _own(landing.name, state)}
+        if not (taken := Coverage.union(removed.values())):
             return None
-        told[REPLACED] = Replaced(ranges=taken).to_text()
-        return tuple(_without(s, gone.get(s.key, Coverage())) for s in state.sections)
+        extra[REPLACED] = Replaced(ranges=taken).to_text()
+        return tuple(_without(s, removed.get(s.key, Coverage())) for s in state.sections)
 
     record = SnapshotRecord(
-        kind=SnapshotKind.REPLACE, branch=landing.branch, landing=landing.name, lane=session.lane, extra=told
+        kind=SnapshotKind.REPLACE, branch=landing.branch, landing=landing.name, lane=session.lane, extra=extra
     )
     return swap_sections(session.tables, name, record, update)
 
@@ -93,9 +93,9 @@ def _given_up(section: LedgerSection) -> Coverage:
     return unevaluated(section.evaluated, none)
 
 
-def _without(section: LedgerSection, gone: Coverage) -> LedgerSection:
-    if not gone:
+def _without(section: LedgerSection, removed: Coverage) -> LedgerSection:
+    if not removed:
         return section
-    kept = tuple(e.rest(gone, e.rows) if e.per_offset is RowsPerOffset.NONE else e for e in section.provenance)
+    kept = tuple(e.rest(removed, e.rows) if e.per_offset is RowsPerOffset.NONE else e for e in section.provenance)
     provenance = tuple(e for e in kept if e.coverage)
-    return replace(section, covered=section.covered - gone, provenance=provenance, epoch=uuid4())
+    return replace(section, covered=section.covered - removed, provenance=provenance, epoch=uuid4())

@@ -41,10 +41,10 @@ from airflow_provider_lakecommit.spark import Engine
 
 DEFERRED_SECONDS = 30.0
 """Seconds before the next window after the loop found none."""
-ASK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 """Seconds between two checks for the end."""
 STEP_SECONDS = 0.25
-HELD_UP_LOOKS = 3
+HELD_UP_CHECKS = 3
 _M_ARENA_MAX = -8
 ARENAS = 2
 """Arenas of glibc in a process that runs for days."""
@@ -79,7 +79,7 @@ class Follow:
         maintain: Callable[[], None] = lambda: None,
     ) -> None:
         self._session, self._options, self._log = session, options, log
-        self._successor = Successor(session, log.say, engine.start, turns=turns)
+        self._successor = Successor(session, log.write, engine.start, turns=turns)
         self._numbers = CycleNumbers(identify, self._successor.in_turn)
         self._closing = ExitStack()
         self._executor = self._closing.enter_context(CommitterThread())
@@ -90,16 +90,16 @@ class Follow:
             release=release,
             executor=self._executor,
             early=early,
-            progress=progress or (lambda told: log.say(str(told)), LOG_SECONDS),
+            progress=progress or (lambda line: log.write(str(line)), LOG_SECONDS),
             maintain=maintain,
         )
-        self._ask_over = over
+        self._run_is_over = over
         self._upkeep = Upkeep(session, self._executor, options.keep_snapshots)
         self._troubles = Troubles()
         self._age = options.window_age.total_seconds()
         now = time.monotonic()
         self._pace = Pace.after(now, self._age)
-        self._interval, self._told_at, self._asked_at = Interval(), now, now
+        self._interval, self._logged_at, self._checked_at = Interval(), now, now
         self._ahead = Ahead(records=0)
         life = options.lifetime
         self._until = None if life is None else now + life.total_seconds()
@@ -142,7 +142,7 @@ class Follow:
                 if count == most:
                     break
             self._log.quiet = False
-            self._tell(time.monotonic())
+            self._log_interval(time.monotonic())
             yield from self._last_try(tries=count != most)
 
     def _last_try(self, *, tries: bool) -> Iterator[CycleOutcome]:
@@ -184,7 +184,7 @@ class Follow:
     def _closed(self, outcome: CycleOutcome) -> None:
         self._numbers.closed(outcome.number)
         self._successor.closed(outcome)
-        self._ended = self._ended or self._successor.ask()
+        self._ended = self._ended or self._successor.has_begun()
         if outcome.progress or (outcome.whole and not outcome.deferred):
             self._troubles.passed()
         now, since = time.monotonic(), (self._session.now() - outcome.opened.plan.requested_at).total_seconds()
@@ -200,9 +200,9 @@ class Follow:
             return
         ends = newest.opened.plan.ends if newest is not None else {}
         landing = self._session.landing
-        self._rest(self._pace.first_look(time.monotonic()))
+        self._rest(self._pace.first_check(time.monotonic()))
         while not self._over():
-            asked = time.monotonic()
+            checked_at = time.monotonic()
             try:
                 source = self._session.source.watermarks()
             except LakecommitError as e:
@@ -214,7 +214,7 @@ class Follow:
                 record_bytes=self._upkeep.record_bytes,
             )
             self._ahead, now = ahead_of(ends, source.partitions), time.monotonic()
-            self._pace, then = self._pace.saw(self._ahead, asked=asked, now=now, full=full)
+            self._pace, then = self._pace.saw(self._ahead, checked_at=checked_at, now=now, full=full)
             self._rest(then.seconds)
             if then.open:
                 return
@@ -228,15 +228,15 @@ class Follow:
         if pause is None:
             raise error
         self._log.end(trouble=True)
-        self._log.say(f"WARNING: continuing in {pause:.0f} s, after error {self._troubles.row} in a row: {error}")
+        self._log.write(f"WARNING: continuing in {pause:.0f} s, after error {self._troubles.row} in a row: {error}")
         self._rest(pause)
 
     def _over(self) -> bool:
         """Return True if no further window may be opened."""
         now = time.monotonic()
-        if now - self._asked_at >= ASK_SECONDS:
-            self._asked_at = now
-            self._ended = self._ended or self._ask_over() or self._successor.ask()
+        if now - self._checked_at >= CHECK_SECONDS:
+            self._checked_at = now
+            self._ended = self._ended or self._run_is_over() or self._successor.has_begun()
         return self._ended or self._runner.stopping or (self._until is not None and now >= self._until)
 
     def _rest(self, seconds: float) -> None:
@@ -247,16 +247,16 @@ class Follow:
             time.sleep(min(left, STEP_SECONDS))
 
     def _now_and_then(self, now: float) -> None:
-        if now - self._told_at >= self._options.interval.total_seconds():
-            self._tell(now)
+        if now - self._logged_at >= self._options.interval.total_seconds():
+            self._log_interval(now)
             self._upkeep.run()
 
-    def _tell(self, now: float) -> None:
+    def _log_interval(self, now: float) -> None:
         # Offsets are read one after the other: only a lasting difference is held up.
-        ahead = self._ahead if self._pace.idle >= HELD_UP_LOOKS else replace(self._ahead, held_up=0)
-        self._log.say(self._interval.line(now - self._told_at, ahead))
+        ahead = self._ahead if self._pace.idle >= HELD_UP_CHECKS else replace(self._ahead, held_up=0)
+        self._log.write(self._interval.line(now - self._logged_at, ahead))
         self._log.next_interval()
-        self._interval, self._told_at = Interval(blocked=self._interval.blocked, failed=self._interval.failed), now
+        self._interval, self._logged_at = Interval(blocked=self._interval.blocked, failed=self._interval.failed), now
 
 
 def runner_of(

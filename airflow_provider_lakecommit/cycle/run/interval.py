@@ -17,36 +17,36 @@ from airflow_provider_lakecommit.core import STATUS
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.window import Ahead
 
-HELD = 200
+MOST_BUFFERED = 200
 """Most buffered lines of a window; the newest are kept."""
 MOST_WARNINGS = 100
 _NUMBER = re.compile(r"[0-9][0-9a-f-]*")
 
 
 class WindowLog:
-    """A log for the parts of a continuous run. ``say`` takes lines that are written at once."""
+    """A log for the parts of a continuous run. ``write`` takes lines that are written at once."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.say = say
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.write = write
         self.quiet = False
-        self._held: deque[str] = deque(maxlen=HELD)
+        self._buffered: deque[str] = deque(maxlen=MOST_BUFFERED)
         self._warned: set[str] = set()
 
     def __call__(self, line: str) -> None:
         if not self.quiet:
-            self.say(line)
+            self.write(line)
         elif "WARNING" not in line:
-            self._held.append(line)
+            self._buffered.append(line)
         elif (kind := _NUMBER.sub("#", line)) not in self._warned and len(self._warned) < MOST_WARNINGS:
             self._warned.add(kind)
-            self.say(line)
+            self.write(line)
 
     def end(self, *, trouble: bool) -> None:
         """Flush or drop the lines of a closed window."""
         if trouble:
-            for line in self._held:
-                self.say(line)
-        self._held.clear()
+            for line in self._buffered:
+                self.write(line)
+        self._buffered.clear()
 
     def next_interval(self) -> None:
         self._warned.clear()

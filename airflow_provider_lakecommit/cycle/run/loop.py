@@ -80,8 +80,8 @@ class LandingRunner:
         self._maintain = maintain
         self._early = early
         self._log = session.log
-        told = progress or (lambda progress: self._log(str(progress)), LOG_SECONDS)
-        self._writers = WindowWriter(session, engine, told)
+        report = progress or (lambda progress: self._log(str(progress)), LOG_SECONDS)
+        self._writers = WindowWriter(session, engine, report)
         self._engine = engine
         self._windows: deque[OpenWindow] = deque()
         self._gave_up = False
@@ -200,11 +200,11 @@ class LandingRunner:
         return more and in_time and free and not self._writers.stopping and not self._session.yields()
 
     def _let_others_go_first(self) -> None:
-        told = ""
+        logged = ""
         while not self._writers.stopping and (why := self._session.yields()):
-            if not told:
+            if not logged:
                 self._log(f"{why}: no window opens until that is landed")
-            told = why
+            logged = why
             self._pause(YIELD_SECONDS)
 
     def _begin(self, number: int) -> None:
@@ -217,7 +217,7 @@ class LandingRunner:
         starting = in_thread(self._engine.start, "engine") if self._early else None
         self._releases.begin()
         try:
-            opened = open_cycle(self._session, run, release=self._releases, told=self._failing.names)
+            opened = open_cycle(self._session, run, release=self._releases, logged=self._failing.names)
         except LakecommitError:
             if starting:
                 wait([starting])
@@ -328,7 +328,7 @@ class LandingRunner:
         """After an interruption, log what is saved and what will be read again."""
         tickets = [ticket for w in list(self._windows) if not w.opened.finished for ticket in w.opened.groups]
         for ticket in tickets:
-            self._writers.saved(ticket, told=True)
+            self._writers.saved(ticket, logged=True)
         self._log(
             "the next run publishes the reported slices"
             if tickets
@@ -338,12 +338,12 @@ class LandingRunner:
     def _go_on_or_stop(self) -> None:
         if not self._writers.stopping:
             return
-        told = f"landing {self._session.landing.name} was stopped"
+        message = f"landing {self._session.landing.name} was stopped"
         if self._gave_up or not self._again:
             self.report_interrupted()
-            raise SparkJobError("LC6214", told)
+            raise SparkJobError("LC6214", message)
         raise SparkJobError(
-            "LC6215", f"{told}: the records read so far are published, the next run reads {'; '.join(self._again)}"
+            "LC6215", f"{message}: the records read so far are published, the next run reads {'; '.join(self._again)}"
         )
 
     def _pause(self, seconds: float) -> None:

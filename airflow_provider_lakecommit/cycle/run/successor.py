@@ -25,19 +25,19 @@ from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError
 class Successor:
     """The successor of one run.
 
-    :param say: takes the log line about it
+    :param log: takes the log line about it
     :param start: starts the engine, as :meth:`~airflow_provider_lakecommit.spark.launch.base.Engine.start`
     :param turns: take over from continuous runs of the same DAG; otherwise no run takes over from this one
     :ivar found: id of the later run
     """
 
     def __init__(
-        self, session: LandingSession, say: Callable[[str], None], start: Callable[[], None], *, turns: bool
+        self, session: LandingSession, log: Callable[[str], None], start: Callable[[], None], *, turns: bool
     ) -> None:
-        self._session, self._say, self._start, self._turns = session, say, start, turns
-        self._lands = self._told = False
+        self._session, self._log, self._start, self._turns = session, log, start, turns
+        self._lands = self._announced = False
         self._run: RunIdentity | None = None
-        self._place: LogPlace | None = None
+        self._position: LogPlace | None = None
         self.found = ""
 
     def in_turn(self, run: RunIdentity) -> RunIdentity:
@@ -46,11 +46,11 @@ class Successor:
         :raises ControlTopicError: the control topic cannot be read or made
         """
         if self._turns and self._run is None:
-            self._place = log_end(self._session, self._partition())
-            self._run = replace(run, turn=turn_at(self._place))
+            self._position = log_end(self._session, self._partition())
+            self._run = replace(run, turn=turn_at(self._position))
         if self._run is None or not self._lands:
             return run
-        self._told = True
+        self._announced = True
         return replace(run, turn=self._run.turn)
 
     def _partition(self) -> int:
@@ -64,14 +64,14 @@ class Successor:
     @property
     def is_due(self) -> bool:
         """Return True if a cycle must be opened at once, so that the previous run ends."""
-        return self._lands and not self._told
+        return self._lands and not self._announced
 
     def closed(self, outcome: CycleOutcome) -> None:
         """Note that a cycle of the run was closed, and whether it shows that the run can land."""
         if self._turns and not self._lands:
-            self._lands = self._is_shown_by(outcome)
+            self._lands = self._shows_it_can_land(outcome)
 
-    def _is_shown_by(self, outcome: CycleOutcome) -> bool:
+    def _shows_it_can_land(self, outcome: CycleOutcome) -> bool:
         if outcome.opened.slices or outcome.deferred:
             return outcome.kept
         try:
@@ -80,18 +80,18 @@ class Successor:
             return False
         return True
 
-    def ask(self) -> bool:
+    def has_begun(self) -> bool:
         """Return True if a later run has begun."""
-        if self._run is None or self._place is None or self.found:
+        if self._run is None or self._position is None or self.found:
             return bool(self.found)
         try:
-            cycles, end = cycles_since(self._session, self._place)
+            cycles, end = cycles_since(self._session, self._position)
         except LakecommitError:
             return False
-        if end.offset < self._place.offset:
+        if end.offset < self._position.offset:
             self._run = replace(self._run, turn=turn_at(end))
-        self._place = end
+        self._position = end
         if (successor := successor_of(cycles, self._run)) is not None:
             self.found = successor
-            self._say(f"run {successor} continues from here: this run opens no more windows")
+            self._log(f"run {successor} continues from here: this run opens no more windows")
         return bool(self.found)

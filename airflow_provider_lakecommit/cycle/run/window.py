@@ -107,19 +107,19 @@ class Pace:
         """Return the state after a plan whose ends were requested at that time."""
         return cls(age=age, planned=planned, clean=planned)
 
-    def saw(self, ahead: Ahead, *, asked: float, now: float, full: Full) -> tuple[Pace, Next]:
-        """:param asked: start of the check; ``now``: when it was answered"""
+    def saw(self, ahead: Ahead, *, checked_at: float, now: float, full: Full) -> tuple[Pace, Next]:
+        """:param checked_at: start of the check; ``now``: when it was answered"""
         if not ahead.records:
-            pace = replace(self, clean=asked, idle=self.idle + 1)
+            pace = replace(self, clean=checked_at, idle=self.idle + 1)
             if now - self.planned >= ANYWAY:
                 return pace, Next(open=True)
             grown = self.age / PART * 2.0 ** min(self.idle, 16)
             return pace, Next(open=False, seconds=min(grown, self.age + LATE, SELDOM, ANYWAY))
         left = 0.0 if full.by(ahead.records) else max(0.0, self.clean + self.age - now)
-        look = min(self.age / PART, OFTEN) if full.limited else left
-        return self, Next(open=left <= look, seconds=min(left, look))
+        pause = min(self.age / PART, OFTEN) if full.limited else left
+        return self, Next(open=left <= pause, seconds=min(left, pause))
 
-    def first_look(self, now: float) -> float:
+    def first_check(self, now: float) -> float:
         """Return the seconds before the first check after a plan: records that came at once are not old yet."""
         return max(0.0, self.planned + min(self.age / PART, OFTEN) - now)
 

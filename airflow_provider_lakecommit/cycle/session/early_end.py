@@ -35,7 +35,7 @@ class _SlotOfCycle(SlotHolder, Protocol):
 
 
 class CyclePlace(_SlotOfCycle, Protocol):
-    """The place of a cycle in the control topic."""
+    """The position of a cycle in the control topic."""
 
     @property
     def lane(self) -> str: ...
@@ -49,7 +49,7 @@ def end_cycle(control: ControlPort, landing: Landing, cycle: CyclePlace, reason:
     :param reason: user and reason, for logs and the notes of runs
     :raises ControlTopicError: the record cannot be sent
     """
-    _say(control, landing, cycle, cycle.lane, cycle.partition, None, reason)
+    _send_request(control, landing, cycle, cycle.lane, cycle.partition, None, reason)
 
 
 def end_job(control: ControlPort, job: WindowJob, reason: str) -> None:
@@ -58,37 +58,37 @@ def end_job(control: ControlPort, job: WindowJob, reason: str) -> None:
     :param reason: for logs
     :raises ControlTopicError: the record cannot be sent
     """
-    _say(control, job.landing, job, job.plan.lane, job.control_partition, job, reason)
+    _send_request(control, job.landing, job, job.plan.lane, job.control_partition, job, reason)
 
 
-def _say(
+def _send_request(
     control: ControlPort,
     landing: Landing,
-    whose: _SlotOfCycle,
+    slot: _SlotOfCycle,
     lane: str,
     partition: int,
     job: WindowJob | None,
     reason: str,
 ) -> None:
     sender = Sender(
-        landing=landing.name, lane=lane, role=ROLE, commit_id=whose.commit_id, form=landing.connections.control_events
+        landing=landing.name, lane=lane, role=ROLE, commit_id=slot.commit_id, form=landing.connections.control_events
     )
     record = sender.end_request(uuid4(), datetime.now(UTC), job=None if job is None else job.job_id, reason=reason)
     role = ROLE if job is None else f"{ROLE}-{job.group}{f'-{job.replica}' if job.replica else ''}"
-    who = transactional_id(landing.name, lane, whose.deployment, whose.slot, role)
-    with control.writer(who, partition) as writer:
+    writer_id = transactional_id(landing.name, lane, slot.deployment, slot.slot, role)
+    with control.writer(writer_id, partition) as writer:
         writer.send([(record.key, record.value, record.headers)])
 
 
 class EarlyEnd:
     """A thread that ends work on request.
 
-    :param ask: asks running tasks to end, with the reason
+    :param request_end: asks running tasks to end, with the reason
     :param give_up: ends those that still run, after the grace
     """
 
-    def __init__(self, ask: Callable[[str], None], give_up: Callable[[], None]) -> None:
-        self._ask, self._give_up = ask, give_up
+    def __init__(self, request_end: Callable[[str], None], give_up: Callable[[], None]) -> None:
+        self._request_end, self._give_up = request_end, give_up
         # Its `put` is the one safe way to wake a thread from a signal handler.
         self._requests: SimpleQueue[tuple[str, float] | None] = SimpleQueue()
         threading.Thread(target=self._wait, name="lakecommit-early-end", daemon=True).start()
@@ -109,7 +109,7 @@ class EarlyEnd:
         with suppress(LakecommitError, Empty):
             while request is not None:
                 reason, grace = request
-                self._ask(reason)
+                self._request_end(reason)
                 request = self._requests.get(timeout=grace)
             return
         self._give_up()

@@ -120,7 +120,7 @@ class TableKey:
 class LandingSession:
     """Connections of one stream of a landing.
 
-    :param place: key of the catalog in this process, by default the landing's connection
+    :param catalog_key: key of the catalog in this process, by default the landing's connection
     :param lent: another owner closes the tables
     :param yields: returns why no window may be opened now, since others go first; empty if one may
     """
@@ -134,14 +134,14 @@ class LandingSession:
     now: Callable[[], datetime] = _utc_now
     new_id: Callable[[], UUID] = uuid4
     log: Callable[[str], None] = print
-    place: str = ""
+    catalog_key: str = ""
     lent: bool = False
     yields: Callable[[], str] = str
     _sending: threading.Lock = field(default_factory=threading.Lock, init=False)
     _writers: dict[tuple[str, int], tuple[ExitStack, WriterPort]] = field(default_factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
     _named: int | None = field(default=None, init=False)
-    _seen: dict[int, tuple[ControlRecord, Entry | None]] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[int, tuple[ControlRecord, Entry | None]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def connect(
@@ -163,7 +163,7 @@ class LandingSession:
 
     def key(self, table: str) -> TableKey:
         """Return the key of a table for its turns."""
-        return TableKey(catalog=self.place or self.landing.connections.iceberg, table=table)
+        return TableKey(catalog=self.catalog_key or self.landing.connections.iceberg, table=table)
 
     @property
     def signed(self) -> bool:
@@ -211,7 +211,7 @@ class LandingSession:
             else self.control.read(partition, start, until=until)
         )
         if since is None:
-            self._seen = {offset: seen for offset, seen in self._seen.items() if offset >= start}
+            self._known = {offset: entry for offset, entry in self._known.items() if offset >= start}
         entries = (*(since.entries if since else ()), *self._entries(log.records))
         state = fold(entries, ledgers, self.landing.window.completion_timeout)
         if state.quarantined_count > (since.state.quarantined_count if since else 0):
@@ -231,11 +231,11 @@ class LandingSession:
     def _entries(self, records: Sequence[ControlRecord]) -> Iterator[Entry]:
         """Return the entries of this stream. Records of the earlier read are not decoded again."""
         for record in records:
-            seen = self._seen.get(record.offset)
-            if seen is None or seen[0] is not record:
-                self._seen[record.offset] = seen = record, entry_of(record, self.landing.name, self.lane)
-            if seen[1] is not None:
-                yield seen[1]
+            known = self._known.get(record.offset)
+            if known is None or known[0] is not record:
+                self._known[record.offset] = known = record, entry_of(record, self.landing.name, self.lane)
+            if known[1] is not None:
+                yield known[1]
 
     def _warn(self, state: LandingState, partition: int) -> None:
         self.log(
@@ -270,13 +270,13 @@ class LandingSession:
         borders = self.control.read(partition, BEYOND)
         return partition, max(borders.begin, borders.end - WITHOUT_LEDGER)
 
-    def send(self, role: str, whose: SlotHolder, partition: int, records: Sequence[Outgoing]) -> int:
+    def send(self, role: str, slot: SlotHolder, partition: int, records: Sequence[Outgoing]) -> int:
         """Send one transaction under the bounded id of this role and the cycle's slot; return the offset of its last
         record. Writers stay open for the next cycle in that slot.
 
         :raises FencedError: a newer attempt of the same role and slot took over
         """
-        key = transactional_id(self.landing.name, self.lane, whose.deployment, whose.slot, role), partition
+        key = transactional_id(self.landing.name, self.lane, slot.deployment, slot.slot, role), partition
         values = [(r.key, r.value, r.headers) for r in records]
         # Two concurrent writers under one id would fence each other.
         with self._sending:

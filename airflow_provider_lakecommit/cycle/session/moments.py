@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core import SourcePartition, Watermark
 from airflow_provider_lakecommit.cycle.session.ports import SourcePort
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 
-ASK_SECONDS = 30.0
+CHECK_SECONDS = 30.0
 """Seconds that brokers may take to answer."""
 
 
@@ -27,11 +27,11 @@ def offsets_at(
 
     :raises SourceUnavailableError: the brokers did not answer in time
     """
-    found = {p: first for p, _, first in source.request_first_since([(p, moment) for p in marks])(ASK_SECONDS)}
+    found = {p: first for p, _, first in source.request_first_since([(p, moment) for p in marks])(CHECK_SECONDS)}
     if silent := sorted(marks.keys() - found.keys()):
         raise SourceUnavailableError(
             "LC6221",
-            f"the brokers did not report within {ASK_SECONDS:.0f} s the offset of {moment.isoformat()} in "
+            f"the brokers did not report within {CHECK_SECONDS:.0f} s the offset of {moment.isoformat()} in "
             f"{', '.join(map(str, silent))}: try again, or state offsets",
         )
     return {p: None if first is None else min(first[0], marks[p].stable) for p, first in found.items()}

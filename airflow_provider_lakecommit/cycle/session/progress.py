@@ -64,10 +64,10 @@ class Progress:
 
 
 @contextmanager
-def progress_told(
+def report_progress(
     control: ControlPort,
     jobs: Sequence[WindowJob],
-    tell: Callable[[Progress], None],
+    report: Callable[[Progress], None],
     every: float = LOG_SECONDS,
 ) -> Iterator[None]:
     """Report the progress of the jobs while the block runs.
@@ -77,7 +77,7 @@ def progress_told(
     if not jobs:
         yield
         return
-    watch, over = _Watch(control, jobs, tell), threading.Event()
+    watch, over = _Watch(control, jobs, report), threading.Event()
     thread = threading.Thread(target=watch.follow, args=(over, every), name="lakecommit-progress", daemon=True)
     thread.start()
     try:
@@ -90,30 +90,30 @@ def progress_told(
 class _Watch:
     """The reports of some jobs, read from their plan on."""
 
-    def __init__(self, control: ControlPort, jobs: Sequence[WindowJob], tell: Callable[[Progress], None]) -> None:
-        self._control, self._tell = control, tell
+    def __init__(self, control: ControlPort, jobs: Sequence[WindowJob], report: Callable[[Progress], None]) -> None:
+        self._control, self._report = control, report
         self._landing, self._lane = jobs[0].plan.landing, jobs[0].plan.lane
         self._partition = jobs[0].control_partition
         self._open: list[Slice] = [s for job in jobs for s in job.plan.slices]
         self._slices, self._records = len(self._open), sum(map(len, self._open))
         self._reported = Coverage()
         self._began = time.monotonic()
-        self._place = jobs[0].read_from
+        self._position = jobs[0].read_from
         self._start = 0.0
 
     def follow(self, over: threading.Event, every: float) -> None:
         while self._open and not over.wait(every):
             trouble = ""
             try:
-                self._look()
+                self._read()
             except LakecommitError as e:
                 trouble = str(e)
             with suppress(LakecommitError):
-                self._tell(replace(self._progress(), trouble=trouble))
+                self._report(replace(self._progress(), trouble=trouble))
 
-    def _look(self) -> None:
-        log = self._control.read(self._partition, self._place)
-        self._place = log.end
+    def _read(self) -> None:
+        log = self._control.read(self._partition, self._position)
+        self._position = log.end
         reports = (
             e.report for e in read_entries(log.records, self._landing, self._lane) if isinstance(e, SliceReported)
         )

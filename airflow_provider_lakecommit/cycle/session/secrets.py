@@ -42,9 +42,9 @@ def secrets_for(
     :raises TableError: a table is missing
     """
     written = ((name, job.plan.vended) for job in jobs for s in job.plan.slices for name in s.tables)
-    wanted = {name: vended[name] for name, vended in written if name in vended}
+    needed = {name: vended[name] for name, vended in written if name in vended}
     storage = {}
-    for name, with_keys in sorted(wanted.items()):
+    for name, with_keys in sorted(needed.items()):
         try:
             storage[name] = storage_for(tables, name, time.time())
         except CatalogError as e:

@@ -51,18 +51,18 @@ class SlowSlices:
 
     def all_reported(self) -> bool:
         """Return True if nothing is left of the job at this moment."""
-        self._look()
+        self._check()
         return not self._left.plan.slices
 
     def found(self) -> WindowJob | None:
         """Return the job's slow slices as a job of their own, if any."""
-        self._look()
+        self._check()
         if self._most is None or not self._seconds or not self._left.plan.slices:
             return None
         patience = max(LEAST_SECONDS, self._most * median(self._seconds))
         return self._left if self._now() - self._quiet_since > patience else None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         with suppress(LakecommitError):
             if not (new := self._reports.read()):
                 return
@@ -71,6 +71,6 @@ class SlowSlices:
             self._seconds += [c.read_seconds + c.decode_seconds + c.write_seconds for c in costs]
             if (cycle := self._reports.cycle) is not None:
                 pairs = zip(self._job.numbers, self._job.plan.slices, strict=True)
-                left = [(place, rest) for place, s in pairs if (rest := cycle.left_of(s)) is not None]
+                left = [(index, rest) for index, s in pairs if (rest := cycle.left_of(s)) is not None]
                 plan = replace(self._job.plan, slices=tuple(rest for _, rest in left))
-                self._left = replace(self._job, plan=plan, numbers=tuple(place for place, _ in left))
+                self._left = replace(self._job, plan=plan, numbers=tuple(index for index, _ in left))

@@ -85,8 +85,8 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
         raise TableError(
             "LC6226", f"there is no table {name}: create it, or state {_where(landing, name)} in landing {landing.name}"
         )
-    wanted = _wanted(session, name)
-    imagined = _imagined(name, *wanted)
+    expected = _expected(session, name)
+    imagined = _imagined(name, *expected)
     _check(landing, name, imagined)
     check_fit(landing, target_of(name, imagined, session.new_id()))
     if name.count(".") > 1 and name.startswith(f"{session.tables.name}."):
@@ -95,7 +95,7 @@ def _created(session: LandingSession, name: str, dry: bool) -> Table:
         session.log(f"table {name} is missing; a run creates it")
         return imagined
     session.log(f"table {name} is missing; creating it")
-    return session.tables.create(name, *wanted)
+    return session.tables.create(name, *expected)
 
 
 def differences(landing: Landing, name: str, table: Table) -> tuple[str, ...]:
@@ -113,9 +113,9 @@ def differences(landing: Landing, name: str, table: Table) -> tuple[str, ...]:
         for f in schema.fields
         if f.name not in has or not (_plain(has[f.name]) == _plain(f) or _evolved(landing, f, has[f.name]))
     ]
-    now, wanted = _parts(table.schema(), table.spec()), _parts(schema, spec)
-    if now != wanted:
-        found.append(f"it is partitioned by {now or 'nothing'}, not by {wanted or 'nothing'}")
+    now, expected = _parts(table.schema(), table.spec()), _parts(schema, spec)
+    if now != expected:
+        found.append(f"it is partitioned by {now or 'nothing'}, not by {expected or 'nothing'}")
     return tuple(found)
 
 
@@ -136,7 +136,7 @@ def _parts(schema: Schema, spec: PartitionSpec) -> str:
     return ", ".join(f"{f.transform} of {schema.find_column_name(f.source_id)}" for f in spec.fields)
 
 
-def _wanted(session: LandingSession, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:
+def _expected(session: LandingSession, name: str) -> tuple[Schema, PartitionSpec, dict[str, str], SortOrder]:
     landing = session.landing
     if role_of(landing.destinations, name) is Role.DEAD_LETTERS:
         return DEAD_LETTER_SCHEMA, UNPARTITIONED_PARTITION_SPEC, {}, UNSORTED_SORT_ORDER
@@ -157,11 +157,11 @@ def _create_section(landing: Landing, create: Mapping[str, Any]) -> Mapping[str,
     :raises TableError: the landing does not state whether metadata fills a column of the registry
     """
     listed = [c.get("name") for c in create.get("schema", ()) if isinstance(c, Mapping)]
-    wanted = landing.record_columns
-    if landing.columns.metadata is None and (both := [name for name in wanted if name in listed]):
+    requested = landing.record_columns
+    if landing.columns.metadata is None and (both := [name for name in requested if name in listed]):
         raise _undeclared(landing, both)
-    added = [{"name": name, "type": str(METADATA_TYPES[name])} for name in wanted if name not in listed]
-    marked = {MARKED: "true"} if wanted else {}
+    added = [{"name": name, "type": str(METADATA_TYPES[name])} for name in requested if name not in listed]
+    marked = {MARKED: "true"} if requested else {}
     return {
         **create,
         "schema": [*create.get("schema", ()), *added],

@@ -78,15 +78,15 @@ def _check_evolving(landing: Landing, table: str, schema: Schema) -> None:
     if not evolves_by_sql(landing, table):
         check_schema(landing, schema, table)
         return
-    wanted = wanted_by_sql(landing, table, schema)
+    types = sql_types(landing, table, schema)
     found = evolution(
-        schema, wanted.columns, widen=landing.evolve == "widen", skip=filled_elsewhere(landing), limits=wanted.limits
+        schema, types.columns, widen=landing.evolve == "widen", skip=filled_elsewhere(landing), limits=types.limits
     )
     evolved = evolved_schema(schema, found.changes, last_id=max(schema.field_ids, default=0), schema_id=0)
     try:
         check_schema(landing, evolved, table)
     except TableError as e:
-        why = "; ".join(map(str, (*wanted.left_out, *found.left_out)))
+        why = "; ".join(map(str, (*types.left_out, *found.left_out)))
         raise TableError("LC6223", f"{e}; {why}" if why else str(e)) from e
 
 
@@ -95,7 +95,7 @@ def evolves_by_sql(landing: Landing, table: str) -> bool:
     return landing.evolve != "none" and landing.transform_of(table) is not None
 
 
-def wanted_by_sql(landing: Landing, table: str, schema: Schema) -> InferredTypes:
+def sql_types(landing: Landing, table: str, schema: Schema) -> InferredTypes:
     """Return the columns that a landing's SQL needs in a table.
 
     :raises KeyError: it has no SQL for it
@@ -112,13 +112,13 @@ def check_unless_filled(landing: Landing, targets: Sequence[TableTarget], landin
 
     :raises TableError: as there; or a rule is for a column of none of them
     """
-    shown = [
+    filled = [
         replace(target, epoch=_ANY)
         for cycle in landing_state.cycles.values()
         if cycle.finished and cycle.plan.spec_version == landing.spec_version
         for target in cycle.plan.targets
     ]
-    fresh = [target for target in targets if replace(target, epoch=_ANY) not in shown]
+    fresh = [target for target in targets if replace(target, epoch=_ANY) not in filled]
     for target in fresh:
         check_fit(landing, target)
     there = [target for target in targets if target.table in landing.data_tables]

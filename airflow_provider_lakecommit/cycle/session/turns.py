@@ -37,27 +37,27 @@ def log_end(session: LandingSession, partition: int) -> LogPlace:
     return LogPlace(partition=partition, offset=session.control.read(partition, BEYOND).end)
 
 
-def turn_at(place: LogPlace) -> int:
+def turn_at(position: LogPlace) -> int:
     """Return the turn of a run that began there; above zero."""
-    return 1 + place.offset
+    return 1 + position.offset
 
 
-def cycles_since(session: LandingSession, place: LogPlace) -> tuple[list[Cycle], LogPlace]:
+def cycles_since(session: LandingSession, position: LogPlace) -> tuple[list[Cycle], LogPlace]:
     """Return the cycles opened since a log position, and the log's end: before that position, if the control topic was
     recreated.
 
     :raises ControlTopicError: the control topic cannot be read
     """
-    log = session.control.read(place.partition, place.offset)
+    log = session.control.read(position.partition, position.offset)
     entries = read_entries(log.records, session.landing.name, session.lane)
-    return [e.cycle for e in entries if isinstance(e, CycleOpened)], replace(place, offset=log.end)
+    return [e.cycle for e in entries if isinstance(e, CycleOpened)], replace(position, offset=log.end)
 
 
 def successor_of(cycles: Iterable[Cycle], run: RunIdentity) -> str | None:
     """Return the id of the run that replaced this one; ``None`` if none has, or this one takes no turns."""
     if not run.turn:
         return None
-    place = run.deployment, run.dag_id
-    later = ((c.turn, c.run) for c in cycles if c.turn and c.run != run.run_id and (c.deployment, c.dag) == place)
+    key = run.deployment, run.dag_id
+    later = ((c.turn, c.run) for c in cycles if c.turn and c.run != run.run_id and (c.deployment, c.dag) == key)
     turn, run_id = max(later, default=(0, ""))
     return run_id if (turn, run_id) > (run.turn, run.run_id) else None

@@ -37,9 +37,9 @@ class BundledGroup:
 
 def dealt(groups: Sequence[BundledGroup], tasks: int) -> list[list[BundledGroup]]:
     """Return at most so many bundles; each group goes to the smallest one by then, the largest group first."""
-    wanted = min(tasks, len(groups))
-    bundles: list[list[BundledGroup]] = [[] for _ in range(wanted)]
-    loads = [(0, number) for number in range(wanted)]
+    needed = min(tasks, len(groups))
+    bundles: list[list[BundledGroup]] = [[] for _ in range(needed)]
+    loads = [(0, number) for number in range(needed)]
     for each in sorted(groups, key=lambda g: (-g.ticket.records, g.landing.name, g.ticket.group)):
         load, number = heapq.heappop(loads)
         bundles[number].append(each)

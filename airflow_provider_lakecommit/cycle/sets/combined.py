@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One request for all concurrent callers.
 
-Contract: :meth:`Combined.ask` returns the answer of a request that began after the call: callers during a request share
-the next one. At most ``at_once`` requests run. A caller that finds room makes the request for all waiting ones, in its
-own thread, after a moment in which others may join: the cost hardly depends on their number.
+Contract: :meth:`Combined.request` returns the answer of a request that began after the call: callers during a request
+share the next one. At most ``at_once`` requests run. A caller that finds room makes the request for all that wait, in
+its own thread, after a moment in which others may join: the cost hardly depends on their number.
 
 Failure story: if a request for several fails, all of them get the error, and may ask again alone.
 """
@@ -43,7 +43,7 @@ class Combined(Generic[A, R]):
         self._changed = threading.Condition()
         self._waiting: list[tuple[A, Future[R]]] = []
 
-    def ask(self, question: A) -> R:
+    def request(self, question: A) -> R:
         """Return the answer, from whichever caller made the request.
 
         :raises Exception: the request's error
@@ -54,7 +54,7 @@ class Combined(Generic[A, R]):
         while not answer.done():
             if self._is_to_lead(answer):
                 try:
-                    self._request()
+                    self._run_batch()
                 finally:
                     with self._changed:
                         self._free += 1
@@ -74,7 +74,7 @@ class Combined(Generic[A, R]):
         """Return True if nothing has requested it yet."""
         return any(each is answer for _, each in self._waiting)
 
-    def _request(self) -> None:
+    def _run_batch(self) -> None:
         if self._gather:
             time.sleep(self._gather)
         with self._changed:

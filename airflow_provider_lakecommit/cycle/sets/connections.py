@@ -32,7 +32,7 @@ class SetConnections:
     :param kafka: librdkafka settings
     :param tables: the catalog of all landings; its maker closes it
     :param deployment: the owner of the transactional ids
-    :param place: key of the catalog in this process
+    :param catalog_key: key of the catalog in this process
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class SetConnections:
         tables: Tables,
         *,
         deployment: str,
-        place: str = "",
+        catalog_key: str = "",
     ) -> None:
         self.expansion = expansion
-        self._kafka, self._tables, self._place = kafka, tables, place
+        self._kafka, self._tables, self._catalog_key = kafka, tables, catalog_key
         self._topics = SourceTopics(kafka, expansion.topics)
         self._control_topic = ControlTopic(declared.control_topic_name, kafka)
         self._source = SharedSource(self._topics)
@@ -63,7 +63,7 @@ class SetConnections:
             control=self._control.of(landing.name),
             source=self._source.of(topics) if shared else self._topics.of(topics),
             log=log,
-            place=self._place,
+            catalog_key=self._catalog_key,
             lent=True,
         )
 

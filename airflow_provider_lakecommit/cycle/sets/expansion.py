@@ -73,10 +73,10 @@ def topics_of(declared: LandingSet, known: Collection[str]) -> tuple[str, ...]:
     """Return the topics of a set: those it names, existing or not, and the matching known ones."""
     pattern = declared.topics_pattern
     found = [t for t in known if pattern is not None and re.fullmatch(pattern, t)]
-    wanted = sorted({*declared.topic_names, *found})
+    names = sorted({*declared.topic_names, *found})
     return tuple(
         t
-        for t in wanted
+        for t in names
         if not t.startswith(INTERNAL)
         and t != declared.control_topic_name
         and not any(re.fullmatch(each, t) for each in declared.exclude)

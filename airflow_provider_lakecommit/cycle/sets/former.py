@@ -2,7 +2,7 @@
 """Former landings of a set: its rules, its template or its name changed, or a topic was deleted.
 
 Contract: pure. The control topic names them: every landing of a set is called ``<set>.<table>``. Their reported slices
-without a table are published (:mod:`~airflow_provider_lakecommit.cycle.sets.former_look`), and named until then. A
+without a table are published (:mod:`~airflow_provider_lakecommit.cycle.sets.former_scan`), and named until then. A
 former landing with existing topics and nothing left to publish is not mentioned.
 
 Failure story: the brokers do not list deleted topics, so the landing is named, and whether all offsets of its newest
@@ -33,15 +33,15 @@ from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerLanding:
-    """A former landing. ``pending`` is reported and not in its tables, ``lanes`` are open. ``gone``: none of its topics
-    exists any more; ``whole``: its tables have all offsets of its newest cycle. ``own``: it has the set's name.
-    ``dropped``: its table no longer exists.
+    """A former landing. ``pending`` is reported and not in its tables, ``lanes`` are open. ``topics_missing``: none of
+    its topics exists any more; ``whole``: its tables have all offsets of its newest cycle. ``own``: it has the set's
+    name. ``dropped``: its table no longer exists.
     """
 
     landing: Landing
     pending: Coverage = field(default_factory=Coverage)
     lanes: tuple[str, ...] = ()
-    gone: bool = False
+    topics_missing: bool = False
     whole: bool = True
     own: bool = True
     dropped: bool = False
@@ -61,7 +61,7 @@ class FormerLanding:
         return bool(self.pending or self.lanes)
 
     def __str__(self) -> str:
-        parts = [*self._open(), *self._gone()]
+        parts = [*self._open(), *self._missing()]
         return f"{self.name}: {'the set no longer has this landing; ' if self.is_open else ''}{'; '.join(parts)}"
 
     def _open(self) -> Sequence[str]:
@@ -77,8 +77,8 @@ class FormerLanding:
         ]
         return parts
 
-    def _gone(self) -> Sequence[str]:
-        if not self.gone:
+    def _missing(self) -> Sequence[str]:
+        if not self.topics_missing:
             return ()
         topics = ", ".join(self.landing.topic_names)
         lost = "" if self.whole else ", and not all of their records that the newest cycle observed were landed"
@@ -94,7 +94,7 @@ class FormerLanding:
             "tables": list(self.landing.tables),
             "pending": self.pending.to_dict(),
             "lanes": list(self.lanes),
-            "gone": self.gone,
+            "gone": self.topics_missing,
         }
 
 
@@ -136,7 +136,7 @@ def tables_of(entries: Sequence[Entry]) -> frozenset[str]:
     return frozenset(planned | reported)
 
 
-def was_whole(entries: Sequence[Entry]) -> bool:
+def was_complete(entries: Sequence[Entry]) -> bool:
     """Return True if all offsets of the newest plan were landed."""
     if (opened := _newest(entries)) is None:
         return True
@@ -145,7 +145,7 @@ def was_whole(entries: Sequence[Entry]) -> bool:
     return through is not None and through >= opened.plan.requested_at
 
 
-def is_gone(declared: LandingSet, topics: Collection[str], known: Collection[str]) -> bool:
+def are_missing(declared: LandingSet, topics: Collection[str], known: Collection[str]) -> bool:
     """Return True if none of these topics exists, and the set excludes none of them.
 
     :param known: all existing topics; empty if the set has no pattern: then a missing named topic is the failure of a
@@ -167,7 +167,7 @@ def table_of_name(declared: LandingSet, name: str, entries: Sequence[Entry]) -> 
 
 
 def reported_in(entries: Sequence[Entry], table: str) -> Coverage:
-    """Return what was reported with rows for a table and never published there, as far as these entries tell."""
+    """Return what was reported with rows for a table and never published there."""
     reports = (e.report for e in entries if isinstance(e, SliceReported))
     reported = Coverage.union(r.coverage for r in reports if (t := r.table(table)) is not None and t.rows)
     published = (e.coverage for e in entries if isinstance(e, TablePublished) and e.table == table)

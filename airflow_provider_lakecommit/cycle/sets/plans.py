@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
-from airflow_provider_lakecommit.cycle.sets.former_look import Formers, former_landings
+from airflow_provider_lakecommit.cycle.sets.former_scan import Formers, former_landings
 from airflow_provider_lakecommit.cycle.sets.garbage import rarely_collected
 from airflow_provider_lakecommit.cycle.sets.steps import for_all
 from airflow_provider_lakecommit.exceptions import TableError

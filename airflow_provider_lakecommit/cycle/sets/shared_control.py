@@ -54,7 +54,7 @@ KNOWN_SECONDS = 10.0
 """How long the topic's description is cached."""
 GATHER_SECONDS = 0.03
 """How long a request waits for others to join it."""
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 OWN_SECONDS = 30.0
 """How long to wait for one's own record."""
 
@@ -87,7 +87,7 @@ class SharedControl:
         self.topic = topic
         self._name, self._deployment = name, deployment
         self._most = min(RECENT + RECENT_OF_EACH * landings, MOST_RECORDS)
-        self._looks = Combined[_Question, ControlLog](self._look, gather=GATHER_SECONDS)
+        self._reads = Combined[_Question, ControlLog](self._read, gather=GATHER_SECONDS)
         self._logs: dict[int, _PartitionLog] = {}
         self._outboxes: dict[int, _Outbox] = {}
         self._lock, self._asking = threading.Lock(), threading.Lock()
@@ -106,9 +106,9 @@ class SharedControl:
                 self._info = found, time.monotonic() + KNOWN_SECONDS
             return self._info[0]
 
-    def look(self, partition: int, start: int, landing: str) -> ControlLog:
+    def log_of(self, partition: int, start: int, landing: str) -> ControlLog:
         """Return the log of one landing, from an offset on."""
-        return self._looks.ask(_Question(partition=partition, start=start, group=group_id(landing)))
+        return self._reads.request(_Question(partition=partition, start=start, group=group_id(landing)))
 
     def recent(self, prefix: str = "") -> dict[str, tuple[ControlRecord, ...]]:
         """Return the newest records of the landings whose names begin with the prefix.
@@ -117,10 +117,10 @@ class SharedControl:
         """
         found: dict[str, tuple[ControlRecord, ...]] = {}
         for partition in range(self.info().partitions):
-            borders = self.look(partition, BEYOND, "")
+            borders = self.log_of(partition, BEYOND, "")
             start, log = max(borders.begin, borders.end - self._most), self._logs[partition]
             if not log.holds(start):
-                self.look(partition, start, "")
+                self.log_of(partition, start, "")
             for name in (each for each in log.names() if each.startswith(prefix)):
                 found[name] = (*found.get(name, ()), *log.of(group_id(name), 0))
         return found
@@ -141,9 +141,9 @@ class SharedControl:
         own = transactional_id(self._name, LIVE, self._deployment, number % WRITERS, f"set-{partition}")
         return self.topic.writer(own, partition)
 
-    def _look(self, asked: Sequence[_Question]) -> Sequence[ControlLog]:
+    def _read(self, questions: Sequence[_Question]) -> Sequence[ControlLog]:
         starts: dict[int, int] = {}
-        for q in asked:
+        for q in questions:
             starts[q.partition] = min(q.start, starts.get(q.partition, q.start))
         found = self.topic.read_together(starts)
         for partition, log in found.items():
@@ -151,8 +151,8 @@ class SharedControl:
             # A caller that only needs the bounds has read nothing.
             if starts[partition] <= log.end:
                 mine.take(log, starts[partition])
-        own = [self._logs[q.partition].of(q.group, q.start) for q in asked]
-        return [replace(found[q.partition], records=records) for q, records in zip(asked, own, strict=True)]
+        own = [self._logs[q.partition].of(q.group, q.start) for q in questions]
+        return [replace(found[q.partition], records=records) for q, records in zip(questions, own, strict=True)]
 
 
 class _PartitionLog:
@@ -173,7 +173,7 @@ class _PartitionLog:
             self._topic, self._first, self._next = log.topic_id, begin, begin
         new = log.records[bisect_left(log.records, self._next, key=offset_of) :]
         for record in new:
-            self._whose(record).append(record)
+            self._records_of(record).append(record)
         self._count += len(new)
         self._next = log.end
 
@@ -191,7 +191,7 @@ class _PartitionLog:
         """Return the landings that have records here."""
         return [name for group in list(self._groups) if (name := landing_of(group)) is not None]
 
-    def _whose(self, record: ControlRecord) -> list[ControlRecord]:
+    def _records_of(self, record: ControlRecord) -> list[ControlRecord]:
         group = group_of(record)
         return self._nobodys if group is None else self._groups.setdefault(group, [])
 
@@ -209,19 +209,19 @@ class _Outbox:
         self._writer: ControlWriter | None = None
 
     def send(self, records: Sequence[Record]) -> tuple[int, ...]:
-        return self._sends.ask(records)
+        return self._sends.request(records)
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
 
-    def _send_all(self, asked: Sequence[Sequence[Record]]) -> Sequence[tuple[int, ...] | Exception]:
+    def _send_all(self, requests: Sequence[Sequence[Record]]) -> Sequence[tuple[int, ...] | Exception]:
         try:
-            offsets = iter(self._sent([record for records in asked for record in records]))
-            return [tuple(next(offsets) for _ in records) for records in asked]
+            offsets = iter(self._sent([record for records in requests for record in records]))
+            return [tuple(next(offsets) for _ in records) for records in requests]
         except WireError as e:
-            return [e] if len(asked) == 1 else [each for records in asked for each in self._send_all([records])]
+            return [e] if len(requests) == 1 else [each for records in requests for each in self._send_all([records])]
 
     def _sent(self, records: Sequence[Record]) -> tuple[int, ...]:
         for _ in range(WRITERS):
@@ -273,13 +273,13 @@ class _LandingControl:
     def read(self, partition: int, start: int | None = None, *, until: int | None = None) -> ControlLog:
         deadline = time.monotonic() + OWN_SECONDS
         while True:
-            log = self._shared.look(partition, start or 0, self._landing)
+            log = self._shared.log_of(partition, start or 0, self._landing)
             if until is None or log.end > until:
                 return log
             if time.monotonic() > deadline:
                 # The error names the landing in the way.
                 return self._shared.topic.read(partition, start, until=until)
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def first_since(self, partition: int, moment: datetime) -> int | None:
         return self._shared.topic.first_since(partition, moment)

@@ -42,25 +42,25 @@ class SharedSource:
 
     def __init__(self, topics: SourceTopics) -> None:
         self.topics = topics
-        self.first = Combined[tuple[Times, float], Firsts](self._ask_first)
-        self.logs = Combined[Positions, list[Truncation]](self._ask_logs)
-        self._looking = threading.Lock()
+        self.first = Combined[tuple[Times, float], Firsts](self._request_first)
+        self.logs = Combined[Positions, list[Truncation]](self._request_logs)
+        self._reading = threading.Lock()
         self._number = 0
         self._fresh_until = 0.0
-        self._seen: _Seen | None = None
-        self._retentions = Combined[float, dict[str, Retention]](self._ask_retentions)
+        self._newest: _Reading | None = None
+        self._retentions = Combined[float, dict[str, Retention]](self._request_retentions)
         self._kept: tuple[dict[str, Retention], float] = {}, 0.0
 
     def of(self, topics: tuple[str, ...]) -> SourcePort:
         """Return the port of one landing."""
         return _LandingSource(self, topics)
 
-    def newer_than(self, number: int) -> tuple[int, _Seen | None]:
+    def newer_than(self, number: int) -> tuple[int, _Reading | None]:
         """Return a read with a greater number, and its result; ``None`` if it failed."""
-        with self._looking:
+        with self._reading:
             if self._number <= number or time.monotonic() > self._fresh_until:
-                self._look()
-            return self._number, self._seen
+                self._read()
+            return self._number, self._newest
 
     def stable(self, topics: tuple[str, ...]) -> dict[SourcePartition, int]:
         """Return how far topics can be read, by the newest read; empty if it failed."""
@@ -70,37 +70,37 @@ class SharedSource:
     def retentions(self, seconds: float) -> dict[str, Retention]:
         """Return the retention of all known topics."""
         kept, until = self._kept
-        return kept if time.monotonic() < until else self._retentions.ask(seconds)
+        return kept if time.monotonic() < until else self._retentions.request(seconds)
 
-    def _ask_retentions(self, asked: Sequence[float]) -> Sequence[dict[str, Retention]]:
+    def _request_retentions(self, requests: Sequence[float]) -> Sequence[dict[str, Retention]]:
         if time.monotonic() >= self._kept[1]:
-            found = self.topics.retentions(max(asked))
+            found = self.topics.retentions(max(requests))
             self._kept = found, time.monotonic() + RETENTION_SECONDS
-        return [self._kept[0]] * len(asked)
+        return [self._kept[0]] * len(requests)
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         self._number += 1
         try:
-            self._seen = _Seen.of(self.topics.watermarks(missing_ok=True))
+            self._newest = _Reading.of(self.topics.watermarks(missing_ok=True))
         except LakecommitError:
-            self._seen = None
+            self._newest = None
         self._fresh_until = time.monotonic() + FRESH_SECONDS
 
-    def _ask_first(self, asked: Sequence[tuple[Times, float]]) -> Sequence[Firsts]:
-        places = [times for times, _ in asked]
-        found = self.topics.request_first_since(dict.fromkeys(t for times in places for t in times))(
-            max(seconds for _, seconds in asked)
+    def _request_first(self, requests: Sequence[tuple[Times, float]]) -> Sequence[Firsts]:
+        requested_times = [times for times, _ in requests]
+        found = self.topics.request_first_since(dict.fromkeys(t for times in requested_times for t in times))(
+            max(seconds for _, seconds in requests)
         )
-        by_place = {(p, t): (p, t, first) for p, t, first in found}
-        return [[by_place[t] for t in times if t in by_place] for times in places]
+        by_time = {(p, t): (p, t, first) for p, t, first in found}
+        return [[by_time[t] for t in times if t in by_time] for times in requested_times]
 
-    def _ask_logs(self, asked: Sequence[Positions]) -> Sequence[list[Truncation]]:
-        found = self.topics.diverged(list(dict.fromkeys(place for some in asked for place in some)))
-        return [[t for t in found if (t.partition, t.position) in some] for some in map(set, asked)]
+    def _request_logs(self, requests: Sequence[Positions]) -> Sequence[list[Truncation]]:
+        found = self.topics.diverged(list(dict.fromkeys(position for some in requests for position in some)))
+        return [[t for t in found if (t.partition, t.position) in some] for some in map(set, requests)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _Reading:
     """The result of a read, by topic."""
 
     whole: SourceState
@@ -108,7 +108,7 @@ class _Seen:
     by_topic: Mapping[str, Mapping[SourcePartition, Watermark]]
 
     @classmethod
-    def of(cls, whole: SourceState) -> _Seen:
+    def of(cls, whole: SourceState) -> _Reading:
         by_topic: dict[str, dict[SourcePartition, Watermark]] = {}
         for p, mark in whole.partitions.items():
             by_topic.setdefault(p.topic, {})[p] = mark
@@ -122,13 +122,13 @@ class _LandingSource:
         self._shared = shared
         self._topics = topics
         self._own = shared.topics.beside(topics)
-        self._seen = 0
+        self._number = 0
 
     def of(self, topics: tuple[str, ...]) -> SourcePort:
         return self._shared.topics.of(topics)
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
-        self._seen, found = self._shared.newer_than(self._seen)
+        self._number, found = self._shared.newer_than(self._number)
         if found is None or not found.missing.isdisjoint(self._topics):
             return self._own.watermarks(missing_ok=missing_ok)
         mine = {p: mark for topic in self._topics for p, mark in found.by_topic.get(topic, {}).items()}
@@ -142,15 +142,15 @@ class _LandingSource:
         return {topic: found[topic] for topic in self._topics if topic in found}
 
     def request_first_since(self, times: Iterable[tuple[SourcePartition, datetime]]) -> Callable[[float], Firsts]:
-        asked = list(times)
-        return lambda seconds: self._shared.first.ask((asked, seconds)) if asked else []
+        requested = list(times)
+        return lambda seconds: self._shared.first.request((requested, seconds)) if requested else []
 
     def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
-        asked = list(positions)
+        requested = list(positions)
         try:
-            return self._shared.logs.ask(asked) if asked else []
+            return self._shared.logs.request(requested) if requested else []
         except LakecommitError:
-            return self._own.diverged(asked)
+            return self._own.diverged(requested)
 
     def first_value(self, span: Span) -> int | None:
         return self._own.first_value(span)

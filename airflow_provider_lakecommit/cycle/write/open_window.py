@@ -77,7 +77,7 @@ class Releases:
     def __init__(self, is_dead: Callable[[Cycle], bool]) -> None:
         self._is_dead = is_dead
         self._left: set[UUID] = set()
-        self._seen: set[UUID] = set()
+        self._known: set[UUID] = set()
         self.dead: set[UUID] = set()
 
     def leave(self, commit_id: UUID) -> None:
@@ -97,12 +97,12 @@ class Releases:
 
     def begin(self) -> None:
         """Begin a read of the open cycles."""
-        self.dead, self._seen = set(), set()
+        self.dead, self._known = set(), set()
 
     def __call__(self, cycle: Cycle) -> bool:
         """Return True if it must end."""
         if self.is_left(cycle):
-            self._seen.add(cycle.commit_id)
+            self._known.add(cycle.commit_id)
             return True
         if cycle.commit_id not in self.dead and (cycle.commit_id in _abandoned or self._is_dead(cycle)):
             self.dead.add(cycle.commit_id)
@@ -110,4 +110,4 @@ class Releases:
 
     def done(self) -> None:
         """Record that a cycle was opened after the read: left cycles that it did not ask about were already over."""
-        self._left &= self._seen
+        self._left &= self._known

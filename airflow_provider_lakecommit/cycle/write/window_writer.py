@@ -22,7 +22,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.cycle.outcome import Written
 from airflow_provider_lakecommit.cycle.results import GroupResult, GroupTicket, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.progress import Progress, progress_told
+from airflow_provider_lakecommit.cycle.session.progress import Progress, report_progress
 from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
 from airflow_provider_lakecommit.cycle.write.write import GroupWrite, JobOutcome
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
@@ -46,7 +46,7 @@ class WindowWriter:
         self.progress = progress
         self.stopping = False
         self.jobs: dict[UUID, WindowJob] = {}
-        """Those that run, or are about to."""
+        """Jobs that run, or are about to."""
 
     def begin(self, opened: Opened, start: Callable[[], None]) -> WindowWrite:
         """Begin the jobs of a window.
@@ -82,13 +82,13 @@ class WindowWriter:
         except LakecommitError as e:
             raise SparkJobError("LC6234", f"the Spark job of group {job.group} did not begin: {e}") from e
 
-    def saved(self, ticket: GroupTicket, *, told: bool) -> GroupResult:
+    def saved(self, ticket: GroupTicket, *, logged: bool) -> GroupResult:
         """Return a group's reported work, by the log.
 
-        :param told: log it in the run's log too
+        :param logged: log it in the run's log too
         """
         result = self.group(ticket).result()
-        if told:
+        if logged:
             self.session.log(f"group {ticket.group}: {result}")
         return result
 
@@ -130,7 +130,7 @@ class WindowWrite:
         """
         writers = self._writers
         try:
-            with progress_told(writers.session.control, list(self._todo.values()), *writers.progress):
+            with report_progress(writers.session.control, list(self._todo.values()), *writers.progress):
                 wait(self._running.values())
             for each in self._running.values():
                 each.result()
@@ -161,7 +161,7 @@ class WindowWrite:
             unfinished = tuple(str(r) for r in outcome if not r.status.is_reported)
             return Written(slices=+before + Counter(r.status for r in outcome), unfinished=unfinished)
         died = (str(outcome),) if isinstance(outcome, SparkJobError) else ()
-        result = self._writers.saved(ticket, told=bool(died))
+        result = self._writers.saved(ticket, logged=bool(died))
         done = result.done - before[SliceStatus.REPORTED]
         now = Counter({SliceStatus.DONE: done, SliceStatus.AGAIN: 0 if died else len(result.left)})
         return Written(slices=+before + now, unfinished=tuple(f"not reported: {s}" for s in result.left), died=died)

@@ -104,20 +104,20 @@ def group_job(
         tables before anything is written
     :raises ControlTopicError: the control topic no longer has the cycle's plan, or has another one
     """
-    state = state or _look(landing, control, ticket.cycle)[0]
+    state = state or _read_log(landing, control, ticket.cycle)[0]
     if state.over or state.ended_early:
         return None
     if not ticket.cycle.plan:
         _hold_against_tables(landing, state, load)
     share = _share(state, ticket.group)
-    left = [(place, rest) for place, s in enumerate(share) if (rest := state.left_of(s)) is not None]
+    left = [(index, rest) for index, s in enumerate(share) if (rest := state.left_of(s)) is not None]
     if not left:
         return None
     return WindowJob(
         landing=landing,
         plan=replace(state.plan, slices=tuple(s for _, s in left)),
         group=ticket.group,
-        numbers=tuple(place for place, _ in left),
+        numbers=tuple(index for index, _ in left),
         commit_id=ticket.cycle.commit_id,
         slot=ticket.cycle.slot,
         deployment=ticket.cycle.deployment,
@@ -177,13 +177,13 @@ def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) ->
 
     :raises ControlTopicError: the control topic no longer has the cycle's plan
     """
-    state, landing_state, entries = _look(landing, control, ticket.cycle)
+    state, landing_state, entries = _read_log(landing, control, ticket.cycle)
     share = _share(state, ticket.group)
     done = [s for s in share if state.left_of(s) is None]
     blocked = tuple(str(b) for b in landing_state.blocked if any(b.coverage.overlaps(s.coverage) for s in share))
-    held = landing_state.blocked_coverage | landing_state.recut
+    blocked_ranges = landing_state.blocked_coverage | landing_state.recut
     rest = [rest for s in share if (rest := state.left_of(s)) is not None]
-    left = tuple(s for s in rest if not held.overlaps(s.coverage))
+    left = tuple(s for s in rest if not blocked_ranges.overlaps(s.coverage))
     return GroupResult(
         done=len(done),
         saved_records=sum(len(s) for s in done),
@@ -196,15 +196,15 @@ def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) ->
 
 def causes_of(entries: Iterable[Entry], commit_id: UUID, undone: Sequence[Slice]) -> tuple[str, ...]:
     """Return why these slices of a cycle are not done, each cause once, in the words of its first report."""
-    told: dict[str, str] = {}
+    by_cause: dict[str, str] = {}
     for e in entries:
         if not isinstance(e, SliceReported) or e.commit_id != commit_id:
             continue
         why = e.report.blocked or e.report.failed
         # What the commit took back counts as done otherwise.
         if why and (e.report.voids or any(s.coverage.overlaps(e.report.coverage) for s in undone)):
-            told.setdefault(why.partition(": slice ")[0], why)
-    return tuple(told.values())
+            by_cause.setdefault(why.partition(": slice ")[0], why)
+    return tuple(by_cause.values())
 
 
 def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[str], Table] | None) -> None:
@@ -218,7 +218,7 @@ def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[st
 
 
 def _of_ticket(entries: Iterable[Entry], ticket: CycleTicket) -> list[Entry]:
-    """Drop plans under this cycle's id other than the ticket's, whoever sent them."""
+    """Drop plans under this cycle's id other than the ticket's, regardless of their sender."""
     return [
         e
         for e in entries
@@ -227,7 +227,7 @@ def _of_ticket(entries: Iterable[Entry], ticket: CycleTicket) -> list[Entry]:
     ]
 
 
-def _look(
+def _read_log(
     landing: Landing, control: ControlPort, ticket: CycleTicket
 ) -> tuple[CycleState, LandingState, Sequence[Entry]]:
     log = read_decided(control, ticket.partition, ticket.read_from)

@@ -87,7 +87,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     passed = _passed(session, prepared)
     for t in reversed(prepared.tables):
         had = passed.get(t.name, Coverage()) & t.ledger.section.bounds - t.ledger.section.covered
-        told = (
+        decided = (
             None
             if decision is None
             else replace(decision, what=f"closes the backfill, gives up {lacking.get(t.name, rest)}")
@@ -99,7 +99,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             had=had,
             cluster_id=session.control.describe().cluster_id,
             branch=session.landing.branch,
-            decision=told,
+            decision=decided,
         )
     session.log(f"closed backfill {session.lane}, " + (f"{rest} is given up" if rest else "its range is in the tables"))
     return rest
@@ -125,13 +125,13 @@ def lane_tables(session: LandingSession, *, some: bool = False) -> Prepared:
 
 
 def _has_log(session: LandingSession, prepared: Prepared) -> bool:
-    """Return True if the control topic that answers is of the cluster that the lane lands from."""
+    """Return True if the control topic that answers is of the cluster that the backfill lands from."""
     cluster = session.control.describe().cluster_id
     return all(t.ledger.section.cluster_id == cluster for t in prepared.tables)
 
 
 def _as_they_are(session: LandingSession, found: Mapping[str, LedgerState]) -> Prepared:
-    """Return the tables that have the lane, without what a control log would tell of them.
+    """Return the tables that have the backfill, without reading a control log.
 
     :raises LedgerError: the ledger of one needs a decision first
     """
@@ -153,8 +153,8 @@ def _can_be_read(session: LandingSession, rest: Coverage) -> bool:
 
 
 def _half_replaced(session: LandingSession, prepared: Prepared, lacking: Mapping[str, Coverage]) -> list[str]:
-    """Return the tables that a lane has replaced ranges in which another table does not have of the same reading. After
-    a rollback of one table the lane can be open there alone, and whole in the others.
+    """Return the tables in which a backfill has replaced ranges that another table does not have of the same reading.
+    After a rollback of one table, the backfill can be open there alone, and complete in the others.
     """
     done = [t for t in prepared.tables if t.ledger.section.replaces and t.ledger.section.covered]
     if not done or not any(lacking.values()):
@@ -173,7 +173,7 @@ def _half_replaced(session: LandingSession, prepared: Prepared, lacking: Mapping
 
 
 def _passed(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]:
-    """What has passed without a row. Of a lane that replaces, rows of before have to go all the same."""
+    """Return what has passed without a row. If the backfill replaces, former rows must be removed all the same."""
     if any(t.ledger.section.replaces for t in prepared.tables) or not _has_log(session, prepared):
         return {}
     return passed_by_all(session.read_state(prepared.ledgers).state)
@@ -186,7 +186,7 @@ def _lacking(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]
     }
     if _has_log(session, prepared):
         return lacking
-    # Only the log would tell what a dead-letter table has passed.
+    # Only the log has what a dead-letter table has passed.
     rows = {name: some for name, some in lacking.items() if name in session.landing.data_tables}
     return rows or lacking
 
@@ -230,7 +230,7 @@ def publish_reported(session: LandingSession, prepared: Prepared, decision: Deci
 
 
 def _later(section: LedgerSection, reported: Coverage, has: Coverage) -> dict[SourcePartition, int]:
-    """Return where partitions begin whose last hole is before something that is reported."""
+    """Return the starts of partitions whose last hole is before a reported range."""
     out = {}
     for p, bounds in section.bounds.parts.items():
         start = section.starts.get(p, 0)

@@ -54,7 +54,7 @@ class Copier:
         self._made: list[str] = []
 
     def copy(self, table: Table, found: FoundFile) -> DataFile:
-        """A file without the rows of the ranges.
+        """Write a file without the rows of the ranges.
 
         :raises TableError: its columns cannot be read
         :raises StorageError: the storage cannot be read or written
@@ -99,7 +99,7 @@ class Copier:
         return copied
 
     def _path(self, table: Table, source: str) -> str:
-        """Beside the file, if that is where the table has its data."""
+        """Return a path next to the file, if the table has its data there."""
         mark = file_mark(table.metadata.table_uuid, self._landing, REWRITE)
         name = file_name(self._attempt, mark, next(self._numbers))
         if path_problem(source, data_roots(table.location(), table.properties)) is None:
@@ -117,7 +117,7 @@ class Copier:
 
 
 def _under_current_names(physical: Schema, current: Schema) -> Schema:
-    """The columns of a file, under the names by which the table's properties speak of them."""
+    """Return the columns of a file under the names that the table's properties use."""
     names = {f.field_id: f.name for f in current.fields}
 
     def renamed(field: NestedField) -> NestedField:

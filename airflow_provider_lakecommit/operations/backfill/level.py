@@ -53,7 +53,7 @@ def level(session: LandingSession, run: RunIdentity, why: str) -> None:
 
 def take_passed(session: LandingSession, run: RunIdentity, why: str) -> None:
     """Publish the reported slices in the stream of a session, also slices without a row."""
-    prepared = prepare_for_commit(session, tell=False)
+    prepared = prepare_for_commit(session, log=False)
     if not any(session.read_state(prepared.ledgers).state.accepted.values()):
         return
     landing = session.landing

@@ -23,10 +23,10 @@ from airflow_provider_lakecommit.cycle import (
     OpenLane,
     after_rollback,
     check_first_run,
+    initial_position,
     ledger_state,
     new_section,
     open_lanes,
-    origin_position,
     table_of,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -62,7 +62,7 @@ def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingS
 
 
 def closed_lane(session: LandingSession, name: str) -> LandingSession:
-    """A session by which is looked what a lane did, also one that was closed; nothing is landed in it."""
+    """Return a read-only session of a backfill, also of a closed one."""
     return LandingSession(
         landing=session.landing,
         kafka=session.kafka,
@@ -73,13 +73,13 @@ def closed_lane(session: LandingSession, name: str) -> LandingSession:
         now=session.now,
         new_id=session.new_id,
         log=session.log,
-        place=session.place,
+        catalog_key=session.catalog_key,
         lent=True,
     )
 
 
 def _as_replayed(landing: Landing) -> Landing:
-    """All of a range is to be pending at once, and of one spec: it is replayed because the spec was changed."""
+    """Return the landing for a replay: all of a range may be pending at once, and has one spec."""
     pending = dict.fromkeys(("max_pending_slices", "max_pending_files", "max_pending_bytes"))
     return landing.changed(window={"on_spec_change": "void"}, backpressure=pending)
 
@@ -123,7 +123,7 @@ def _join(
     """Join a backfill that another process has just opened: its entry is used."""
     known = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     bounds = found.bounds if known is None else known.bounds
-    control = origin_position(session) if known is None else next(iter(known.sections.values())).control
+    control = initial_position(session) if known is None else next(iter(known.sections.values())).control
     # If the earlier tables have all of it again, the backfill was closed here already: nothing is left to replace.
     replaces = found.replaces and (known is None or bool(known.lacking))
     section = changed(
@@ -133,5 +133,5 @@ def _join(
         replaces=replaces,
     )
     session.log(f"{name}: opened backfill {found.name} of landing {session.landing.name}")
-    told = None if decision is None else changed(decision, what=f"replaces {section.bounds}")
-    join_table(session.tables, name, section, branch=session.landing.branch, decision=told)
+    changed_decision = None if decision is None else changed(decision, what=f"replaces {section.bounds}")
+    join_table(session.tables, name, section, branch=session.landing.branch, decision=changed_decision)

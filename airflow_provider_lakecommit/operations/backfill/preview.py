@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.landing import Landing, require_appends, require_traces
-from airflow_provider_lakecommit.operations.backfill.asked import LaneAsked
+from airflow_provider_lakecommit.operations.backfill.request import LaneRequest
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 
 
@@ -64,7 +64,7 @@ class LanePreview:
 
     @property
     def missing(self) -> Coverage:
-        """What is to be read."""
+        """Return the ranges to read."""
         return _coverage(self.bounds) - (Coverage() if self.replaces else self.there)
 
     @property
@@ -103,7 +103,7 @@ class LanePreview:
         }
 
 
-def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
+def lane_preview(session: LandingSession, request: LaneRequest) -> LanePreview:
     """Return the current preview. Its range may be empty, if everything is in the tables.
 
     :param session: of the live stream
@@ -114,7 +114,7 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
     :raises TableError: another landing lands these topics into the table
     :raises CatalogError: the catalog is unreachable
     """
-    check_upsert(session.landing, replaces=asked.replaces)
+    check_upsert(session.landing, replaces=request.replaces)
     source = session.source.watermarks()
     state = ledger_state(session, session.landing.table)
     own = [] if state is None else [s for s in state.sections if s.landing == session.landing.name]
@@ -122,48 +122,48 @@ def lane_preview(session: LandingSession, asked: LaneAsked) -> LanePreview:
         check_turn(state, session.landing.name, session.landing.table)
         check_no_other(session.landing.table, session.landing.name, state.sections, source.partitions)
     for section in own:
-        if section.lane == asked.name:
+        if section.lane == request.name:
             _check_readable(section, source)
         elif section.lane == LIVE:
             check_cluster(session, session.landing.table, section, source.cluster_id)
     there = Coverage.union(s.covered for s in (() if state is None else state.sections))
-    there = there - _lacking_beside(session, own, there)
-    opened = next((lane for lane in open_lanes(session) if lane.name == asked.name), None)
-    if opened is None and any(s.lane == asked.name for s in own):
+    there = there - _lacking_alongside(session, own, there)
+    opened = next((lane for lane in open_lanes(session) if lane.name == request.name), None)
+    if opened is None and any(s.lane == request.name for s in own):
         raise LedgerError(
             "LC7217",
-            f"backfill {asked.name} has lost its end, because an earlier release has written the ledger since it was "
+            f"backfill {request.name} has lost its end, because an earlier release has written the ledger since it was "
             "opened. Choose another name; rows that it has landed stay",
         )
-    if opened is None and asked.by_name:
+    if opened is None and request.by_name:
         raise LedgerError(
-            "LC7218", f"landing {session.landing.name} has no open backfill {asked.name}: name the range to land"
+            "LC7218", f"landing {session.landing.name} has no open backfill {request.name}: name the range to land"
         )
-    wanted, later = ({}, ()) if asked.by_name else _asked_for(session, asked, source)
+    requested, later = ({}, ()) if request.by_name else _requested(session, request, source)
     if opened is not None:
-        return _opened(asked, wanted, opened, source)
+        return _opened(request, requested, opened, source)
     removed, live, bounds = {}, {}, {}
     ends = _live_ends(own, there, source)
-    for p, r in wanted.items():
+    for p, r in requested.items():
         first, end = source.partitions[p].start, min(r.end, ends.get(p, r.end))
         removed[p] = RangeSet.of((r.start, min(r.end, max(r.start, first))))
         live[p] = RangeSet.of((max(r.start, end), r.end)) if end < r.end else RangeSet()
         if max(r.start, first) < end:
             bounds[p] = OffsetRange(max(r.start, first), end)
     found = LanePreview(
-        name=asked.name,
+        name=request.name,
         source=source,
         bounds=bounds,
         there=there & _coverage(bounds),
-        replaces=asked.replaces,
-        removed=Coverage(removed) - (Coverage() if asked.replaces else there),
+        replaces=request.replaces,
+        removed=Coverage(removed) - (Coverage() if request.replaces else there),
         live=Coverage(live),
         later=later,
     )
-    _check(session, asked, found, wanted, own)
+    _check(session, request, found, requested, own)
     bounded = BoundedSource(session.source, {p: r.end for p, r in bounds.items()})
     here = [s for s in own if s.cluster_id == source.cluster_id]
-    check_logs_of_lane(asked.name, bounded, here, {p: source.partitions[p] for p in bounds})
+    check_logs_of_lane(request.name, bounded, here, {p: source.partitions[p] for p in bounds})
     return found
 
 
@@ -174,7 +174,7 @@ def check_upsert(landing: Landing, *, replaces: bool = False) -> None:
     require_traces(landing)
 
 
-def _lacking_beside(session: LandingSession, data: Iterable[LedgerSection], there: Coverage) -> Coverage:
+def _lacking_alongside(session: LandingSession, data: Iterable[LedgerSection], there: Coverage) -> Coverage:
     """Return what another table lacks of the data table's ranges, and its live stream will not land. It was removed
     there, or one of the tables was rolled back, after both had landed it before the current first offset of the live
     stream: by a closed backfill, or by a reading in which the other table took part. A table that joined later lacks
@@ -216,29 +216,29 @@ def _check_readable(section: LedgerSection, source: SourceState) -> None:
 
 
 def _opened(
-    asked: LaneAsked,
-    wanted: Mapping[SourcePartition, OffsetRange],
+    request: LaneRequest,
+    requested: Mapping[SourcePartition, OffsetRange],
     lane: OpenLane,
     source: SourceState,
 ) -> LanePreview:
-    if lane.replaces != asked.replaces:
+    if lane.replaces != request.replaces:
         how = f"`{BACKFILL} --replace`" if lane.replaces else f"`{BACKFILL}`"
-        raise LedgerError("LC7220", f"backfill {asked.name} is open, and was opened by {how}: choose another name")
+        raise LedgerError("LC7220", f"backfill {request.name} is open, and was opened by {how}: choose another name")
     bounds = lane.bounds
     # It was opened with what the source and the live lane left of it then.
-    if asked.ranges and _coverage(bounds) - _coverage(wanted):
+    if request.ranges and _coverage(bounds) - _coverage(requested):
         raise LedgerError(
-            "LC7221", f"backfill {asked.name} is open with {_coverage(bounds)} instead of {asked}: choose another name"
+            "LC7221", f"backfill {request.name} is open with {_coverage(bounds)} instead of {request}: use another name"
         )
-    there = _coverage(bounds) - lane.lacking
-    return LanePreview(name=asked.name, source=source, bounds=bounds, there=there, opened=True, replaces=lane.replaces)
+    there, again = _coverage(bounds) - lane.lacking, lane.replaces
+    return LanePreview(name=request.name, source=source, bounds=bounds, there=there, opened=True, replaces=again)
 
 
 def _check(
     session: LandingSession,
-    asked: LaneAsked,
+    request: LaneRequest,
     found: LanePreview,
-    wanted: Mapping[SourcePartition, OffsetRange],
+    requested: Mapping[SourcePartition, OffsetRange],
     own: list[LedgerSection],
 ) -> None:
     landing = session.landing.name
@@ -253,7 +253,7 @@ def _check(
     if found.replaces and not found.there:
         raise LedgerError(
             "LC7224",
-            f"landing {landing}: the table has nothing of {asked}, so there is nothing to replace: run `{BACKFILL}` "
+            f"landing {landing}: the table has nothing of {request}, so there is nothing to replace: run `{BACKFILL}` "
             "without `--replace` to land it",
         )
     for s in own:
@@ -267,7 +267,7 @@ def _check(
 
 
 def _live_ends(own: list[LedgerSection], there: Coverage, source: SourceState) -> dict[SourcePartition, int]:
-    """Up to where lanes may go: from there on the live lane lands by itself. Without one they may go anywhere."""
+    """Return the ends for backfills: the live stream lands everything after them. Without one, there is no end."""
     live = next((s for s in own if s.lane == LIVE), None)
     if live is None:
         return {}
@@ -277,16 +277,16 @@ def _live_ends(own: list[LedgerSection], there: Coverage, source: SourceState) -
     }
 
 
-def _asked_for(
-    session: LandingSession, asked: LaneAsked, source: SourceState
+def _requested(
+    session: LandingSession, request: LaneRequest, source: SourceState
 ) -> tuple[dict[SourcePartition, OffsetRange], tuple[SourcePartition, ...]]:
-    if asked.ranges:
-        return _stated(asked.ranges, source.partitions), ()
+    if request.ranges:
+        return _stated(request.ranges, source.partitions), ()
     marks = source.partitions
-    begins = _first_since(session, asked.since, marks, {p: m.start for p, m in marks.items()})
-    ends = _first_since(session, asked.until, marks, {p: m.stable for p, m in marks.items()})
-    # Where no record is late enough, what comes may still be of that time.
-    later = tuple(sorted(p for p, end in ends.items() if end is None)) if asked.until else ()
+    begins = _first_since(session, request.since, marks, {p: m.start for p, m in marks.items()})
+    ends = _first_since(session, request.until, marks, {p: m.stable for p, m in marks.items()})
+    # If no record is late enough, later ones may still be of that time.
+    later = tuple(sorted(p for p, end in ends.items() if end is None)) if request.until else ()
     found = {}
     for p, mark in marks.items():
         begin, end = begins[p], ends[p]
@@ -312,7 +312,7 @@ def _stated(
     known = {(p.topic, p.partition): p for p in marks}
     if unknown := [f"{t}[{n}]" for t, n in ranges if (t, n) not in known]:
         raise SourceError("LC7226", f"{', '.join(unknown)}: the source has no such partition; it has {_names(known)}")
-    found = {known[place]: r.ranges[0] for place, r in ranges.items()}
+    found = {known[key]: r.ranges[0] for key, r in ranges.items()}
     if beyond := [
         f"{p} ends at {marks[p].stable}, not at {r.end}" for p, r in found.items() if r.end > marks[p].stable
     ]:

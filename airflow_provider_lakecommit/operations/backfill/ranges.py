@@ -30,7 +30,7 @@ Numbers = np.ndarray[Any, Any]
 
 
 class FileShare(Enum):
-    """How many of a file's rows are of the ranges, as its statistics say."""
+    """The part of a file's rows that are of the ranges, by its statistics."""
 
     NONE = auto()
     ALL = auto()
@@ -74,7 +74,7 @@ class RowRanges:
         return cls(next(iter(columns), (0, 0, 0, 0)), [(generation, part) for _, generation, part in found])
 
     def of_rows(self, topic: pa.Array, partition: pa.Array, generation: pa.Array, offset: pa.Array) -> Numbers:
-        """Which of these rows are of the ranges, as truths."""
+        """Return which of these rows are of the ranges, as booleans."""
         found = np.zeros(len(offset), bool)
         topic = topic.cast(pa.string()) if pa.types.is_dictionary(topic.type) else topic
         numbers, generations, offsets = (
@@ -90,7 +90,7 @@ class RowRanges:
         return found
 
     def of_file(self, file: DataFile) -> FileShare:
-        """What the statistics of a file say."""
+        """Return the part by the statistics of a file."""
         topic, partition, generation, offset = self.columns
         if _nulls(file, offset) == file.record_count:
             return FileShare.NONE
@@ -110,7 +110,7 @@ class RowRanges:
     def _among(
         self, topics: tuple[str, str] | None, numbers: tuple[int, int], readings: tuple[int, int]
     ) -> Iterator[tuple[str, RangeSet]]:
-        """The ranges that a file may have rows of."""
+        """Return the ranges that a file may have rows of."""
         for name, parts in self._ranges.items():
             if topics is None or topics[0].encode() <= name.encode() <= topics[1].encode():
                 yield from (

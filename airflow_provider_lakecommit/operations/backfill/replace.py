@@ -78,7 +78,7 @@ class ReplacePreview:
 
     @property
     def missing(self) -> int:
-        """Rows that were landed and are not found."""
+        """Return the number of landed rows that were not found."""
         return max(0, self.expected - self.replaced.rows)
 
     def __str__(self) -> str:
@@ -106,10 +106,7 @@ class _Found:
 
 
 class _Replacement:
-    """The work of one table, kept over looks.
-
-    :param hard: also what earlier readings of its topics landed
-    """
+    """The work of one table, kept over its scans."""
 
     def __init__(self, session: LandingSession, name: str, loaded: Table, coverage: Coverage, *, hard: bool) -> None:
         self.landing, self.branch, self.name = session.landing.name, session.landing.branch, name
@@ -125,7 +122,7 @@ class _Replacement:
         taken = Coverage.union(s.part for s in self.shares)
         self._others = [r.snapshot_id for r in records if not r.ranges.overlaps(taken)]
         self._survey = Survey(name, ranges, self._others)
-        self._beside: dict[tuple[int, Coverage], Survey] = {}
+        self._alongside: dict[tuple[int, Coverage], Survey] = {}
         self._copier = Copier(name, self.landing, ranges, uuid4())
 
     @property
@@ -137,10 +134,10 @@ class _Replacement:
         state = read_ledger(loaded.metadata, self.branch)
         expected, left = 0, {}
         for section, shares in self._shares(state):
-            beside = [self._count_beside(loaded, share) for share in shares]
-            expected += sum(share.expected(rows) for share, rows in zip(shares, beside, strict=True))
-            left[section.key] = without(section.provenance, shares, beside)
-        return _Found(files=self._survey.look(loaded, self.branch), expected=expected, left=left)
+            alongside = [self._count_alongside(loaded, share) for share in shares]
+            expected += sum(share.expected(rows) for share, rows in zip(shares, alongside, strict=True))
+            left[section.key] = without(section.provenance, shares, alongside)
+        return _Found(files=self._survey.scan(loaded, self.branch), expected=expected, left=left)
 
     def remove(self, loaded: Table) -> Removal:
         found = self.find(loaded)
@@ -173,7 +170,7 @@ class _Replacement:
             self._copier.delete(self._loaded)
 
     def _shares(self, state: LedgerState) -> list[tuple[LedgerSection, tuple[Share, ...]]]:
-        """By section of the landing, the parts of readings that are taken out."""
+        """Return the removed parts of readings, by ledger entry of the landing."""
         own = [s for s in state.sections if s.landing == self.landing]
         return [(s, (*shares_of(s.provenance, self.coverage & s.covered), *self._past(s))) for s in own]
 
@@ -181,15 +178,15 @@ class _Replacement:
         own = self.hard and section.landing == self.landing
         return past_shares(section.provenance, section.covered) if own else ()
 
-    def _count_beside(self, loaded: Table, share: Share) -> int:
-        """Rows of the offsets that share one number of rows with the ranges."""
+    def _count_alongside(self, loaded: Table, share: Share) -> int:
+        """Return the rows of the offsets that share one number of rows with the ranges."""
         if not share.uncounted or not share.entry.columns:
             return 0
         key = share.entry.generation, share.uncounted
-        if key not in self._beside:
+        if key not in self._alongside:
             ranges = RowRanges(share.entry.columns, [key])
-            self._beside[key] = Survey(self.name, ranges)
-        return sum(one.rows for one in self._beside[key].look(loaded, self.branch))
+            self._alongside[key] = Survey(self.name, ranges)
+        return sum(one.rows for one in self._alongside[key].scan(loaded, self.branch))
 
 
 def replace_preview(session: LandingSession, coverage: Coverage, *, hard: bool = False) -> tuple[ReplacePreview, ...]:
@@ -237,8 +234,8 @@ def replace(
     :raises CommitUnknownError: a request was sent and its outcome stays unknown
     :raises CatalogError: the catalog or the storage cannot be reached
     """
-    seen = replace_preview(session, coverage, hard=hard) if previews is None else previews
-    check_rows(seen, fewer=fewer)
+    previewed = replace_preview(session, coverage, hard=hard) if previews is None else previews
+    check_rows(previewed, fewer=fewer)
     requests = [
         ReplaceRequest(
             table=p.table,
@@ -254,7 +251,7 @@ def replace(
             extra=extra or {},
             decision=decision,
         )
-        for p in seen
+        for p in previewed
     ]
     return replace_all(session, requests, hard=hard, retry_policy=retry_policy)
 
@@ -302,9 +299,7 @@ def _check_count(table: str, ranges: Coverage, rows: int, expected: int, *, fewe
 
 
 def preview_of(session: LandingSession, name: str, coverage: Coverage, *, hard: bool = False) -> ReplacePreview | None:
-    """Return what taking ranges out of one table would do, or ``None`` if it has nothing of them. Raises as
-    :func:`replace_preview`.
-    """
+    """Return the effect of removing ranges from one table, or ``None``; raises as :func:`replace_preview`."""
     require_appends(session.landing, "replacing or deleting ranges")
     loaded, branch, landing = session.tables.find(name), session.landing.branch, session.landing.name
     if loaded is None:

@@ -107,7 +107,7 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
         return None
     end = changed(folded.begin, offset=folded.end)
     waiting = [t for t in prepared.tables if _lacking(t)]
-    # All are looked at before the first one is changed: a slice that is refused then is read again for all.
+    # Check all before the first one is changed: a slice that is refused then is read again for all.
     staged = [_staged(session, t, folded.state.accepted[t.name]) for t in waiting]
     if None in staged:
         return None
@@ -165,7 +165,7 @@ def _unreported(t: PreparedTable, accepted: Accepted) -> Coverage:
 def _staged(
     session: LandingSession, t: PreparedTable, accepted: Sequence[AcceptedSlice]
 ) -> tuple[StagedSlice, ...] | None:
-    """What is to come into a table; ``None``: some of it cannot, and is to be read again."""
+    """Return the slices to add to a table; ``None``: some of them are refused, and read again."""
     try:
         return tuple(staged_slice(session, a, t.name, t.table) for a in accepted)
     except TableError as e:
@@ -184,7 +184,7 @@ def _staged(
 
 
 def _behind(session: LandingSession, found: LanePreview) -> dict[str, Coverage]:
-    """What tables lack of a range that the data table has, but for what the lane brought; where they begin with it."""
+    """Return what tables lack of a range that the data table has, except what the backfill landed; they begin there."""
     data, out = ledger_state(session, session.landing.table), dict[str, Coverage]()
     landed = Coverage() if data is None else data.covered(exclude=(session.landing.name, found.name)) & found.missing
     for name in session.landing.tables[1:]:

@@ -18,19 +18,19 @@ from airflow_provider_lakecommit.kafka import First, SourceState
 
 
 class BoundedSource:
-    """:param ends: of the lane, for each of its partitions"""
+    """:param ends: end of the backfill, for each of its partitions"""
 
     def __init__(self, source: SourcePort, ends: Mapping[SourcePartition, int]) -> None:
         self._source = source
         self._ends = dict(ends)
-        self._places = {(p.topic, p.partition) for p in ends}
+        self._partitions = {(p.topic, p.partition) for p in ends}
 
     def of(self, topics: tuple[str, ...]) -> SourcePort:
         return self._source.of(topics)
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         found = self._source.watermarks(missing_ok=missing_ok)
-        own = {p: m for p, m in found.partitions.items() if (p.topic, p.partition) in self._places}
+        own = {p: m for p, m in found.partitions.items() if (p.topic, p.partition) in self._partitions}
         return replace(found, partitions={p: self._up_to_end(p, mark) for p, mark in own.items()})
 
     def _up_to_end(self, p: SourcePartition, mark: Watermark) -> Watermark:
@@ -49,7 +49,7 @@ class BoundedSource:
         return self._source.request_first_since(times)
 
     def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
-        """Return those that concern the lane's range: what lies before the end of a log's old records is as it was."""
+        """Return those that concern the backfill's range: records before the end of a log's old ones are unchanged."""
         found = self._source.diverged(positions)
         return [t for t in found if t.partition in self._ends and (t.end or 0) < self._ends[t.partition]]
 

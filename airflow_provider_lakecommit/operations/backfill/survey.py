@@ -61,7 +61,7 @@ class FoundFile:
 
 
 class Survey:
-    """Looks at one table, as often as its head changes.
+    """Scans one table whenever its head changes.
 
     :param others: snapshots by which landings appended rows of other ranges, and nothing else
     """
@@ -72,10 +72,10 @@ class Survey:
         self._found: dict[tuple[str, ...], FoundFile] = {}
         self._positions = DeletePositions(name)
 
-    def look(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
-        """The files of the branch's head that have rows of the ranges.
+    def scan(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
+        """Return the files of the branch's head that have rows of the ranges.
 
-        :raises TableError: naming what cannot be answered rightly
+        :raises TableError: names what has no correct answer
         :raises StorageError: the storage cannot be read
         """
         if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
@@ -97,7 +97,7 @@ class Survey:
         return tuple(one for one in found if one.rows)
 
     def _entries(self, table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
-        """Those of a manifest that may have rows of the ranges, or delete rows."""
+        """Return the entries of a manifest that may have rows of the ranges, or delete rows."""
         if manifest.manifest_path not in self._listed:
             self._listed[manifest.manifest_path] = [
                 e
@@ -139,7 +139,7 @@ class Survey:
         return FoundFile(file=file, rows=rows, live=live, deletes=key[1:], deleted=deleted)
 
     def _read(self, table: Table, entry: ManifestEntry, deleted: Numbers) -> tuple[int, int]:
-        """How many rows of a file are of the ranges, and how many it has."""
+        """Return how many rows of a file are of the ranges, and how many it has."""
         file = entry.data_file
         self._check_readable(file)
         found = 0

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import ABOUT, WHOLE, DeadLetter, Selection, select
 from airflow_provider_lakecommit.operations.dead_letters.ledgers import ledgers
-from airflow_provider_lakecommit.operations.dead_letters.letters import ABOUT, WHOLE, DeadLetter, Selection, letters
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 
 
 @dataclass(slots=True, kw_only=True)
 class KindCount:
-    """Dead letters of one kind and column. ``reason`` is that of the first one, ``first`` the place of an open one."""
+    """Dead letters of one kind and column. ``reason`` is of the first one, ``first`` the position of an open one."""
 
     kind: str
     reason: str
@@ -32,13 +32,13 @@ class KindCount:
 
 
 def counted(session: LandingSession, selection: Selection, table: str | None = None) -> list[KindCount]:
-    """By kind, the most frequent first.
+    """Return the counts by kind, the most frequent first.
 
     :raises LakecommitError: see :func:`~airflow_provider_lakecommit.operations.dead_letters.replay.ledgers`
     """
     known = ledgers(session, table)
     open_set, found = known.open_set, dict[str, KindCount]()
-    for letter in letters(known.dead, session.landing.name, selection, ABOUT):
+    for letter in select(known.dead, session.landing.name, selection, ABOUT):
         one = found.setdefault(letter.kind, KindCount(kind=letter.kind, reason=letter.row["reason"]))
         state = open_set.state(letter)
         one.states[state] += 1
@@ -47,14 +47,14 @@ def counted(session: LandingSession, selection: Selection, table: str | None = N
     return sorted(found.values(), key=lambda one: -one.states.total())
 
 
-def open_letters(session: LandingSession, selection: Selection, table: str | None = None) -> Iterator[DeadLetter]:
-    """Those that are open and meant, with key, value and headers, up to the selection's limit.
+def open_dead_letters(session: LandingSession, selection: Selection, table: str | None = None) -> Iterator[DeadLetter]:
+    """Yield the selected open ones, with key, value and headers, up to the selection's limit.
 
     :raises LakecommitError: see :func:`~airflow_provider_lakecommit.operations.dead_letters.replay.ledgers`
     """
     known, many = ledgers(session, table), 0
     open_set = known.open_set
-    for letter in letters(known.dead, session.landing.name, selection, WHOLE):
+    for letter in select(known.dead, session.landing.name, selection, WHOLE):
         if selection.limit is not None and many >= selection.limit:
             return
         if open_set.state(letter) is State.OPEN:
@@ -63,6 +63,6 @@ def open_letters(session: LandingSession, selection: Selection, table: str | Non
 
 
 def where(letter: DeadLetter) -> str:
-    """The place of a dead letter, for people."""
-    topic, partition, offset = letter.place
+    """Return the position of a dead letter as text."""
+    topic, partition, offset = letter.position
     return f"{topic}[{partition}]@{offset}"

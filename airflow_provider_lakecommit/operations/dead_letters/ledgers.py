@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.committer import (
 from airflow_provider_lakecommit.core import BACKFILL, FILLED, Coverage, LedgerSection
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
-from airflow_provider_lakecommit.operations.dead_letters.letters import table_name
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import table_name
 from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, Readings, closed_of, readings_by
 
 
@@ -35,7 +35,7 @@ class Ledgers:
     data: Table
     dead: Table
     lane: str
-    """Whose section has what was replayed, of whatever lane its range is."""
+    """The stream whose entry has the replayed ranges, of any stream."""
     readings: Readings
     dead_readings: Readings
     closed: Coverage

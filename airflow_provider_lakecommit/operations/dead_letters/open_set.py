@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from airflow_provider_lakecommit.committer import SnapshotRecord, replaced_of, replay_of
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, RangeSet, SourcePartition, shares_of
-from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import DeadLetter
 
 Place = tuple[str, int, int]
 """Topic, partition and offset."""
@@ -32,11 +32,11 @@ Readings = Mapping[int | None, Coverage]
 
 
 class State(StrEnum):
-    """What became of a dead letter."""
+    """The state of a dead letter."""
 
     OPEN = "open"
     REPLAYED = "replayed, or read again since"
-    """Or of a topic that was made anew, and the ledger goes on with the new one."""
+    """Or of a recreated topic, if the ledger continues with the new one."""
     WAITS = "its range is not in both tables yet"
     UNSURE = "its topic was recreated, and both topics had that offset"
     TWICE = "the table has it twice"
@@ -65,18 +65,19 @@ def closed_of(sections: Iterable[LedgerSection], records: Iterable[SnapshotRecor
     """
     closed, anew = Coverage.union(s.replayed for s in sections), Coverage()
     for record in records:
-        if (told := replay_of(record)) is not None:
-            closed |= told[0] - anew
+        if (replayed := replay_of(record)) is not None:
+            closed |= replayed[0] - anew
         if (taken := replaced_of(record)) is not None:
             anew |= taken.ranges
     return closed
 
 
 class OpenSet:
-    """Of one landing.
+    """The open dead letters of one landing.
 
     :param data: what the data table has, by :func:`readings_by`
-    :param dead: what the dead-letter table has, also of lanes that replace; it may be another table than the landing's
+    :param dead: what the dead-letter table has, also of backfills that replace; it may be another table than the
+        landing's
     :param closed: by :func:`closed_of`
     """
 
@@ -87,25 +88,25 @@ class OpenSet:
         self._dead = _Index(Coverage.union(dead.values()))
         self._dead_of = {generation: _Index(coverage) for generation, coverage in dead.items()}
         together = {g: coverage & dead.get(g, Coverage()) for g, coverage in data.items()}
-        # What is closed counts as had: so incarnations of a topic that ledgers do not have any more are remembered.
+        # Closed ones count as present, to remember incarnations of a topic that ledgers no longer have.
         together[None] = together.get(None, Coverage()) | closed
-        self._unsaid = {generation: _Index(coverage) for generation, coverage in together.items()}
-        self._seen: set[tuple[Place, int | None]] = set()
+        self._by_generation = {generation: _Index(coverage) for generation, coverage in together.items()}
+        self._known_positions: set[tuple[Place, int | None]] = set()
 
     def state(self, letter: DeadLetter) -> State:
         """Return the state of a dead letter; each row is requested once."""
-        place, generation = letter.place, letter.generation
-        if (place, generation) in self._seen:
+        position, generation = letter.position, letter.generation
+        if (position, generation) in self._known_positions:
             return State.TWICE
-        self._seen.add((place, generation))
+        self._known_positions.add((position, generation))
         found = self._readings(letter)
         if len({p for p, _ in found}) > 1:
             return State.UNSURE
         if not found:
             return State.WAITS if self._comes(letter) else State.REPLAYED
-        if self._closed[found[0][0]].overlaps(_one(place[2])):
+        if self._closed[found[0][0]].overlaps(_one(position[2])):
             return State.REPLAYED
-        return State.OPEN if self._dead.at(place) else State.WAITS
+        return State.OPEN if self._dead.at(position) else State.WAITS
 
     def reading(self, letter: DeadLetter) -> tuple[SourcePartition, int | None]:
         """Return the partition of an open one, with its topic's id, and the generation of the reading."""
@@ -113,21 +114,21 @@ class OpenSet:
 
     def _comes(self, letter: DeadLetter) -> bool:
         """Return True if the data table may still get the reading that a dead letter belongs to."""
-        place, generation = letter.place, letter.generation
+        position, generation = letter.position, letter.generation
         if generation is not None:
-            if any(index.at(place) for index in _later(self._data, generation)):
+            if any(index.at(position) for index in _later(self._data, generation)):
                 return False
-            if generation in self._dead_of and self._dead_of[generation].at(place):
+            if generation in self._dead_of and self._dead_of[generation].at(position):
                 return True
-            if any(index.knows(place) for each in (self._data, self._dead_of) for index in _later(each, generation)):
+            if any(index.knows(position) for each in (self._data, self._dead_of) for index in _later(each, generation)):
                 return False
-        return not (self._had.at(place) and self._dead.at(place))
+        return not (self._had.at(position) and self._dead.at(position))
 
     def _readings(self, letter: DeadLetter) -> list[tuple[SourcePartition, int | None]]:
-        """Return what the letter can be of, known readings first."""
+        """Return the readings that the letter can be of, known ones first."""
         g = letter.generation
-        candidates = self._unsaid if g is None else {g: self._data.get(g, _Index(Coverage()))}
-        found = [(p, generation) for generation, index in candidates.items() for p in index.at(letter.place)]
+        candidates = self._by_generation if g is None else {g: self._data.get(g, _Index(Coverage()))}
+        found = [(p, generation) for generation, index in candidates.items() for p in index.at(letter.position)]
         return sorted(found, key=lambda one: one[1] is None)
 
 
@@ -143,14 +144,14 @@ class _Index:
         for p, ranges in coverage.parts.items():
             self._known[p.topic, p.partition].append((p, ranges))
 
-    def at(self, place: Place) -> list[SourcePartition]:
+    def at(self, position: Place) -> list[SourcePartition]:
         """Return the incarnations of the partition that have the offset."""
-        topic, partition, offset = place
+        topic, partition, offset = position
         return [p for p, ranges in self._known.get((topic, partition), ()) if ranges.overlaps(_one(offset))]
 
-    def knows(self, place: Place) -> bool:
+    def knows(self, position: Place) -> bool:
         """Return True if it has anything of the partition."""
-        return place[:2] in self._known
+        return position[:2] in self._known
 
 
 def _one(offset: int) -> OffsetRange:

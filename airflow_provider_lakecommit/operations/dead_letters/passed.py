@@ -61,7 +61,7 @@ def bring_forward(session: LandingSession) -> None:
         raise failure
     table = next((t for t in prepared.tables if t.name == landing.table), None)
     if table is None:
-        # Only lanes have landed in it.
+        # Only backfills have landed in it.
         return
     found, folded = passed(session, prepared)
     if not found:

@@ -53,13 +53,13 @@ from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
 from airflow_provider_lakecommit.landing import require_appends
-from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
-from airflow_provider_lakecommit.operations.dead_letters.letters import (
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import (
     WHOLE,
     DeadLetter,
     Selection,
-    letters,
+    select,
 )
+from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
 from airflow_provider_lakecommit.operations.dead_letters.open_set import (
     OpenSet,
     State,
@@ -71,20 +71,20 @@ from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_
 BATCH_RECORDS = 50_000
 BATCH_BYTES = 64 << 20
 MOST_ROOM = 0.6
-"""The part of a ledger's room that may be taken after a replay; less than that at which landings warn."""
+"""The most of a ledger's room to use after a replay; less than that at which landings warn."""
 TRIES = 20
-"""How often a batch is made anew because the table, or what is open, has changed meanwhile."""
+"""Attempts at a batch if the table, or the open set, changes meanwhile."""
 
 
 class _Overtaken(Exception):
-    """The table is not any more what a batch was made for."""
+    """The table has changed since the batch was made."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """What came of a replay, or would come of it. ``refused`` stay open, with a reason for each kind in ``reasons``."""
+    """The result of a replay, or its preview. ``refused`` stay open, with a reason for each kind in ``reasons``."""
 
-    letters: int = 0
+    dead_letters: int = 0
     rows: int = 0
     filtered: int = 0
     coverage: Coverage = field(default_factory=Coverage)
@@ -92,11 +92,11 @@ class Replayed:
     refused: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
     others: Counter[str] = field(default_factory=Counter)
-    """Dead letters that were meant and are not open, by their state."""
+    """Selected dead letters that are not open, by state."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "replayed": self.letters,
+            "replayed": self.dead_letters,
             "rows": self.rows,
             "filtered": self.filtered,
             "offsets": self.coverage.to_dict(),
@@ -106,7 +106,7 @@ class Replayed:
         }
 
     def add(self, made: Rows, coverage: Coverage) -> None:
-        self.letters += len(made.done)
+        self.dead_letters += len(made.done)
         self.rows += made.rows
         self.filtered += len(made.filtered)
         self.coverage |= coverage
@@ -159,7 +159,7 @@ def replay(
 
 def _batches(known: Ledgers, landing: str, selection: Selection, out: Replayed) -> Iterator[list[DeadLetter]]:
     open_set, batch, size, left = known.open_set, list[DeadLetter](), 0, selection.limit
-    for letter in letters(known.dead, landing, selection, WHOLE):
+    for letter in select(known.dead, landing, selection, WHOLE):
         if left == 0:
             break
         if (state := open_set.state(letter)) is not State.OPEN:
@@ -282,14 +282,14 @@ def _gained(section: LedgerSection, made: Rows) -> LedgerSection:
     for entry in made.provenance:
         part = entry.coverage & section.covered
         shares = shares_of(section.provenance, part)
-        # A rejected record had no row: those of the rest are all there were.
+        # A rejected record had no row: the others' rows are all rows.
         rest = without(section.provenance, shares, [s.entry.rows for s in shares])
         section = replace(section, provenance=added(rest, [entry.within(part)]))
     return section
 
 
 def _check_room(table: str, sections: tuple[LedgerSection, ...]) -> None:
-    """A ledger that is full stops every landing of its table: replays leave them a part of the room."""
+    """Check that a replay leaves room: a full ledger stops every landing of its table."""
     if len(encode_ledger(sections)) > MOST_ROOM * LEDGER_LIMIT:
         raise LedgerError(
             "LC7408",

@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.cycle import target_of
 from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import DeadLetter
 from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet
 from airflow_provider_lakecommit.spark import block_decoder, marks_of, with_metadata, with_schemas
 from airflow_provider_lakecommit.spark.key_columns import key_columns
@@ -59,7 +59,7 @@ class Rows:
 
     @property
     def done(self) -> list[DeadLetter]:
-        """Those that are not open any more once the rows are in the table."""
+        """Return those that are no longer open once the rows are in the table."""
         return [*self.landed, *self.filtered]
 
     def abort(self) -> None:
@@ -71,14 +71,14 @@ class Rows:
 def _provenance(made: Rows, open_set: OpenSet, columns: tuple[int, ...]) -> Iterator[Provenance]:
     """Yield the ledger's provenance of the rows, by reading; nothing for dead letters with an unknown reading."""
     one_each = made.rows == len(made.landed)
-    for letters, count in ((made.landed, 1), (made.filtered, 0)):
+    for dead_letters, count in ((made.landed, 1), (made.filtered, 0)):
         by_reading: dict[int | None, list[tuple[SourcePartition, OffsetRange]]] = {}
-        for letter in letters:
+        for letter in dead_letters:
             partition, generation = open_set.reading(letter)
             by_reading.setdefault(generation, []).append((partition, letter.offsets))
-        for generation, places in by_reading.items():
+        for generation, positions in by_reading.items():
             if generation is not None:
-                coverage = Coverage.of(places)
+                coverage = Coverage.of(positions)
                 entry = Provenance.counted(generation, coverage, count * len(coverage), columns)
                 yield entry if one_each or not count else replace(entry, columns=(), per_offset=RowsPerOffset.MIXED)
 
@@ -86,7 +86,7 @@ def _provenance(made: Rows, open_set: OpenSet, columns: tuple[int, ...]) -> Iter
 def made_of(
     landing: Landing,
     table: Table,
-    letters: Sequence[DeadLetter],
+    dead_letters: Sequence[DeadLetter],
     open_set: OpenSet,
     *,
     kafka: Mapping[str, Any],
@@ -108,12 +108,12 @@ def made_of(
     decoder = block_decoder(landing, {landing.table: schema}, kafka)
     keys = key_columns(landing, schema, kafka)
     with closing(decoder), closing(keys):
-        values = with_schemas(landing, letters, [letter.value() or b"" for letter in letters])
-        block = decoder.decode(values).extended(lambda _, decoded: keys.added(decoded, letters))
+        values = with_schemas(landing, dead_letters, [letter.value() or b"" for letter in dead_letters])
+        block = decoder.decode(values).extended(lambda _, decoded: keys.added(decoded, dead_letters))
     decoded = block.tables[landing.table]
-    places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
-    out.landed = [letters[i] for i in dict.fromkeys(places)]
-    out.filtered = [letters[i] for i in block.filtered]
+    indexes = range(decoded.table.num_rows) if decoded.records is None else decoded.records
+    out.landed = [dead_letters[i] for i in dict.fromkeys(indexes)]
+    out.filtered = [dead_letters[i] for i in block.filtered]
     for reject in block.rejects:
         kind = f"{reject.kind}:{reject.column}" if reject.column else reject.kind
         out.refused[kind] += 1
@@ -122,7 +122,7 @@ def made_of(
     out.provenance = tuple(_provenance(out, open_set, marks_of(landing, landing.table, schema)))
     if io is None or not out.rows:
         return out
-    of_rows = [letters[i] for i in places]
+    of_rows = [dead_letters[i] for i in indexes]
     generations = [open_set.reading(letter)[1] for letter in of_rows]
     rows = with_metadata(decoded.table, schema, of_rows, landing.record_columns, generations)
     attempt = attempt_id(new_id, new_id)

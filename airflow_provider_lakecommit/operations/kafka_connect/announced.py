@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.group_log import (
 )
 
 Contents = dict[tuple[ControlOffset, str], tuple[DataFile, tuple[PartitionField, ...]]]
-"""What was announced of a file, by where and its path, with the partition fields to read it by."""
+"""The announced values of a file, by its announcement and path, with the partition fields to read them by."""
 
 
 class _Answer(NamedTuple):
@@ -67,9 +67,9 @@ class LogReader:
         """Take a record; skip it if it is no control event, or of another group."""
         self._order += 1
         self._read_to[record.partition] = record.offset + 1
-        if (said := next((value for name, value in record.headers if name == CORRUPT_BATCH), None)) is not None:
+        if (error := next((value for name, value in record.headers if name == CORRUPT_BATCH), None)) is not None:
             # Their owner is unknown.
-            self._unread.append(f"{record.partition}@{record.offset}: damage ({said.decode(errors='replace')[:300]})")
+            self._unread.append(f"{record.partition}@{record.offset}: corrupt ({error.decode(errors='replace')[:300]})")
             return
         try:
             if record.value is None or head(record.value).group_id != self._group:
@@ -81,28 +81,28 @@ class LogReader:
         except ControlEventError as e:
             self._unread.append(f"{record.partition}@{record.offset}: {str(e)[:300]}")
             return
-        place = ControlOffset(record.partition, record.offset)
+        position = ControlOffset(record.partition, record.offset)
         match payload:
             case StartCommit():
-                self._starts.setdefault(payload.commit_id, place)
+                self._starts.setdefault(payload.commit_id, position)
             case DataWritten():
-                self._announced.append((record.key, self._announcement(payload, place)))
+                self._announced.append((record.key, self._announcement(payload, position)))
             case DataComplete():
                 ends = {(a.topic, a.partition): a.offset for a in payload.assignments or () if a.offset is not None}
                 self._answers[record.key, payload.commit_id] = _Answer(self._order, ends)
                 self._ends |= ends
                 times = {(a.topic, a.partition): a.timestamp for a in payload.assignments or ()}
-                self._last_read |= {place: at for place in ends if (at := times[place]) is not None}
+                self._last_read |= {position: at for position in ends if (at := times[position]) is not None}
             case CommitToTable() if payload.snapshot_id is not None:
                 table, uuid = _name(payload.table), payload.table.table_uuid
                 self._made.append(
-                    ReportedSnapshot(place=place, table=table, table_uuid=uuid, snapshot_id=payload.snapshot_id)
+                    ReportedSnapshot(position=position, table=table, table_uuid=uuid, snapshot_id=payload.snapshot_id)
                 )
 
     def log(self, offsets: Mapping[tuple[str, int], int]) -> GroupLog:
-        """What was taken.
+        """Return the log of the taken records.
 
-        :param offsets: how far the group is now
+        :param offsets: present offsets of the group
         """
         again = self._read_again(offsets)
         announced = (replace(a, read_again=(key, a.cycle) in again) for key, a in self._announced)
@@ -116,13 +116,13 @@ class LogReader:
             read_to=self._read_to,
         )
 
-    def _announcement(self, payload: DataWritten, place: ControlOffset) -> AnnouncedFiles:
+    def _announcement(self, payload: DataWritten, position: ControlOffset) -> AnnouncedFiles:
         for file in payload.data_files or ():
-            self.contents[place, file.file_path] = (file, payload.partition_fields)
+            self.contents[position, file.file_path] = (file, payload.partition_fields)
         files = [_file(file) for file in payload.data_files or ()]
         files += [_file(file, deletes=True) for file in payload.delete_files or ()]
         return AnnouncedFiles(
-            place=place,
+            position=position,
             order=self._order,
             cycle=payload.commit_id,
             table=_name(payload.table),
@@ -131,12 +131,12 @@ class LogReader:
         )
 
     def _read_again(self, offsets: Mapping[tuple[str, int], int]) -> set[tuple[bytes | None, UUID]]:
-        """Senders and cycles behind whose answers an offset went back later."""
+        """Return senders and cycles after whose answers an offset moved back."""
         lowest, again = dict(offsets), set()
-        for who, answer in sorted(self._answers.items(), key=lambda item: item[1].order, reverse=True):
+        for worker, answer in sorted(self._answers.items(), key=lambda item: item[1].order, reverse=True):
             for partition, end in answer.ends.items():
                 if lowest.setdefault(partition, end) < end:
-                    again.add(who)
+                    again.add(worker)
                 lowest[partition] = min(lowest[partition], end)
         return again
 

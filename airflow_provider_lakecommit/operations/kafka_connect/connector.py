@@ -8,8 +8,8 @@ far as it answers, nor, whatever Connect reports, a member of the connector's co
 connector is active: its coordinator continues to commit.
 
 Failure story: a worker that was cut off from Kafka for longer than its session, and still hangs in a commit, cannot be
-detected. A killed worker keeps its place for the time of its session, and its transaction for the time of that:
-both are waited for. If it takes longer, a :class:`ConnectorError` names the cause.
+detected. A killed worker remains a member until its session ends, and its transaction stays open until its
+timeout: both are waited for. If it takes longer, a :class:`ConnectorError` names the cause.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRes
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, Sink, source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 WAIT_SECONDS = 300.0
 
 
@@ -49,7 +49,7 @@ class KnownConnector:
     config: Mapping[str, str] | None = field(default=None, repr=False)
     by: By = By.BOTH
     wait: float = WAIT_SECONDS
-    state: str = "gone, by your word"
+    state: str = "deleted, as you stated"
 
     @property
     def runs(self) -> bool:
@@ -70,8 +70,7 @@ def known_connector(
     by: By = By.BOTH,
     wait: float = WAIT_SECONDS,
 ) -> KnownConnector:
-    """Request its state. A connector that was deleted, or whose Kafka Connect does not exist, is known from the user's
-    statement.
+    """Request its state. The state of a deleted connector, or of one without Kafka Connect, is what the user states.
 
     :raises ConnectError: Kafka Connect does not answer
     :raises SpecError: it is no Iceberg sink
@@ -96,7 +95,7 @@ def known_connector(
 
 
 def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") -> Rescue:
-    """What its control topic holds now, and the tables."""
+    """Return the rescue of its control topic's present content and its tables."""
     return read_rescue(
         connector.kafka,
         session.tables,
@@ -154,10 +153,10 @@ def settled(session: LandingSession, connector: KnownConnector) -> None:
             continue
         with closing(session.source.of((connector.sink.control_topic,))) as control:
             marks = control.watermarks().partitions
-        held = [f"{p} has an open transaction at {m.stable}" for p, m in sorted(marks.items()) if m.stable < m.high]
-        if not held:
+        pending = [f"{p} has an open transaction at {m.stable}" for p, m in sorted(marks.items()) if m.stable < m.high]
+        if not pending:
             return
-        waited.on("; ".join(held))
+        waited.on("; ".join(pending))
 
 
 class _Waiting:
@@ -166,16 +165,16 @@ class _Waiting:
     def __init__(self, log: Callable[[str], None], seconds: float) -> None:
         self._log, self._seconds = log, seconds
         self._end = time.monotonic() + seconds
-        self._said: str | None = None
+        self._logged: str | None = None
 
     def on(self, what: str) -> None:
         """:raises ConnectorError: for too long"""
         if time.monotonic() >= self._end:
             raise ConnectorError("LC7502", f"still waiting after {self._seconds:.0f} s: {what}")
-        if self._said is None:
+        if self._logged is None:
             self._log(f"waiting, because {what}")
-        self._said = what
-        time.sleep(LOOK_SECONDS)
+        self._logged = what
+        time.sleep(POLL_SECONDS)
 
 
 def check_stopped(
@@ -186,8 +185,8 @@ def check_stopped(
     group: str | None = None,
     stated_gone: bool = False,
 ) -> None:
-    """Check that no process works for the connector: neither Connect nor, whatever Connect reports, a member of its
-    groups.
+    """Check that no process works for the connector: neither Connect nor a member of its groups, whatever Connect
+    reports.
 
     :param rest: Connect, if it is reachable
     :param group: the group in the connector's events, if its tasks read in another one

@@ -71,21 +71,21 @@ def offsets_of_group(
     :raises ControlTopicError: they do not answer, or reject the request
     """
     trouble, end = LastError(config.get("error_cb")), time.monotonic() + timeout
-    client, asked = made(AdminClient, config, trouble), ConsumerGroupTopicPartitions(group)
+    client, request = made(AdminClient, config, trouble), ConsumerGroupTopicPartitions(group)
 
     def listed(left: float) -> Mapping[str, Future[Any]]:
-        return client.list_consumer_group_offsets([asked], request_timeout=left, require_stable=decided)
+        return client.list_consumer_group_offsets([request], request_timeout=left, require_stable=decided)
 
     while True:
-        places = _answer(listed, group, config, trouble, timeout, end)
-        found: list[TopicPartition] = [] if places is None else places.topic_partitions or []
+        offsets = _answer(listed, group, config, trouble, timeout, end)
+        found: list[TopicPartition] = [] if offsets is None else offsets.topic_partitions or []
         first = next((p for p in found if p.error is not None), None)
         if first is None:
             return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
         if time.monotonic() + PAUSE_SECONDS >= end:
-            said = f"{first.topic}[{first.partition}]: {first.error}"
+            problem = f"{first.topic}[{first.partition}]: {first.error}"
             raise ControlTopicError(
-                "LC7503", f"the offsets of group {group!r} are not stable yet ({said}): try again later"
+                "LC7503", f"the offsets of group {group!r} are not stable yet ({problem}): try again later"
             )
         time.sleep(PAUSE_SECONDS)
 
@@ -99,11 +99,11 @@ def set_group_offsets(
     """
     trouble = LastError(config.get("error_cb"))
     client = made(AdminClient, config, trouble)
-    places = [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]
-    asked = ConsumerGroupTopicPartitions(group, places)
+    positions = [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]
+    request = ConsumerGroupTopicPartitions(group, positions)
     end = time.monotonic() + timeout
     done = _answer(
-        lambda left: client.alter_consumer_group_offsets([asked], request_timeout=left),
+        lambda left: client.alter_consumer_group_offsets([request], request_timeout=left),
         group,
         config,
         trouble,
@@ -123,7 +123,7 @@ def _answer(
     timeout: float,
     end: float,
 ) -> Any:
-    """The answer; ``None`` for a group that is not known."""
+    """Return the answer; ``None`` for an unknown group."""
     doing = f"asking for consumer group {group!r}"
     while True:
         left = max(end - time.monotonic(), PAUSE_SECONDS)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of a table and its storage about the files that a connector announced for it.
 
-Contract: reads only. :meth:`Evidence.judge` decides the disposition of every announced file: by the rules of
-:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`, from the snapshots in the table's metadata, their
-manifests, and whether a waiting file still exists and is the announced one: any writer of the control topic can
+Contract: reads only. :meth:`Evidence.evaluate` decides the disposition of every announced file: by the rules of
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.disposition`, from the snapshots in the table's metadata,
+their manifests, and whether a waiting file still exists and is the announced one: any writer of the control topic can
 announce any file. What cannot change is read once, however often the table is read.
 
 Failure story: an unreachable catalog or storage is an error. So is a missing manifest, or an unreadable control
@@ -25,18 +25,18 @@ from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
 from airflow_provider_lakecommit.core import data_roots, path_problem, storage_location
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg import rows_in_footer, trouble_of
-from airflow_provider_lakecommit.operations.kafka_connect.group_log import File, GroupLog
-from airflow_provider_lakecommit.operations.kafka_connect.judge import (
-    Fate,
+from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
+    Disposition,
+    EvaluatedFile,
     History,
-    Judged,
     KnownSnapshot,
-    judge,
-    of_fate,
+    evaluate_files,
+    filtered,
 )
+from airflow_provider_lakecommit.operations.kafka_connect.group_log import File, GroupLog
 
-LOOKERS = 16
-"""Threads that ask the storage whether files are there."""
+CHECK_THREADS = 16
+"""Threads that check whether files are in the storage."""
 PARQUET = "PARQUET"
 FORMS = {PARQUET: b"PAR1", "AVRO": b"Obj\x01", "ORC": b"ORC"}
 """What files of a format begin with."""
@@ -56,14 +56,14 @@ class Evidence:
         self._manifests: dict[str, set[str]] = {}
         self._there: set[str] = set()
 
-    def judge(self, table: Table, name: str) -> tuple[History, tuple[Judged, ...]]:
+    def evaluate(self, table: Table, name: str) -> tuple[History, tuple[EvaluatedFile, ...]]:
         """Return every file's disposition, and the history from which it follows.
 
         :raises CatalogError: the storage is unreachable
         :raises TableError: a manifest is missing, or a control position cannot be read
         """
         history = self._history(table.metadata)
-        return history, self._checked(table, judge(self._log, name, history, self._named(table, name)))
+        return history, self._checked(table, evaluate_files(self._log, name, history, self._named(table, name)))
 
     def _history(self, metadata: TableMetadata) -> History:
         floors = {s.snapshot_id: self._floor_in(s) for s in metadata.snapshots}
@@ -99,13 +99,13 @@ class Evidence:
             ) from e
 
     def _named(self, table: Table, name: str) -> frozenset[str]:
-        """Those of the announced paths that any manifest names, deleted entries included. Snapshots and manifests never
+        """Return the announced paths that any manifest names, deleted entries included. Snapshots and manifests never
         change, so each is read once.
         """
-        wanted: dict[tuple[str, str], str] = {}
+        needed: dict[tuple[str, str], str] = {}
         for announced in self._log.announced:
             if announced.table == name:
-                wanted |= {storage_location(f.path): f.path for f in announced.files}
+                needed |= {storage_location(f.path): f.path for f in announced.files}
         lists, known = self._lists, self._manifests
         named: set[str] = set()
         try:
@@ -115,11 +115,11 @@ class Evidence:
                     for m in manifests:
                         if m.manifest_path not in known:
                             entries = m.fetch_manifest_entry(table.io, discard_deleted=False)
-                            places = (storage_location(e.data_file.file_path) for e in entries)
-                            known[m.manifest_path] = {wanted[place] for place in places if place in wanted}
+                            locations = (storage_location(e.data_file.file_path) for e in entries)
+                            known[m.manifest_path] = {needed[location] for location in locations if location in needed}
                     lists[snapshot.snapshot_id] = {m.manifest_path for m in manifests}
                 named.update(*(known[path] for path in lists[snapshot.snapshot_id]))
-                if len(named) == len(wanted):
+                if len(named) == len(needed):
                     break
         except FileNotFoundError as e:
             raise TableError(
@@ -131,22 +131,22 @@ class Evidence:
             raise self._storage_away(table, e) from None
         return frozenset(named)
 
-    def _checked(self, table: Table, judged: tuple[Judged, ...]) -> tuple[Judged, ...]:
+    def _checked(self, table: Table, evaluated: tuple[EvaluatedFile, ...]) -> tuple[EvaluatedFile, ...]:
         """Check waiting files: those that are not in the storage are missing, and those that differ are false."""
-        ask = [j for j in of_fate(judged, Fate.WAITING) if j.file.path not in self._there]
+        unchecked = [j for j in filtered(evaluated, Disposition.WAITING) if j.file.path not in self._there]
         roots = data_roots(table.metadata.location, table.metadata.properties)
         try:
-            with ThreadPoolExecutor(LOOKERS) as pool:
-                found = list(pool.map(lambda j: _objection(table, roots, j.file), ask))
+            with ThreadPoolExecutor(CHECK_THREADS) as pool:
+                found = list(pool.map(lambda j: _objection(table, roots, j.file), unchecked))
         except OSError as e:
             raise self._storage_away(table, e) from None
-        against = {j.file.path: o for j, o in zip(ask, found, strict=True) if o is not None}
-        self._there.update(j.file.path for j in ask if j.file.path not in against)
+        against = {j.file.path: o for j, o in zip(unchecked, found, strict=True) if o is not None}
+        self._there.update(j.file.path for j in unchecked if j.file.path not in against)
         return tuple(
-            replace(j, fate=against[j.file.path][0], reason=against[j.file.path][1])
-            if j.fate is Fate.WAITING and j.file.path in against
+            replace(j, disposition=against[j.file.path][0], reason=against[j.file.path][1])
+            if j.disposition is Disposition.WAITING and j.file.path in against
             else j
-            for j in judged
+            for j in evaluated
         )
 
     def _storage_away(self, table: Table, error: OSError) -> CatalogError:
@@ -157,26 +157,26 @@ class Evidence:
         )
 
 
-def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Fate, str] | None:
+def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Disposition, str] | None:
     """Return the objection to a waiting file, if there is one.
 
     :raises OSError: the storage is unreachable
     """
     if problem := path_problem(file.path, roots):
-        return Fate.FALSE, problem
+        return Disposition.FALSE, problem
     source = table.io.new_input(file.path)
     if not source.exists():
-        return Fate.GONE, "missing in the storage"
+        return Disposition.GONE, "missing in the storage"
     if (size := len(source)) != file.size:
-        return Fate.FALSE, f"it has {size} bytes, {file.size} were announced"
+        return Disposition.FALSE, f"it has {size} bytes, {file.size} were announced"
     begins = FORMS.get(file.form)
     with source.open(seekable=False) as stream:
         if begins is None or stream.read(len(begins)) != begins:
-            return Fate.FALSE, f"it is no file of format {file.form:.20}"
+            return Disposition.FALSE, f"it is no file of format {file.form:.20}"
     if file.form != PARQUET:
         return None
     try:
         rows = rows_in_footer(table.io, file.path)
     except TableError as e:
-        return Fate.FALSE, str(e)
-    return None if rows == file.rows else (Fate.FALSE, f"it holds {rows} rows, {file.rows} were announced")
+        return Disposition.FALSE, str(e)
+    return None if rows == file.rows else (Disposition.FALSE, f"it holds {rows} rows, {file.rows} were announced")

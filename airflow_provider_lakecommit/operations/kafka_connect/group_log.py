@@ -2,7 +2,7 @@
 """What a control topic holds of one connector's group, as far as its files are concerned.
 
 Contract: plain values; :mod:`~airflow_provider_lakecommit.operations.kafka_connect.announced` reads them,
-:mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge` draws its conclusions.
+:mod:`~airflow_provider_lakecommit.operations.kafka_connect.disposition` draws its conclusions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AnnouncedFiles:
     source offsets that were committed with it went back later.
     """
 
-    place: ControlOffset
+    position: ControlOffset
     order: int
     cycle: UUID
     table: str
@@ -50,7 +50,7 @@ class AnnouncedFiles:
 class ReportedSnapshot(NamedTuple):
     """One COMMIT_TO_TABLE: a snapshot that the connector reported."""
 
-    place: ControlOffset
+    position: ControlOffset
     table: str
     table_uuid: UUID | None
     snapshot_id: int
@@ -77,5 +77,5 @@ class GroupLog:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that files were announced for, in that order."""
+        """Return the names of the tables with announced files, in order of announcement."""
         return tuple(dict.fromkeys(a.table for a in self.announced if a.files))

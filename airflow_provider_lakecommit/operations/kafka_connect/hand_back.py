@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diver
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
-from airflow_provider_lakecommit.operations.kafka_connect.look import sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.preview import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
 
@@ -62,7 +62,7 @@ class HandBack:
         yield from (f"  {p}: at {end}, {self.left[p]} records are left to land" for p, end in sorted(self.ends.items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON and XCom."""
+        """Return it for JSON and XCom."""
         return {
             "landing": self.landing,
             "table": self.table,
@@ -82,7 +82,7 @@ def hand_back_preview(session: LandingSession, connector: KnownConnector) -> Han
     section, sink = _adopted(session, connector)
     if not sink.lands:
         connector.check_stopped()
-    return _seen(session, connector, section, sink)
+    return _checked(session, connector, section, sink)
 
 
 def hand_back(
@@ -99,7 +99,7 @@ def hand_back(
     if not (sink.lands and _has_moved_on(connector, section)):
         settled(session, connector)
         if not sink.lands:
-            _seen(session, connector, section, sink)
+            _checked(session, connector, section, sink)
             put_back(session, connector, decision)
             _publish(session)
         log = rescue_of(session, connector, decision.by)
@@ -109,7 +109,7 @@ def hand_back(
         _set_coordinator(connector, log.log.read_to)
         session.log(f"{connector.name}: set its offsets to the ends of the ledger")
     _resume(session, connector)
-    return replace(_seen(session, connector, section, sink), wrong=off_things(session))
+    return replace(_checked(session, connector, section, sink), wrong=off_things(session))
 
 
 def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[LedgerSection, AdoptedSink]:
@@ -117,10 +117,10 @@ def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[Ledger
     ours = sink_section(session, table)
     section, late = ours.section, ours.late
     if section is None or section.sink is None or section.sink.connector != connector.name:
-        whose = "no connector" if section is None or section.sink is None else f"connector {section.sink.connector}"
+        former = "no connector" if section is None or section.sink is None else f"connector {section.sink.connector}"
         raise ConnectorError(
             "LC7509",
-            f"landing {session.landing.name} has taken {table} over from {whose}, so it cannot be handed to "
+            f"landing {session.landing.name} has taken {table} over from {former}, so it cannot be handed to "
             f"{connector.name}: name the former connector, which `{VERIFY} SPEC` shows",
         )
     if ours.lanes:
@@ -134,13 +134,13 @@ def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[Ledger
     return section, section.sink
 
 
-def _seen(session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink) -> HandBack:
+def _checked(session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink) -> HandBack:
     marks = session.source.watermarks().partitions
     ends = {p: section.end(p) for p in marks}
-    if not sink.lands and (gone := [f"{p} begins at {m.start}" for p, m in sorted(marks.items()) if ends[p] < m.start]):
+    if not sink.lands and (lost := [f"{p} begins at {m.start}" for p, m in sorted(marks.items()) if ends[p] < m.start]):
         raise SourceError(
             "LC7512",
-            f"{', '.join(gone)}: the source no longer has what {connector.name} would have to read: run "
+            f"{', '.join(lost)}: the source no longer has what {connector.name} would have to read: run "
             f"`{RESET_OFFSETS} SPEC --from earliest` to give it up",
         )
     left = {p: max(m.high - ends[p], 0) for p, m in marks.items()}
@@ -154,7 +154,7 @@ def _seen(session: LandingSession, connector: KnownConnector, section: LedgerSec
     )
 
 
-def _places(section: LedgerSection) -> dict[tuple[str, int], int]:
+def _group_ends(section: LedgerSection) -> dict[tuple[str, int], int]:
     return {(p.topic, p.partition): section.end(p) for p in section.starts.keys() | section.covered.parts.keys()}
 
 
@@ -164,12 +164,12 @@ def _offsets_of(connector: KnownConnector) -> Mapping[tuple[str, int], int]:
 
 def _has_moved_on(connector: KnownConnector, section: LedgerSection) -> bool:
     """Return True if it already reads after the ledger's ends."""
-    offsets, ends = _offsets_of(connector), _places(section)
-    return all(offsets.get(place, -1) >= end for place, end in ends.items())
+    offsets, ends = _offsets_of(connector), _group_ends(section)
+    return all(offsets.get(key, -1) >= end for key, end in ends.items())
 
 
 def _publish(session: LandingSession) -> None:
-    """What is reported, as far as it can be.
+    """Publish reported slices, as far as possible.
 
     :raises LedgerError: rows of a table that are before the end of the data table cannot
     :raises SourceError: a log has other records than were landed
@@ -200,7 +200,7 @@ def _turn_over(session: LandingSession, connector: KnownConnector, decision: Dec
         section = sink_section(session, table).section
         if section is None or (section.sink is not None and section.sink.lands):
             continue
-        told = ", ".join(f"{p} {section.end(p)}" for p in sorted(section.starts))
+        ends = ", ".join(f"{p} {section.end(p)}" for p in sorted(section.starts))
         set_section(
             session.tables,
             table,
@@ -208,7 +208,7 @@ def _turn_over(session: LandingSession, connector: KnownConnector, decision: Dec
             session.lane,
             lambda now: _handed(session, connector, now, sequence),
             branch=landing.branch,
-            decision=replace(decision, what=f"hands back to connector {connector.name} at {told}"[:300]),
+            decision=replace(decision, what=f"hands back to connector {connector.name} at {ends}"[:300]),
         )
         session.log(f"{table}: handed over to connector {connector.name}")
 
@@ -228,11 +228,11 @@ def _handed(
 
 
 def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: AdoptedSink, *, doubled_stay: bool) -> None:
-    """Of its tasks and of its coordinator, never back.
+    """Set the offsets of its tasks and of its coordinator, never back.
 
     :raises ConnectorError: it has read again what the landing has landed
     """
-    now, ends = _offsets_of(connector), _places(section)
+    now, ends = _offsets_of(connector), _group_ends(section)
     since = {(p.topic, p.partition): offset for p, offset in sink.since.items()}
     again = [
         f"{t}[{n}] [{since.get((t, n), 0)}, {min(o, ends[t, n])})"
@@ -246,7 +246,7 @@ def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: Adopte
             f"landing {section.landing}: {', '.join(again)}. Remove its commits since then by rolling the branch back, "
             f"or keep the duplicates with --doubled-stay",
         )
-    behind = {place: end for place, end in ends.items() if now.get(place, -1) < end}
+    behind = {key: end for key, end in ends.items() if now.get(key, -1) < end}
     if behind:
         set_group_offsets(connector.kafka, source_group(connector.name), behind)
 

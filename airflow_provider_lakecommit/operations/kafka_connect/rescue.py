@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commit files that an Iceberg sink of Kafka Connect announced and never committed, in its place.
 
-Contract: :meth:`Rescue.look` reads only; it returns the disposition of every announced file. :meth:`Rescue.commit`
+Contract: :meth:`Rescue.check` reads only; it returns the disposition of every announced file. :meth:`Rescue.commit`
 decides on the very table state that its request asserts (:mod:`~airflow_provider_lakecommit.committer.swap`), only by
-the rules of :mod:`~airflow_provider_lakecommit.operations.kafka_connect.judge`. Each snapshot also moves the
+the rules of :mod:`~airflow_provider_lakecommit.operations.kafka_connect.disposition`. Each snapshot also moves the
 connector's control position past its files, so a connector that runs again skips them. So it may be repeated, run twice
 at once, or be killed at any point: no file is in the table twice.
 
@@ -35,25 +35,25 @@ from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.iceberg import Tables, to_pyiceberg
 from airflow_provider_lakecommit.operations.kafka_connect.announced import LogReader
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group
-from airflow_provider_lakecommit.operations.kafka_connect.evidence import Evidence
-from airflow_provider_lakecommit.operations.kafka_connect.group_log import GroupLog
-from airflow_provider_lakecommit.operations.kafka_connect.judge import (
-    Fate,
+from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
+    Disposition,
+    EvaluatedFile,
     History,
-    Judged,
     blocking_files,
     chunks,
+    filtered,
     floor_after,
-    of_fate,
 )
+from airflow_provider_lakecommit.operations.kafka_connect.evidence import Evidence
+from airflow_provider_lakecommit.operations.kafka_connect.group_log import GroupLog
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 
 MOST_FILES = 10_000
-"""About how many files one snapshot takes."""
+"""Approximate number of files in one snapshot."""
 RESCUED = "lakecommit.rescued-from"
-"""Summary key of the snapshots that are made here: the connector's group."""
+"""Summary key of these snapshots: the connector's group."""
 RESCUED_BY = "lakecommit.rescued-by"
-"""Summary key of who committed them, where and why, if it is known."""
+"""Summary key of the user, host and reason of the commit, if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +64,24 @@ class RescueReport:
     """
 
     table: str
-    judged: tuple[Judged, ...] = ()
+    files: tuple[EvaluatedFile, ...] = ()
     missing: bool = False
     snapshot_ids: tuple[int, ...] = ()
-    committed: tuple[Judged, ...] = ()
+    committed: tuple[EvaluatedFile, ...] = ()
     unread: tuple[str, ...] = ()
 
-    def of(self, fate: Fate) -> tuple[Judged, ...]:
-        """The files with that fate."""
-        return of_fate(self.judged, fate)
+    def of(self, disposition: Disposition) -> tuple[EvaluatedFile, ...]:
+        """Return the files with that disposition."""
+        return filtered(self.files, disposition)
 
     @property
-    def left_out(self) -> tuple[Judged, ...]:
+    def left_out(self) -> tuple[EvaluatedFile, ...]:
         """Return announced files that are missing or differ: an operator must check them."""
-        return (*self.of(Fate.GONE), *self.of(Fate.FALSE))
+        return (*self.of(Disposition.GONE), *self.of(Disposition.FALSE))
 
     def to_dict(self) -> dict[str, Any]:
-        """For XCom and JSON."""
-        counts = {fate.value: _sum(self.of(fate)) for fate in Fate if self.of(fate)}
+        """Return it for XCom and JSON."""
+        counts = {disposition.value: _sum(self.of(disposition)) for disposition in Disposition if self.of(disposition)}
         return {
             "table": self.table,
             "missing": self.missing,
@@ -94,8 +94,8 @@ class RescueReport:
 
     @property
     def refusal(self) -> str | None:
-        """Why nothing of the table is committed, though files wait."""
-        if not (blocking := blocking_files(self.judged)):
+        """Return why nothing of the table is committed although files wait."""
+        if not (blocking := blocking_files(self.files)):
             return None
         first = blocking[0]
         return (
@@ -141,7 +141,7 @@ class Rescue:
         self._contents = reader.contents
         self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key)
 
-    def look(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
+    def check(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
         """Return every file's disposition, by table; of all tables with announced files, or of these.
 
         :raises CatalogError: the catalog or the storage is unreachable
@@ -149,8 +149,8 @@ class Rescue:
         reports = []
         for name in self._chosen(names):
             table = self._tables.find(name)
-            judged = () if table is None else self._evidence.judge(table, name)[1]
-            reports.append(RescueReport(table=name, judged=judged, missing=table is None, unread=self.log.unread))
+            files = () if table is None else self._evidence.evaluate(table, name)[1]
+            reports.append(RescueReport(table=name, files=files, missing=table is None, unread=self.log.unread))
         return tuple(reports)
 
     def commit(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
@@ -162,17 +162,18 @@ class Rescue:
         return tuple(self._commit(name) for name in self._chosen(names))
 
     def end_turn(self, name: str) -> int:
-        """Tell the connector, by a snapshot without files, that everything in its control topic is done, unless this is
+        """Mark everything in the connector's control topic as done, by a snapshot without files, unless this is
         recorded already. Decided on a table state in which no file waits.
 
         :return: the sequence number of that state, or of the snapshot
-        :raises ConnectorError: files wait, or the connector would still commit some that cannot be judged or appended
+        :raises ConnectorError: files wait, or the connector would still commit some with an unknown or unfit
+            disposition
         :raises CatalogError: the catalog or the storage is unreachable
         """
 
         def decide(table: Table) -> Change[None] | None:
-            history, judged = self._evidence.judge(table, name)
-            left = (*of_fate(judged, Fate.WAITING), *blocking_files(judged))
+            history, files = self._evidence.evaluate(table, name)
+            left = (*filtered(files, Disposition.WAITING), *blocking_files(files))
             if left:
                 raise ConnectorError(
                     "LC7517", f"{name}: {len(left)} announced files are not committed, first {left[0].file.path}"
@@ -181,14 +182,14 @@ class Rescue:
             floor = {**history.floor, **floor}
             if floor == history.floor:
                 return None
-            return Change(files=(), summary={**self._told(floor), ADOPTED_FROM: self._group}, why=None)
+            return Change(files=(), summary={**self._summary(floor), ADOPTED_FROM: self._group}, why=None)
 
         done = compare_and_swap(self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged)
-        told = None if done.snapshot_id is None else done.metadata.snapshot_by_id(done.snapshot_id)
-        return (told.sequence_number if told else getattr(done.metadata, "last_sequence_number", 0)) or 0
+        snapshot = None if done.snapshot_id is None else done.metadata.snapshot_by_id(done.snapshot_id)
+        return (snapshot.sequence_number if snapshot else getattr(done.metadata, "last_sequence_number", 0)) or 0
 
-    def _told(self, floor: Mapping[int, int]) -> dict[str, str]:
-        """Return the position up to which the connector is done, from the summary of a snapshot."""
+    def _summary(self, floor: Mapping[int, int]) -> dict[str, str]:
+        """Return the summary of a snapshot with the position up to which the connector is done."""
         text = json.dumps({str(p): offset for p, offset in sorted(floor.items())}, separators=(",", ":"))
         return {self._floor_key: text, **({RESCUED_BY: self._by} if self._by else {})}
 
@@ -197,44 +198,44 @@ class Rescue:
 
     def _commit(self, name: str) -> RescueReport:
         report = RescueReport(table=name, missing=self._tables.find(name) is None, unread=self.log.unread)
-        last: list[tuple[Judged, ...]] = []
+        last: list[tuple[EvaluatedFile, ...]] = []
 
         def decide(table: Table) -> Change[None] | None:
-            history, judged = self._evidence.judge(table, name)
-            last[:] = [judged]
-            return self._change(table, history, judged)
+            history, files = self._evidence.evaluate(table, name)
+            last[:] = [files]
+            return self._change(table, history, files)
 
         while not report.missing:
             done = compare_and_swap(
                 self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged
             )
-            report = replace(report, judged=last[0])
+            report = replace(report, files=last[0])
             if done.snapshot_id is None or done.landed is None:
                 break
             brought = {f.file_path for f in done.landed.files}
             report = replace(
                 report,
                 snapshot_ids=(*report.snapshot_ids, done.snapshot_id),
-                committed=(*report.committed, *(j for j in report.judged if j.file.path in brought)),
+                committed=(*report.committed, *(j for j in report.files if j.file.path in brought)),
             )
         return report
 
-    def _change(self, table: Table, history: History, judged: tuple[Judged, ...]) -> Change[None] | None:
+    def _change(self, table: Table, history: History, files: tuple[EvaluatedFile, ...]) -> Change[None] | None:
         """Return the first portion of the waiting files, and the floor past it; with the last portion, past
         everything.
         """
-        portions = () if blocking_files(judged) else chunks(of_fate(judged, Fate.WAITING), self._most_files)
+        portions = () if blocking_files(files) else chunks(filtered(files, Disposition.WAITING), self._most_files)
         if not portions:
             return None
         last = portions[0][-1].announced.order if len(portions) > 1 else None
-        passed = [j.announced for j in judged if last is None or j.announced.order <= last]
-        summary = {**self._told(floor_after(history, passed)), RESCUED: self._group}
+        passed = [j.announced for j in files if last is None or j.announced.order <= last]
+        summary = {**self._summary(floor_after(history, passed)), RESCUED: self._group}
         return Change(files=tuple(self._appendable(table.metadata, portions[0])), summary=summary, why=None)
 
-    def _appendable(self, metadata: TableMetadata, portion: tuple[Judged, ...]) -> Iterable[ManifestFile]:
+    def _appendable(self, metadata: TableMetadata, portion: tuple[EvaluatedFile, ...]) -> Iterable[ManifestFile]:
         spec, schema = metadata.spec(), metadata.schema()
         for j in portion:
-            file, fields = self._contents[j.announced.place, j.file.path]
+            file, fields = self._contents[j.announced.position, j.file.path]
             yield from to_pyiceberg([file], fields, spec=spec, schema=schema)
 
 
@@ -249,10 +250,10 @@ def read_rescue(
     retry_policy: RetryPolicy | None = None,
     by: str = "",
 ) -> Rescue:
-    """A rescue over all that the topic holds now.
+    """Return a rescue for the present content of the topic.
 
-    :param group: the group in the connector's events, if it is not the one its tasks read in
-    :raises ControlTopicError: the topic is not there, or the brokers do not answer
+    :param group: the group in the connector's events, if its tasks read in another one
+    :raises ControlTopicError: the topic is missing, or the brokers do not answer
     """
     offsets = offsets_of_group(kafka, source_group(connector))
     with ControlTopic(control_topic, kafka) as control:
@@ -268,8 +269,8 @@ def read_rescue(
         )
 
 
-def _sum(judged: Sequence[Judged]) -> dict[str, int]:
-    files = [j.file for j in judged]
+def _sum(some: Sequence[EvaluatedFile]) -> dict[str, int]:
+    files = [j.file for j in some]
     return {"files": len(files), "rows": sum(f.rows for f in files), "bytes": sum(f.size for f in files)}
 
 
@@ -285,7 +286,7 @@ def rescue(
     commit: bool,
     by: str = "",
 ) -> tuple[RescueReport, ...]:
-    """Judge, and commit if requested, with a catalog that is closed at the end.
+    """Evaluate files, and commit on request, with a catalog that is closed at the end.
 
     :param names: of tables; all with announced files by default
     :param by: see :class:`Rescue`
@@ -295,4 +296,4 @@ def rescue(
         found = read_rescue(
             kafka, tables, control_topic=control_topic, connector=connector, group=group, branch=branch, by=by
         )
-        return found.commit(names) if commit else found.look(names)
+        return found.commit(names) if commit else found.check(names)

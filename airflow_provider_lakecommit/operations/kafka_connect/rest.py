@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
 from airflow_provider_lakecommit.redaction import redacted
 
 AGAIN = frozenset({409, 503})
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 REQUEST_SECONDS = 30.0
 SHOWN = 300
 """Characters of an answer or a trace that a message shows."""
@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorStatus:
-    """A connector and its tasks, as its worker says."""
+    """A connector and its tasks, by its worker."""
 
     connector: Part
     tasks: tuple[Part, ...] = ()
@@ -69,7 +69,7 @@ class ConnectorStatus:
 
     @property
     def dead(self) -> tuple[Part, ...]:
-        """What of it has failed."""
+        """Return its failed parts."""
         return tuple(part for part in self.parts if part.failed)
 
     @property
@@ -88,7 +88,7 @@ class ConnectorStatus:
         return self.connector.state == "STOPPED" and not self.tasks
 
     def to_dict(self) -> dict[str, Any]:
-        """For XCom and JSON."""
+        """Return it for XCom and JSON."""
         return {
             "connector": self.connector.state,
             "tasks": {part.name: part.state for part in self.tasks},
@@ -122,11 +122,11 @@ class ConnectRest:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def connectors(self) -> list[str]:
-        """Names of all connectors."""
-        return sorted(self._ask("GET", "/connectors"))
+        """Return the names of all connectors."""
+        return sorted(self._request("GET", "/connectors"))
 
     def status(self, connector: str) -> ConnectorStatus:
-        """How a connector and its tasks are.
+        """Return the state of a connector and its tasks.
 
         :raises ConnectorError: there is none of that name
         """
@@ -138,7 +138,7 @@ class ConnectRest:
         )
 
     def config(self, connector: str) -> dict[str, str]:
-        """Its configuration, which may hold secrets."""
+        """Return its configuration, which may contain secrets."""
         return dict(self._of(connector, "GET", "/config"))
 
     # -- orders -------------------------------------------------------------------------------------------------------
@@ -150,11 +150,11 @@ class ConnectRest:
         self._of(connector, "PUT", "/pause")
 
     def resume(self, connector: str) -> None:
-        """Its tasks read again; of a stopped connector they are started."""
+        """Resume its tasks; start those of a stopped connector."""
         self._of(connector, "PUT", "/resume")
 
     def stop(self, connector: str) -> None:
-        """Its tasks end, with the coordinator of an Iceberg sink; its configuration stays."""
+        """End its tasks, with the coordinator of an Iceberg sink; its configuration stays."""
         self._of(connector, "PUT", "/stop")
 
     def restart(self, connector: str, *, include_tasks: bool = True, only_failed: bool = True) -> None:
@@ -178,14 +178,14 @@ class ConnectRest:
             if self.clock() >= end:
                 causes = "".join(f"; {part.name}: {part.cause}" for part in status.dead)
                 raise ConnectError("LC7518", f"{status} after {seconds:.0f} s, not {what}{causes}")
-            self.sleep(LOOK_SECONDS)
+            self.sleep(POLL_SECONDS)
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def _of(self, connector: str, method: str, path: str) -> Any:
-        return self._ask(method, f"/connectors/{quote(connector, safe='')}{path}", connector)
+        return self._request(method, f"/connectors/{quote(connector, safe='')}{path}", connector)
 
-    def _ask(self, method: str, path: str, connector: str | None = None) -> Any:
+    def _request(self, method: str, path: str, connector: str | None = None) -> Any:
         end = self.clock() + self.deadline
         while True:
             try:
@@ -195,16 +195,16 @@ class ConnectRest:
             except (OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
                 raise ConnectError(
                     "LC7519",
-                    f"Kafka Connect at {self.place} does not answer {method} {path} ({type(e).__name__}: "
+                    f"Kafka Connect at {self.address} does not answer {method} {path} ({type(e).__name__}: "
                     f"{self._clean(str(e))}): check that a worker runs there, and check the connection",
                 ) from None
             if answer.status_code not in AGAIN or self.clock() >= end:
                 break
-            self.sleep(LOOK_SECONDS)
+            self.sleep(POLL_SECONDS)
         if answer.status_code == httpx.codes.NOT_FOUND and connector is not None:
             raise ConnectorError(
                 "LC7520",
-                f"Kafka Connect at {self.place} has no connector {connector!r}: correct its name, or "
+                f"Kafka Connect at {self.address} has no connector {connector!r}: correct its name, or "
                 "the connection if the connector runs in another cluster",
             )
         raise ConnectError("LC7521", self._refused(method, path, answer.status_code, self._message(answer.content)))
@@ -221,7 +221,7 @@ class ConnectRest:
         with httpx.Client(verify=self._trust, timeout=REQUEST_SECONDS, event_hooks={"request": [only_there]}) as client:
             return client.request(
                 method,
-                f"{self.place.rstrip('/')}{path}",
+                f"{self.address.rstrip('/')}{path}",
                 headers={"Accept": "application/json", **self.headers},
                 auth=(login, password) if login else None,
                 # An order that is sent on as a question would be answered and not be done.
@@ -242,7 +242,7 @@ class ConnectRest:
             404: "check that this is the address of a Kafka Connect worker",
             409: f"its workers have been rebalancing for {self.deadline:.0f} s: check their logs",
         }.get(code, "check the worker's log")
-        return f"Kafka Connect at {self.place} refused {method} {path}: {code} {text}; {remedy}"
+        return f"Kafka Connect at {self.address} refused {method} {path}: {code} {text}; {remedy}"
 
     def _part(self, name: str, given: Mapping[str, Any]) -> Part:
         return Part(
@@ -269,6 +269,6 @@ class ConnectRest:
         return redacted(text, headers, {"password": self.password, "url": self.url})
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Return the address without secrets."""
         return re.sub(r"(?<=://)[^/]*@", "", self.url)

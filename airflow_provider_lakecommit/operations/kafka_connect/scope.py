@@ -75,30 +75,30 @@ def _of_group(connector: str, config: Mapping[str, str]) -> str:
 
 
 def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[str]) -> str:
-    # By a pattern it reads what there is: that in which it has read is what counts.
+    # A pattern matches any topic: only those in which it has read count.
     its = {*_names(config.get("topics", "")), *topics}
     ours = set(landing.topic_names)
     left = [f"it reads {', '.join(sorted(its - ours))} too, which no landing would read" if its - ours else ""]
     left += [f"it does not read {', '.join(sorted(ours - its))}" if ours - its else ""]
-    said = "; ".join(filter(None, left))
-    return f"{said}: landing {landing.name} must name the same topics" if said else ""
+    problem = "; ".join(filter(None, left))
+    return f"{problem}: landing {landing.name} must name the same topics" if problem else ""
 
 
 def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
-    """What makes rows otherwise than the landing may."""
-    said = []
+    """Return notes on what made its rows different from the landing's."""
+    notes = []
     if transforms := _names(config.get("transforms", "")):
-        said.append(f"its transforms ({', '.join(transforms)}) no longer apply: the landing lands values as sent")
+        notes.append(f"its transforms ({', '.join(transforms)}) no longer apply: the landing lands values as sent")
     converter = config.get("value.converter", "")
     if "json" not in converter.lower() and landing.decoding.name.startswith("json"):
-        said.append(f"it decodes values by {converter or 'the default converter of its worker'}, the landing uses JSON")
+        notes.append(f"it decodes values by {converter or 'the default converter of its worker'}, the landing as JSON")
     if _on(config.get("value.converter.schemas.enable")) and landing.decoding.name.startswith("json"):
-        said.append("its values are envelopes with `schema` and `payload`; the landing uses the whole value as the row")
+        notes.append("its values are envelopes with `schema` and `payload`; the landing takes the whole value as row")
     if config.get("errors.tolerance", "none").lower() == "all":
-        said.append("records that it could not convert were skipped (errors.tolerance): no table has them")
+        notes.append("records that it could not convert were skipped (errors.tolerance): no table has them")
     if _on(config.get("iceberg.tables.evolve-schema-enabled")):
-        said.append("it adds columns by itself; the landing ignores or rejects fields that the table lacks")
-    return tuple(said)
+        notes.append("it adds columns by itself; the landing ignores or rejects fields that the table lacks")
+    return tuple(notes)
 
 
 def reads_earliest(config: Mapping[str, str]) -> bool:

@@ -55,8 +55,8 @@ def turn_after(
         return Turn(starts=dict(ends), covered=before, gained=before, done=done)
     sink = leading.sink
     if sink is None or sink.connector != connector:
-        whose = "itself" if sink is None else f"after connector {sink.connector}"
-        refused = f"landing {now.landing} has landed {now.covered} there {whose}, not after connector {connector}"
+        after = "itself" if sink is None else f"after connector {sink.connector}"
+        refused = f"landing {now.landing} has landed {now.covered} there {after}, not after connector {connector}"
         return Turn(starts=now.starts, covered=now.covered, refused=refused)
     its = {p: end for p, end in ends.items() if p in read}
     reach = {p: leading.end(p) for p in its}

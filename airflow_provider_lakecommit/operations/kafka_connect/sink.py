@@ -16,7 +16,7 @@ INTERVAL_MS = "300000"
 
 
 def source_group(connector: str) -> str:
-    """The consumer group in which Connect's tasks read; by default also the group in the sink's events."""
+    """Return the consumer group of Connect's tasks; by default also the group in the sink's events."""
     return f"connect-{connector}"
 
 
@@ -30,7 +30,7 @@ class Sink:
 
     @classmethod
     def of(cls, connector: str, config: Mapping[str, str]) -> Sink:
-        """From the connector's configuration.
+        """Return it from the connector's configuration.
 
         :raises SpecError: it is no Iceberg sink
         """

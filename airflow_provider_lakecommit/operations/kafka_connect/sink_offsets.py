@@ -27,14 +27,14 @@ Places = Mapping[tuple[str, int], int]
 
 
 class By(StrEnum):
-    """Whose word on a sink's offsets holds where they differ."""
+    """Which statement of a sink's offsets is valid if they differ."""
 
     BOTH = "both"
     """Neither's: it is refused."""
     OFFSETS = "offsets"
     """That of its consumer group: the landing reads again, and leaves out, what the connector would have."""
     ANNOUNCED = "announced"
-    """That of its events: what it has announced is in the table, and nothing else is."""
+    """Its events: what it has announced is in the table, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def sink_offsets(
     :param earliest: the sink begins with the first record of a partition without an offset
     """
     found = {p: _next(progress, p, mark, by, known, earliest=earliest) for p, mark in marks.items()}
-    problems = [said for _, said in found.values() if said]
+    problems = [problem for _, problem in found.values() if problem]
     there = {(p.topic, p.partition) for p in marks}
     read = {**progress.announced, **progress.offsets}
     problems += [
@@ -101,9 +101,9 @@ def sink_offsets(
 def _next(
     progress: SinkProgress, p: SourcePartition, mark: Watermark, by: By, right: Places, *, earliest: bool
 ) -> tuple[int, str]:
-    place = (p.topic, p.partition)
-    offset, announced = progress.offsets.get(place), progress.announced.get(place)
-    least = progress.least.get(place, announced)
+    key = (p.topic, p.partition)
+    offset, announced = progress.offsets.get(key), progress.announced.get(key)
+    least = progress.least.get(key, announced)
     if by is By.ANNOUNCED and announced is not None:
         offset = announced
     elif by is By.BOTH and announced is not None and least is not None:
@@ -113,7 +113,7 @@ def _next(
                 f"removed with a deleted topic), but its events "
                 f"show {announced}"
             )
-        if not least <= offset <= announced and offset != right.get(place):
+        if not least <= offset <= announced and offset != right.get(key):
             return offset, f"{p}: {_differs(offset, announced)}"
     if offset is None:
         if not earliest and mark.start < mark.high:
@@ -128,10 +128,10 @@ def _next(
 
 
 def _differs(offset: int, announced: int) -> str:
-    said = f"its consumer group is at {offset}, but its events show {announced}: its offsets were reset; "
+    reason = f"its consumer group is at {offset}, but its events show {announced}: its offsets were reset; "
     if offset < announced:
-        return f"{said}{announced - offset} offsets from {offset} on are in the table, or were removed from it"
-    return f"{said}{offset - announced} offsets from {announced} on are unread"
+        return f"{reason}{announced - offset} offsets from {offset} on are in the table, or were removed from it"
+    return f"{reason}{offset - announced} offsets from {announced} on are unread"
 
 
 def _spans(ranges: Mapping[SourcePartition, tuple[int, int]]) -> Coverage:

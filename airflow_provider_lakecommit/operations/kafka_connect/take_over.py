@@ -22,7 +22,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer import set_section
 from airflow_provider_lakecommit.core import AdoptedSink, ControlPosition, Coverage, Decision, LedgerSection
-from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, new_section, origin_position, positions_at
+from airflow_provider_lakecommit.cycle import LandingSession, initial_position, ledger_state, new_section, positions_at
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     KnownConnector,
@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     stop,
 )
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
-from airflow_provider_lakecommit.operations.kafka_connect.look import AdoptionPreview, looked_at, sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of, sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
@@ -49,7 +49,7 @@ class Adopted:
     wrong: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON and XCom."""
+        """Return it for JSON and XCom."""
         return {**self.preview.to_dict(), "rescued_rows": self.rescued, "wrong": list(self.wrong)}
 
 
@@ -98,19 +98,19 @@ def put_back(session: LandingSession, connector: KnownConnector, decision: Decis
     if not ours.has_nothing_of(connector.name):
         return
     now = offsets_of_group(connector.kafka, source_group(connector.name), decided=True)
-    moved = {place: at for place, at in ours.known().items() if now.get(place, at) != at}
+    moved = {key: at for key, at in ours.known().items() if now.get(key, at) != at}
     if moved:
         session.log(f"{connector.name}: moved its offsets back, because the table has no record that it read since")
         set_group_offsets(connector.kafka, source_group(connector.name), moved)
     log = rescue_of(session, connector, decision.by)
-    if any(j.announced.read_again for report in log.look([session.landing.table]) for j in report.judged):
+    if any(j.announced.read_again for report in log.check([session.landing.table]) for j in report.files):
         log.end_turn(session.landing.table)
 
 
 def _acceptable(
     session: LandingSession, connector: KnownConnector, log: Rescue, progress: SinkProgress, *, doubled_stay: bool
 ) -> AdoptionPreview:
-    preview = looked_at(session, connector, log, progress, doubled_stay=doubled_stay)
+    preview = preview_of(session, connector, log, progress, doubled_stay=doubled_stay)
     if preview.against:
         raise ConnectorError(
             "LC7526",
@@ -136,7 +136,7 @@ def _set_ledgers(
     """Set the ledgers that had an entry of the landing's last turn, and last that of the data table, which completes
     it.
     """
-    control = origin_position(session)
+    control = initial_position(session)
     others = (t for t in session.landing.tables if t != preview.table)
     for table in (*(t for t in others if sink_section(session, t).section is not None), preview.table):
         _set_ledger(session, preview, table, sequence, control, decision, doubled_stay=doubled_stay)
@@ -193,7 +193,7 @@ def _set_ledger(
     def passed(now: LedgerSection | None) -> Coverage:
         return turn_of(now).gained
 
-    told = ", ".join(f"{p} {offset}" for p, offset in sorted(ends.items()))
+    positions = ", ".join(f"{p} {offset}" for p, offset in sorted(ends.items()))
     twice = f"; {preview.turn.twice} is in the table twice" if preview.turn.twice else ""
     set_section(
         session.tables,
@@ -203,7 +203,7 @@ def _set_ledger(
         make,
         passed=passed,
         branch=session.landing.branch,
-        decision=replace(decision, what=f"continues after connector {connector.name} at {told}{twice}"[:300]),
+        decision=replace(decision, what=f"continues after connector {connector.name} at {positions}{twice}"[:300]),
     )
 
 
@@ -217,11 +217,11 @@ def _check_left_alone(session: LandingSession, connector: KnownConnector, before
     try:
         connector.check_stopped()
     except ConnectorError as e:
-        said = str(e)
+        problem = str(e)
     else:
-        said = ""
-    if moved or late or said:
-        why = [said, f"its offsets moved from {', '.join(moved)}" if moved else ""]
+        problem = ""
+    if moved or late or problem:
+        why = [problem, f"its offsets moved from {', '.join(moved)}" if moved else ""]
         why += [f"it has committed snapshots {', '.join(str(s.snapshot_id) for s in late)}"] if late else []
         raise ConnectorError(
             "LC7528",

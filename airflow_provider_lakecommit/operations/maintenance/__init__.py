@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table needs now and then: files that no slice needs any more are removed, old snapshots are expired.
+"""Table maintenance: remove files that no slice needs any more, expire old snapshots, compact.
 
-Contract: nothing here adds or takes a row, and nothing is needed for landing. What is removed can never be needed
-again.
+Contract: nothing here adds or removes a row, and landing does not need it. What is removed can never be needed again.
 """

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small compactions of a run that lands, in a thread of its own beside the windows.
+"""Small compactions of a landing run, in their own thread, concurrently with the windows.
 
-Contract: a table that runs compact, whose debt reaches a fifth of its limit after a commit, gets tiered compactions of
-a bounded size until it is below that. So a table that gets a file every two seconds has a bounded number of files, and
-each row is rewritten a few times in all. Windows do not wait for it. A process
-compacts one landing at a time, which bounds its memory.
+Contract: a table with `compact` whose debt reaches a fifth of its limit after a commit gets tiered compactions of a
+bounded size until it is below that. So a table that gets a file every two seconds has a bounded number of files, and
+each row is rewritten a few times in all. Windows do not wait for it. A process compacts one landing at a time, which
+bounds its memory.
 
-Failure story: what goes wrong is logged, and the next commit tries again. A run that ends waits for the compaction
-under way, and begins no further one.
+Failure story: errors are logged, and the next commit tries again. A run that ends waits for the running compaction, and
+begins no further one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ONE_AT_A_TIME = Lock()
 
 
 class RunCompaction:
-    """Of the tables of one landing; a context manager that waits for the thread.
+    """The compactions of one landing's tables; a context manager that waits for the thread.
 
-    :param say: gets a line for each compaction, and for what went wrong
+    :param log: takes a line for each compaction, and for errors
     """
 
-    def __init__(self, session: LandingSession, say: Callable[[str], None]) -> None:
-        self._session, self._say = session, say
+    def __init__(self, session: LandingSession, log: Callable[[str], None]) -> None:
+        self._session, self._log = session, log
         self._thread: Thread | None = None
         self._over = Event()
 
@@ -43,7 +43,7 @@ class RunCompaction:
             self._thread.join()
 
     def begin(self) -> None:
-        """Start to compact the tables that are due, unless that is under way. Returns at once."""
+        """Start to compact the tables that are due, unless that is running. Returns at once."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=self._run, name="compaction")
             self._thread.start()
@@ -56,20 +56,20 @@ class RunCompaction:
                 with _ONE_AT_A_TIME:
                     done = self._pass() and not self._over.is_set()
         except Exception as e:
-            # A thread that dies in silence would leave the table to grow.
-            self._say(f"WARNING: could not compact: {type(e).__name__}: {e}")
+            # If the thread died silently, the table would grow.
+            self._log(f"WARNING: could not compact: {type(e).__name__}: {e}")
 
     def _pass(self) -> bool:
-        """Compact each table that is due once; return whether that changed something."""
+        """Compact each table that is due once; return True if that changed something."""
         changed = False
         due = [name for name in self._session.landing.tables if self._is_due(name)]
         for done in compact(self._session, write=True, most_bytes=MOST_BYTES, tiered=True, tables=due):
             n = done.numbers
             if done.error:
-                self._say(f"WARNING: {done.error}")
+                self._log(f"WARNING: {done.error}")
             elif done.snapshots:
                 changed = True
-                self._say(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
+                self._log(f"{done.table}: compacted {n.files_in} files into {n.files_out}")
         return changed
 
     def _is_due(self, name: str) -> bool:

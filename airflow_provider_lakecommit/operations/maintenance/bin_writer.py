@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One bin written to one data file.
+"""Write one bin to one data file.
 
-Contract: the rows keep their order, source behind source, without deleted rows; in a table with a sort order they are
+Contract: the rows keep their order, source by source, without deleted rows; in a table with a sort order they are
 sorted. So each row's position in the new file follows from its position in its source, and rows that are deleted while
 the bin is written are deleted by position in the new file (:meth:`WrittenBin.moved`) instead of being written again: a
 compaction and a landing, or another engine's deletes, never starve each other.
 
 Memory: a row group and a block of a source; in a sorted table the whole bin, which is small then.
 
-Failure story: an error removes the unfinished file. A process that is killed leaves it to a sweep, which knows it by
-the mark in its name.
+Failure story: an error removes the unfinished file. A killed process leaves it to a sweep, which finds it by the mark
+in its name.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from airflow_provider_lakecommit.operations.maintenance.bins import Bin, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBin:
-    """A bin whose file is written; ``None``: no row was left. ``dead`` are the positions that were left out, by source;
-    ``places`` is where each row is in the file, if that is sorted.
+    """A bin whose file is written; ``None``: no row was left. ``dead`` are the omitted positions, by source;
+    ``positions`` are those of all rows in the file, if it is sorted.
     """
 
     bin: Bin
     dead: Mapping[str, Numbers]
     file: DataFile | None
-    places: Numbers | None = None
+    positions: Numbers | None = None
 
     def moved(self, path: str, positions: Numbers) -> Numbers:
         """Return the positions in the new file of live rows of a source."""
@@ -46,7 +46,7 @@ class WrittenBin:
             dead = self.dead[source.path]
             if source.path == path:
                 moved = begin + positions - np.searchsorted(dead, positions)
-                return moved if self.places is None else self.places[moved]
+                return moved if self.positions is None else self.positions[moved]
             begin += source.file.record_count - len(dead)
         raise KeyError(path)
 
@@ -60,11 +60,11 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
     """
     partition = one.sources[0].file.partition
     writing = GroupedFile(table.io.new_output(path), layout.format, layout.metrics, layout.arrow, partition)
-    places: Numbers | None = None
+    positions: Numbers | None = None
     try:
         blocks: Iterator[pa.Table] = (b for s in one.sources for b in _blocks(table, layout, s, dead[s.path]))
         if layout.sorting:
-            blocks, places = _sorted(layout, list(blocks))
+            blocks, positions = _sorted(layout, list(blocks))
         for block in blocks:
             writing.add(block)
         file = writing.close(one.sources[0].file.spec_id, layout.sorting.order_id)
@@ -85,7 +85,7 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
             f"{'.'.join(table.name())}: the {len(one.sources)} files from {one.sources[0].path} on have {written} live "
             f"rows, their manifests say {expected}. Nothing was committed for them; run `lakecommit verify`",
         )
-    return WrittenBin(bin=one, dead=dead, file=file, places=places)
+    return WrittenBin(bin=one, dead=dead, file=file, positions=positions)
 
 
 def _blocks(table: Table, layout: Layout, source: Source, dead: Numbers) -> Iterator[pa.Table]:
@@ -93,10 +93,10 @@ def _blocks(table: Table, layout: Layout, source: Source, dead: Numbers) -> Iter
 
 
 def _sorted(layout: Layout, blocks: list[pa.Table]) -> tuple[Iterator[pa.Table], Numbers]:
-    """The rows in the order of the table, and where each of them is then."""
+    """Return the rows in the order of the table, and the new position of each."""
     rows = pa.concat_tables([b.cast(layout.arrow) for b in blocks]).combine_chunks()
     order = layout.sorting.order(rows)
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.arange(len(order))
     step = layout.format.group_rows
-    return (rows.take(order[at : at + step]) for at in range(0, len(order), step)), places
+    return (rows.take(order[at : at + step]) for at in range(0, len(order), step)), positions

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which data files of a table are rewritten together.
+"""Choose the data files of a table to rewrite together.
 
-Contract: pure. A bin holds files of one partition and one partition spec, in the order in which they came, of at most
-the target size together. It is worth its work if it has enough small files, or a file with many deleted rows. Bins with
-the oldest files come first.
+Contract: pure. A bin has files of one partition and one partition spec, in the order of arrival, of at most the target
+size together. It is worth rewriting if it has enough small files, or a file with many deleted rows. Bins with the
+oldest files come first.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pyiceberg.manifest import DataFile, ManifestEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinRules:
-    """When files are rewritten. ``target`` is the size of a file in bytes, ``least`` the number of small files that is
-    worth a bin, ``dead_share`` the share of deleted rows that is worth it. ``tiered``: a file is only rewritten with
-    others that come to half its size, so that frequent runs rewrite each row a few times in all.
+    """When files are rewritten. ``target`` is the size of a file in bytes, ``least`` the number of small files that
+    justifies a bin, ``dead_share`` the share of deleted rows that does. ``tiered``: a file is only rewritten with
+    others that add up to half its size, so that frequent runs rewrite each row a few times in all.
     """
 
     target: int
@@ -30,13 +30,13 @@ class BinRules:
 
     @property
     def small(self) -> int:
-        """Files below this size are small, in bytes."""
+        """Return the size in bytes below which files are small."""
         return self.target * 3 // 4
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A data file, and how many of its rows delete files name at most."""
+    """A data file, and the most rows that delete files may name in it."""
 
     entry: ManifestEntry
     dead: int = 0
@@ -55,7 +55,7 @@ class Source:
 
     @property
     def age(self) -> int:
-        """The sequence number: older files have lower ones."""
+        """Return the sequence number: older files have lower ones."""
         return self.entry.sequence_number or 0
 
 
@@ -75,7 +75,7 @@ class Bin:
 
 
 def bins_of(sources: Iterable[Source], rules: BinRules) -> list[Bin]:
-    """Return the bins that are worth their work, oldest first."""
+    """Return the bins that are worth rewriting, oldest first."""
     by_partition: defaultdict[Any, list[Source]] = defaultdict(list)
     for source in sources:
         if source.size < rules.small or _many_dead(source, rules):
@@ -87,7 +87,7 @@ def bins_of(sources: Iterable[Source], rules: BinRules) -> list[Bin]:
 
 
 def within(bins: Iterable[Bin], most_bytes: int | None) -> list[Bin]:
-    """Return the first bins that are of so many bytes together, at least one."""
+    """Return the first bins that have so many bytes together, at least one."""
     out: list[Bin] = []
     size = 0
     for one in bins:
@@ -103,7 +103,7 @@ def _many_dead(source: Source, rules: BinRules) -> bool:
 
 
 def _tiers(sources: Iterable[Source]) -> Iterator[list[Source]]:
-    """Runs of files, small ones first, in which no file is more than twice as large as all before it together."""
+    """Yield runs of files, small ones first, in which no file is more than twice as large as all before it together."""
     run: list[Source] = []
     size = 0
     for source in sorted(sources, key=lambda s: (s.size, s.age)):

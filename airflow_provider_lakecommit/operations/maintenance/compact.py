@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compaction: small files, and files with many deleted rows, become files of the target size.
 
-Contract: the rows of a table stay as they are. Bins (:mod:`~airflow_provider_lakecommit.operations.maintenance.bins`)
-are written beside everything else that goes on; a snapshot of its own puts some of them in place of their sources. On
-the head of that very commit each bin is checked again: where a source is gone, a deleted row is back, or an equality
-delete applies to a source, the bin is given up, and rows that were deleted meanwhile are deleted in the new file. Files
-of other writers are compacted too; files to which equality deletes apply are left alone. Position delete files that
-another engine has left behind, and that apply to no data file, are taken out.
+Contract: the rows of a table stay the same. Bins (:mod:`~airflow_provider_lakecommit.operations.maintenance.bins`) are
+written concurrently with everything else; then a snapshot replaces their sources. Each bin is checked again on the head
+of that very commit: if a source is missing, a deleted row is restored, or an equality delete applies to a source, the
+bin is given up; rows that were deleted meanwhile are deleted in the new file. Files of other writers are compacted too;
+files with equality deletes are left alone. Position delete files that another engine has left, and that apply to no
+data file, are removed.
 
-Failure story: killed at any step, what was committed is complete, and what was not is garbage for a sweep. Of two
-compactions of one table, the later gives up the bins that the earlier has committed. A bin that cannot be written is
-reported, and the others go on.
+Failure story: after a kill at any step, committed parts are complete, and the rest is garbage for a sweep. Of two
+compactions of one table, the later one gives up the bins that the earlier one has committed. A bin that cannot be
+written is reported, and the others continue.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ SORTED_BYTES = 64 << 20
 
 @dataclass(slots=True, kw_only=True)
 class CompactedTable:
-    """What a compaction of one table has to do, and what it did: ``bins`` are the bins within the budget, ``later``
-    those beyond it; ``given_up`` bins met another commit; ``numbers`` are those of what was committed.
+    """The plan and the result of one table's compaction: ``bins`` are the bins within the budget, ``later`` those
+    beyond it; ``given_up`` bins met another commit; ``numbers`` are those of the commits.
     """
 
     table: str
@@ -96,12 +96,12 @@ def compact(
 ) -> Iterator[CompactedTable]:
     """Compact the tables of a landing, one after the other.
 
-    :param write: do it; else only say what would be done
-    :param most_bytes: of the files that are rewritten in one table
+    :param write: compact; otherwise only return the plan
+    :param most_bytes: of the files to rewrite in one table
     :param most_time: begin no further bins of a table after this time
     :param tables: only these
     :param tiered: see :class:`~airflow_provider_lakecommit.operations.maintenance.bins.BinRules`
-    :param progress: gets the numbers of a table after each commit
+    :param progress: takes the numbers of a table after each commit
     """
     for name in session.landing.tables if tables is None else tables:
         out = CompactedTable(table=name)
@@ -115,7 +115,7 @@ def compact(
 
 
 class _TableCompaction:
-    """The work of one table."""
+    """The compaction of one table."""
 
     def __init__(self, session: LandingSession, name: str, out: CompactedTable, *, tiered: bool) -> None:
         self._session, self._name, self._out = session, name, out
@@ -138,7 +138,7 @@ class _TableCompaction:
         self._mark = file_mark(self._table.metadata.table_uuid, session.landing.name, REWRITE)
 
     def plan(self, most_bytes: int | None) -> bool:
-        """Find the bins of the current head; returns whether there is something to commit."""
+        """Find the bins of the current head; return True if there is something to commit."""
         if self._table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
             raise TableError(
                 "LC7715",
@@ -170,7 +170,8 @@ class _TableCompaction:
     def run(self, most_time: timedelta | None, progress: Callable[[CompactedTable], None]) -> None:
         """Write and commit the bins."""
         if self._settles:
-            # Every partition needs its files: a snapshot says that these are as few as can be. Or only delete files go.
+            # Record by a snapshot that the files are as few as possible, as every partition needs some; or remove
+            # delete files only.
             self._commit(())
             self._settles = False
         end = None if most_time is None else time.monotonic() + most_time.total_seconds()
@@ -187,7 +188,7 @@ class _TableCompaction:
                 progress(self._out)
 
     def _renew_keys(self) -> None:
-        """Take new storage keys from the catalog: those of the beginning may have expired."""
+        """Get new storage keys from the catalog: the first ones may have expired."""
         old, new = self._table, self._session.tables.load(self._name)
         self._table = Table(old.name(), old.metadata, old.metadata_location, new.io, old.catalog)
 
@@ -216,7 +217,7 @@ class _TableCompaction:
                 staging=sent.append,
             )
         finally:
-            # A request of unknown outcome may still be applied, whatever ended the call, and it names these files.
+            # A request with an unknown outcome may still be applied, and it names these files.
             if done is not None or not sent:
                 used = {f.file_path for f in (*done.files, *done.rewrite.deletes)} if done else set()
                 delete_unused(self._table.io, [path for path in made if path not in used])
@@ -225,7 +226,7 @@ class _TableCompaction:
             self._out.numbers += done.numbers
 
     def _decided(self, loaded: Table, written: Sequence[WrittenBin], made: list[str]) -> Compaction | None:
-        """What of the bins can be put in place on this head."""
+        """Return the bins that can replace their sources on this head."""
         head = self._heads.read(loaded, self._branch)
         kept = [(w, late) for w in written if (late := self._late(loaded, head, w)) is not None]
         self._out.given_up += len(written) - len(kept)
@@ -278,11 +279,11 @@ class _TableCompaction:
         return self._positions.of(table, entry.data_file, head.deletes.of(entry))
 
     def _new_path(self, of: DataFile) -> str:
-        """A new file where the table has its data, in the folder of the partition if the table has such folders."""
+        """Return a path for a new data file, in the partition's folder if the table has such folders."""
         fields = len(self._layout.spec.fields) if of.spec_id == self._layout.spec.spec_id else 0
-        place = self._layout.partitions.partition_of(tuple(of.partition[i] for i in range(fields))) if fields else None
+        folder = self._layout.partitions.partition_of(tuple(of.partition[i] for i in range(fields))) if fields else None
         name = file_name(self._attempt, self._mark, next(self._numbers))
-        return self._layout.locations.new_data_location(name, place)
+        return self._layout.locations.new_data_location(name, folder)
 
     def _written_deletes(self, table: Table, path: str, file: DataFile, positions: Numbers) -> DataFile:
         try:

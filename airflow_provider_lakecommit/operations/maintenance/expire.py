@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old snapshots of a landing's tables are expired, because somebody asks for it.
+"""Expire old snapshots of a landing's tables, on request.
 
-Contract: only snapshots of the branch's own past that are older than the ledger, and to which no branch or tag leads,
-see :mod:`~airflow_provider_lakecommit.committer.trim`; whoever made them. So the ledger is never taken, and neither is
-the way from the head to it. Data files stay: those of this landing that no snapshot has any more are for a sweep, those
-of other writers for the engine that wrote them.
+Contract: only snapshots of the branch's own past that are older than the ledger, and that no branch or tag needs, see
+:mod:`~airflow_provider_lakecommit.committer.trim`; of any writer. So the ledger, and the snapshots between the head and
+it, stay. Data files stay: a sweep removes those of this landing that no snapshot has any more, and the engines of other
+writers theirs.
 
-Failure story: each table's trouble is its own. A request that fails, or whose outcome is unknown, is told and left; the
-same again does what is left.
+Failure story: tables fail independently. A request that fails, or whose outcome is unknown, is reported; the same
+command does the rest.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError
 
 SNAPSHOT_AGE = timedelta(days=7)
-"""Younger snapshots stay unless less is requested: readers may be at work on them."""
+"""Younger snapshots stay unless less is requested: readers may still use them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredSnapshots:
-    """Of one table: how many may go, when the newest of them was made, and how many went."""
+    """The result for one table: how many snapshots may be expired, the newest one's time, and how many were."""
 
     table: str
     old: int = 0
@@ -50,11 +50,11 @@ class ExpiredSnapshots:
 def expire(
     session: LandingSession, *, older_than: timedelta, keep: int = 0, remove: bool
 ) -> Iterator[ExpiredSnapshots]:
-    """Table by table.
+    """Expire old snapshots, table by table.
 
-    :param older_than: by the clock of whoever committed them
-    :param keep: so many of the newest stay in any case
-    :param remove: do it; else it is only looked
+    :param older_than: by the clock of the committing process
+    :param keep: number of the newest snapshots to keep
+    :param remove: expire; otherwise only return what would be expired
     """
     for name in session.landing.tables:
         try:
@@ -68,15 +68,15 @@ def _expire(session: LandingSession, name: str, older_than: timedelta, keep: int
     before_ms = int((session.now() - older_than).timestamp() * 1000)
     loaded = session.tables.load(name)
     old = old_snapshots(loaded, branch, before_ms=before_ms, keep=keep)
-    gone = expire_older(session.tables, name, branch, before_ms=before_ms, keep=keep) if old and remove else 0
-    short = remove and gone < len(old)
+    expired = expire_older(session.tables, name, branch, before_ms=before_ms, keep=keep) if old and remove else 0
+    short = remove and expired < len(old)
     return ExpiredSnapshots(
         table=name,
         old=len(old),
         newest=max((datetime.fromtimestamp(s.timestamp_ms / 1000, UTC) for s in old), default=None),
-        expired=gone,
-        left=len(loaded.metadata.snapshots) - gone,
-        error=f"only {gone} of {len(old)} were expired, because of other commits or a catalog error; run it again"
+        expired=expired,
+        left=len(loaded.metadata.snapshots) - expired,
+        error=f"only {expired} of {len(old)} were expired, because of other commits or a catalog error; run it again"
         if short
         else "",
     )

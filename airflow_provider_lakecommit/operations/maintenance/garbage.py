@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which file is garbage, and why: by its name, by its age, by what the control log and the ledger say.
+"""Decide which files are garbage, and why: by name, by age, by the control log and the ledger.
 
-Contract: pure. Garbage is only what a lane of this landing wrote for this very table, which the name of a data file
-tells by its mark, and that of a manifest by an id that is made from the table's. It is never what a snapshot of the
-metadata holds, what is younger than the age that was asked for, or what was reported and can still be published:
-reported files are garbage only when the compare-and-swap would refuse them, because their range is in the ledger or
-their epoch is void, or because the report itself says that nothing of it is published.
+Contract: pure. Garbage is only what a stream of this landing wrote for this very table: the mark in the name of a data
+file shows it, and the id in that of a manifest, which is made from the table's. Files in a snapshot of the metadata,
+files younger than the requested age, and reported files that can still be published are never garbage: reported files
+are garbage only if the compare-and-swap would refuse them, because their range is in the ledger or their epoch is void,
+or if the report itself excludes their publication.
 
-A file that nobody reported is *unreported*: it is garbage once the control log says that its attempt is void, see
+An *unreported* file is garbage once the control log has its attempt as void, see
 :mod:`~airflow_provider_lakecommit.operations.maintenance.sweep`.
 """
 
@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.core import Entry, SliceFiles, SliceReport, Sli
 
 
 class Why(StrEnum):
-    """Why a file is garbage."""
+    """The reason why a file is garbage."""
 
     UNREPORTED = "nothing tells of it: its task was killed, or what it did is long over"
     LANDED = "its range is in the table by another attempt"
@@ -34,7 +34,7 @@ class Why(StrEnum):
 
 
 class Kept(StrEnum):
-    """Why a file stays."""
+    """The reason why a file stays."""
 
     HELD = "a snapshot holds it"
     YOUNG = "younger than the age"
@@ -53,9 +53,7 @@ _MANIFEST_LIST = re.compile(r"snap-[0-9]+-[0-9]+-([0-9a-f-]{36})\.avro")
 
 
 def commit_of(name: str, table: UUID) -> tuple[UUID, bool] | None:
-    """Which commit of a landing into this table wrote a manifest of this name, and whether it is a manifest list;
-    ``None``: none did.
-    """
+    """Return the landing's commit that wrote this manifest, and whether it is a manifest list; ``None``: none did."""
     listed = _MANIFEST_LIST.fullmatch(name)
     found = listed or _MANIFEST.fullmatch(name)
     try:
@@ -66,24 +64,25 @@ def commit_of(name: str, table: UUID) -> tuple[UUID, bool] | None:
 
 
 def parent_of(listed: Mapping[str, str]) -> int | None:
-    """The snapshot that a commit attempt builds on, by what the file of its manifest list tells of itself."""
+    """Return the snapshot that a commit attempt builds on, by the file of its manifest list."""
     text = listed.get("parent-snapshot-id", "")
     return int(text) if text.isdecimal() else None
 
 
 def reports_of(entries: Iterable[Entry], ledger: TableLedger, before: int | None = None) -> dict[UUID, Why | None]:
-    """What was reported of attempts for one table: why nothing of it can be published any more, ``None`` where it may.
+    """Return the reported attempts for one table, with the reason why they can no longer be published, ``None`` if they
+    can.
 
-    :param before: only by records in front of this offset of the log
+    :param before: only by records before this offset of the log
     """
-    seen = [e for e in entries if before is None or e.offset < before]
+    earlier = [e for e in entries if before is None or e.offset < before]
     out: dict[UUID, Why | None] = {}
-    for e in seen:
+    for e in earlier:
         if isinstance(e, SliceReported):
             attempt, why = e.report.attempt, _final(e.report, ledger)
-            # Whoever may write could report it a second time: one that may be published stays so.
+            # Any writer could report it again: an attempt that can be published stays so.
             out[attempt] = None if attempt in out and out[attempt] is None else why
-    files = (e.attempt for e in seen if isinstance(e, SliceFiles))
+    files = (e.attempt for e in earlier if isinstance(e, SliceFiles))
     return {**dict.fromkeys(files), **out}
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a landing's lanes say of the files that they wrote for one table: the live lane, and each that is open.
+"""The dispositions of files that a landing's streams wrote for one table: the live stream, and each open backfill.
 
-Contract: a file is told by the mark in its name to be of a lane. Of a lane with a section its log and its ledger say
-what becomes of it. A lane without a section is closed: nothing of it can be published any more, whatever its log says,
-and one that is opened again under its name has another epoch. So its files are garbage, as long as no lane of that mark
-is in the ledger when they are removed: a file that was there by then is of the lane that was closed. Marks of lanes are
-short: where two lanes that are there have one mark, the files of both stay.
+Contract: the mark in a file's name shows its stream. If the stream has a ledger entry, its log and its ledger decide
+about the file. A stream without an entry is closed: nothing of it can be published any more, whatever its log has, and
+a new one under its name has another epoch. So its files are garbage, if no stream with that mark is in the ledger when
+they are removed: a present file is then of the closed stream. Marks are short: if two present streams have the same
+mark, the files of both stay.
 
-Failure story: a lane whose log is not the one that its ledger names, or was cut, is an error of the table, and so is a
-ledger that needs a new epoch or an operator first: pending slices are unknown.
+Failure story: a stream whose log is not the one in its ledger, or was cut, is an error of the table, and so is a ledger
+that needs a new epoch or an operator first: pending slices are unknown.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ ROLE = "sweep"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slot:
-    """Of what the transactional id is made."""
+    """The parts of the transactional id."""
 
     deployment: str = PERSON
     slot: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneLook:
-    """One lane: its tables that may be swept, why others may not, and its log, which was read after them."""
+class LaneScan:
+    """One stream: the tables to sweep, why others cannot be swept, and its log, which was read after them."""
 
     session: LandingSession
     tables: Mapping[str, PreparedTable]
@@ -50,31 +50,31 @@ class LaneLook:
 
 
 @contextmanager
-def lane_looks(session: LandingSession) -> Iterator[list[LaneLook]]:
-    """The session's own lane first, then those that are open.
+def lane_scans(session: LandingSession) -> Iterator[list[LaneScan]]:
+    """Yield the session's own stream first, then the open backfills.
 
     :raises LakecommitError: a control log cannot be read
     """
     try:
         lanes = open_lanes(session)
     except LakecommitError:
-        # The table that cannot be read is told as that, and files of lanes of which nothing is known stay.
+        # The unreadable table is reported separately, and files of unknown backfills stay.
         lanes = ()
     with ExitStack() as opened:
         joined = [opened.enter_context(joined_session(session, lane)) for lane in lanes if lane.bounds]
-        yield [_look(one) for one in (session, *joined)]
+        yield [_scan(one) for one in (session, *joined)]
 
 
-def _look(session: LandingSession) -> LaneLook:
+def _scan(session: LandingSession) -> LaneScan:
     tables, errors = ready_tables(session)
     folded = session.read_state([t.ledger for t in tables]) if tables else None
-    return LaneLook(session=session, tables={t.name: t for t in tables}, errors=errors, folded=folded)
+    return LaneScan(session=session, tables={t.name: t for t in tables}, errors=errors, folded=folded)
 
 
 class LaneFiles:
-    """Those of one lane.
+    """The files of one stream.
 
-    :raises LedgerError: what is pending is not known
+    :raises LedgerError: pending slices are unknown
     """
 
     def __init__(self, session: LandingSession, table: PreparedTable, folded: FoldedLog) -> None:
@@ -84,16 +84,17 @@ class LaneFiles:
         self._reports = reports_of(folded.entries, table.ledger)
         self._accepted = {a.report.attempt for a in folded.state.accepted.get(table.name, ())}
 
-    def judged(self, attempt: UUID) -> Why | Kept:
-        """What becomes of a file that is old enough and that no snapshot holds."""
+    def disposition_of(self, attempt: UUID) -> Why | Kept:
+        """Return the disposition of a file that is old enough and in no snapshot."""
         if attempt in self._accepted:
             return Kept.WAITS
         return (self._reports[attempt] or Kept.WAITS) if attempt in self._reports else Why.UNREPORTED
 
-    def tell_void(self, attempts: set[UUID]) -> set[UUID]:
-        """Tell the log that these attempts are void; those that were reported in front of it, and so are not.
+    def record_void(self, attempts: set[UUID]) -> set[UUID]:
+        """Record in the log that these attempts are void; return those that were reported before that, which are not
+        void.
 
-        :raises LakecommitError: it cannot be told
+        :raises LakecommitError: the record cannot be sent
         """
         session = self._session
         sender = session.sender(ROLE, session.new_id())
@@ -111,62 +112,62 @@ class LaneFiles:
 
 
 class TableLanes:
-    """The lanes of a landing, by the marks in the names of their files for one table.
+    """The streams of a landing, by the marks in the names of their files for one table.
 
-    :param looks: by :func:`lane_looks`
-    :ivar table: as it was loaded for one of them
-    :raises LakecommitError: one of them says that the table may not be swept
+    :param scans: by :func:`lane_scans`
+    :ivar table: as loaded for one of them
+    :raises LakecommitError: the table cannot be swept, by one of them
     """
 
-    def __init__(self, name: str, looks: Sequence[LaneLook]) -> None:
-        if (wrong := next((look.errors[name] for look in looks if name in look.errors), None)) is not None:
+    def __init__(self, name: str, scans: Sequence[LaneScan]) -> None:
+        if (wrong := next((scan.errors[name] for scan in scans if name in scan.errors), None)) is not None:
             raise LedgerError("LC7704", wrong)
-        ready = [(look.session, look.tables[name], look.folded) for look in looks if name in look.tables]
+        ready = [(scan.session, scan.tables[name], scan.folded) for scan in scans if name in scan.tables]
         if not ready:
             raise LedgerError(
-                "LC7705", f"{name}: landing {looks[0].session.landing.name} has landed nothing in it yet: run it first"
+                "LC7705", f"{name}: landing {scans[0].session.landing.name} has landed nothing in it yet: run it first"
             )
-        self._session, self.table = looks[0].session, ready[0][1]
+        self._session, self.table = scans[0].session, ready[0][1]
         self._uuid = self.table.ledger.uuid
         self._own = landing_mark(self._uuid, self._session.landing.name)
         files = [(s.lane, LaneFiles(s, table, folded)) for s, table, folded in ready if folded is not None]
         marks = [self.mark(lane) for lane, _ in files]
         by_mark: dict[str, LaneFiles | None] = dict.fromkeys(self._marks_in(self.table.table.metadata))
-        # The session's own lane may be without a section, and is not closed.
+        # The session's own stream may lack an entry, and is not closed.
         by_mark[self.mark(self._session.lane)] = None
         by_mark |= {m: one for m, (_, one) in zip(marks, files, strict=True) if marks.count(m) == 1}
         self._by_mark = by_mark
 
     def mark(self, lane: str) -> str:
-        """In the names of the files of a lane."""
+        """Return the mark in the names of a stream's files."""
         return file_mark(self._uuid, self._session.landing.name, lane)
 
     def is_own(self, mark: str) -> bool:
         """Return True if it belongs to any stream of the landing."""
         return mark.startswith(self._own)
 
-    def judged(self, mark: str, attempt: UUID) -> Why | Kept:
-        """What becomes of a file that is old enough and that no snapshot holds."""
+    def disposition_of(self, mark: str, attempt: UUID) -> Why | Kept:
+        """Return the disposition of a file that is old enough and in no snapshot."""
         if mark not in self._by_mark:
             return Why.CLOSED
         lane = self._by_mark[mark]
-        return Kept.OTHERS if lane is None else lane.judged(attempt)
+        return Kept.OTHERS if lane is None else lane.disposition_of(attempt)
 
-    def tell_void(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
-        """By marks: those that were reported meanwhile, and so are not void.
+    def record_void(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
+        """Record void attempts, by mark; return those that were reported before, which are not void.
 
-        :raises LakecommitError: a log cannot be told
+        :raises LakecommitError: a record cannot be sent
         """
         late: set[UUID] = set()
         for mark, attempts in unreported.items():
             lane = self._by_mark[mark]
-            late |= set() if lane is None else lane.tell_void(attempts)
+            late |= set() if lane is None else lane.record_void(attempts)
         return late
 
     def opened_again(self, metadata: TableMetadata) -> Collection[str]:
-        """Marks of lanes that are in the ledger by now.
+        """Return the marks of streams that are in the ledger now.
 
-        :raises LakecommitError: nothing tells
+        :raises LakecommitError: this is unknown
         """
         return set(self._marks_in(metadata))
 
@@ -182,7 +183,7 @@ class TableLanes:
 
 
 def ready_tables(session: LandingSession) -> tuple[list[PreparedTable], dict[str, str]]:
-    """The tables that have a section of this lane and may be swept, and why others may not."""
+    """Return the tables that have an entry of this stream and may be swept, and why others may not."""
     ready: list[PreparedTable] = []
     errors: dict[str, str] = {}
     for name in session.landing.tables:

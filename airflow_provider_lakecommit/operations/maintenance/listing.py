@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files below a folder of a table's storage: listed, removed, and the time that the storage keeps.
+"""The files below a folder of a table's storage: list and delete them, and read the storage's clock.
 
-Contract: any storage that pyiceberg reaches by Arrow, and local disks. Files are listed while they are asked for: of a
-local disk one at a time, of another storage a folder at a time; what lies deeper than :data:`STEPS` folders is listed
-with the folder above it, as a layout for object stores has a folder for nearly each file. Links are not followed.
-:meth:`FileStore.now` is the storage's own clock, by a file that is written and removed again: the times of its files
-are by that clock, not by ours.
+Contract: any storage that pyiceberg reaches by Arrow, and local disks. Files are listed lazily: of a local disk one at
+a time, of another storage a folder at a time; folders deeper than :data:`STEPS` are listed with their parent, as a
+layout for object stores has a folder for nearly each file. Links are not followed. :meth:`FileStore.now` is the
+storage's own clock, by a file that is written and deleted again: the times of its files are by that clock.
 
-Failure story: what the storage refuses is a :class:`StorageError` that names the folder. A file that is gone counts as
-removed, so that two who remove at once do no harm.
+Failure story: a refusal of the storage is a :class:`StorageError` that names the folder. A missing file counts as
+deleted, so that two concurrent sweeps are harmless.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class FileStore:
             raise self._trouble("cannot be reached", e) from None
 
     def walk(self) -> Iterator[StoredFile]:
-        """All files below the folder, in no order; none where there is no such folder.
+        """Yield all files below the folder, in no order; nothing if the folder is missing.
 
         :raises StorageError: it cannot be listed
         """
@@ -81,14 +80,14 @@ class FileStore:
         except FileNotFoundError:
             return False
         except OSError as e:
-            # Not all storages have an error of their own for it.
+            # Not all storages have a separate error for it.
             if "does not exist" in str(e):
                 return False
             raise self._trouble(f"keeps {path}", e) from None
         return True
 
     def read(self, path: str) -> bytes:
-        """All of a file that was listed.
+        """Return the content of a listed file.
 
         :raises OSError: it cannot be read
         """
@@ -96,9 +95,9 @@ class FileStore:
             return bytes(stream.read())
 
     def now(self, name: str) -> float:
-        """Seconds of the epoch by the storage's clock.
+        """Return the seconds of the epoch by the storage's clock.
 
-        :param name: of the file that is made to ask it
+        :param name: of the file that is written for it
         :raises StorageError: it cannot be written
         """
         path = f"{self._folder.rstrip('/')}/{name}"
@@ -142,7 +141,7 @@ class FileStore:
             yield from self._walk(each, steps - 1)
 
     def _trouble(self, what: str, error: Exception) -> StorageError:
-        told = redacted(f"{type(error).__name__}: {error}", self._properties)
+        error_text = redacted(f"{type(error).__name__}: {error}", self._properties)
         return StorageError(
-            "LC7708", f"the storage {what} below {self._location} ({told}): check its permissions, then try again"
+            "LC7708", f"the storage {what} below {self._location} ({error_text}): check its permissions, then try again"
         )

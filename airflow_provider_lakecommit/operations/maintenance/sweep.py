@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removing the files that no slice needs any more: of slices that were redundant or void, of tasks that were killed, of
-commit attempts that were lost.
+"""Remove the files that no slice needs any more: of redundant or void slices, of killed tasks, of lost commit attempts.
 
-Contract: files of all lanes of the landing are looked at, of those that are open and of those that were closed
+Contract: the files of all streams of the landing are read, of open and of closed ones
 (:mod:`~airflow_provider_lakecommit.operations.maintenance.lane_files`). A file is removed only if it is garbage
-(:mod:`~airflow_provider_lakecommit.operations.maintenance.garbage`), and by then nothing can need it again, whatever is
-under way:
+(:mod:`~airflow_provider_lakecommit.operations.maintenance.garbage`), and if nothing can need it again, whatever is
+running:
 
-* The metadata are read before the control log, so that what was published in between is seen as reported.
-* Before a file goes that nobody reported, the control log says that its attempt is void. From there on no reader of the
-  log takes a report of it, however late a zombie sends it. What was reported in front of that record stays.
-* Before each batch goes the metadata are read again; what a snapshot holds by then stays, and so does what is of a lane
-  that was opened again meanwhile.
+* The metadata are read before the control log, so that publications in between count as reported.
+* Before an unreported file is removed, the control log gets a record that its attempt is void. Then no reader of the
+  log accepts a report of it, however late a zombie sends it. What was reported before that record stays.
+* Before each batch the metadata are read again; what a snapshot has by then stays, and so do files of a stream that was
+  opened again meanwhile.
 * An unfinished upload is aborted by its age alone: its object never existed, and a task that still finishes it fails.
-* Files of commits, of replays of dead letters and of rewrites are older than a day; a manifest goes only if the head
-  has moved past the parent of its commit.
+* Files of commits, of replays of dead letters and of rewrites are older than a day; a manifest is removed only if the
+  head has moved past the parent of its commit.
 
-So safety rests on the order of the log and on the compare-and-swap, on no clock; the age only keeps work from being
-done in vain. It is by the storage's clock. A sweep writes nothing but these records and the file by which it asks the
-storage for the time. Memory is bounded by what the metadata and the log hold, not by how many files there are.
+So safety depends on the order of the log and on the compare-and-swap, on no clock; the age, by the storage's clock,
+only avoids wasted work. A sweep writes nothing but these records and the file that shows the storage's time. Memory is
+bounded by the metadata and the log, not by the number of files.
 
-Failure story: killed anywhere, or with a catalog, storage or broker that goes away, what was removed was garbage; the
-next sweep finds the rest. Of two at once the later shuts the earlier one out of the control topic, or both remove the
-same files. A table whose ledger is not in order is left alone and told; others go on.
+Failure story: after a kill anywhere, or if a catalog, storage or broker fails, the removed files were garbage; the next
+sweep finds the rest. Of two concurrent sweeps, the later one fences the earlier one out of the control topic, or both
+remove the same files. A table whose ledger is not in order is skipped and reported; others continue.
 """
 
 from __future__ import annotations
@@ -49,22 +48,22 @@ from airflow_provider_lakecommit.cycle import LandingSession, PreparedTable
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of
-from airflow_provider_lakecommit.operations.maintenance.held import HeldFiles
-from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lane_looks
+from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lane_scans
 from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile
+from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
 from airflow_provider_lakecommit.operations.maintenance.uploads import UnfinishedUploads
 
 DEFAULT_AGE = timedelta(days=3)
 COMMIT_AGE = timedelta(days=1)
-"""The least age of manifests: a commit that is under way writes them before anything tells of it."""
+"""The least age of manifests: a running commit writes them before anything reports it."""
 BATCH = 2_000
-"""Files that are removed between two looks; their attempts fit into one control record."""
+"""Files to remove between two reads of the log; their attempts fit into one control record."""
 AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """A file that nothing needs. ``attempt`` and ``mark`` are those of a slice, ``None`` for a file of a commit."""
+    """An unneeded file. ``attempt`` and ``mark`` are those of a slice, ``None`` for a file of a commit."""
 
     file: StoredFile
     why: Why
@@ -74,7 +73,7 @@ class Garbage:
 
 @dataclass(slots=True, kw_only=True)
 class SweptTable:
-    """What was found below one table, and removed. ``found`` and ``kept`` are numbers of files and bytes by reason."""
+    """The files found below one table, and removed. ``found`` and ``kept`` are numbers of files and bytes by reason."""
 
     table: str
     found: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -92,15 +91,15 @@ class SweptTable:
         return sum(size for _, size in self.found.values())
 
     def to_dict(self) -> dict[str, Any]:
-        def told(some: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
+        def counted(some: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
             return {reason: {"files": files, "bytes": size} for reason, (files, size) in sorted(some.items())}
 
         return {
             "table": self.table,
             "files": self.files,
             "bytes": self.bytes,
-            "found": told(self.found),
-            "kept": told(self.kept),
+            "found": counted(self.found),
+            "kept": counted(self.kept),
             "removed": self.removed,
             "removed_bytes": self.removed_bytes,
             **({"error": self.error} if self.error else {}),
@@ -112,46 +111,46 @@ def sweep(
     *,
     older_than: timedelta,
     remove: bool,
-    told: Callable[[str, Garbage], None] = lambda _table, _garbage: None,
+    report: Callable[[str, Garbage], None] = lambda _table, _garbage: None,
     progress: Callable[[SweptTable], None] = lambda _table: None,
 ) -> tuple[SweptTable, ...]:
-    """Look for garbage below the tables of a landing, and remove it if asked to.
+    """Find garbage below the tables of a landing, and remove it on request.
 
     :param older_than: younger files are left alone
-    :param told: gets each file that is found, before it is removed
-    :param progress: gets a table's numbers after each batch
-    :raises LakecommitError: the control log cannot be read, or not be written
+    :param report: takes each found file, before it is removed
+    :param progress: takes a table's numbers after each batch
+    :raises LakecommitError: the control log cannot be read or written
     """
     swept = tuple(SweptTable(table=name) for name in session.landing.tables)
-    with lane_looks(session) as looks:
+    with lane_scans(session) as scans:
         for out in swept:
             try:
-                lanes = TableLanes(out.table, looks)
+                lanes = TableLanes(out.table, scans)
                 with ThreadPoolExecutor(AT_ONCE) as pool:
                     one = _TableSweep(session, lanes, older_than, remove, out, pool)
-                    one.run(partial(told, out.table), progress)
+                    one.run(partial(report, out.table), progress)
             except LakecommitError as e:
                 out.error = str(e)
     return swept
 
 
-def least_age(landing: Landing, asked: timedelta | None) -> timedelta:
-    """The age of files that a sweep may remove without taking work from tasks that run.
+def least_age(landing: Landing, age: timedelta | None) -> timedelta:
+    """Return the age of files that a sweep may remove without affecting running tasks.
 
-    :raises SpecError: less is asked for
+    :raises SpecError: less is requested
     """
     least = landing.window.completion_timeout
-    if asked is not None and asked < least:
+    if age is not None and age < least:
         raise SpecError(
             "LC7712",
-            f"an age of {asked} is less than window.completion_timeout of landing {landing.name} ({least}): running "
+            f"an age of {age} is less than window.completion_timeout of landing {landing.name} ({least}): running "
             "tasks may still be writing such files, so use a higher age",
         )
-    return max(DEFAULT_AGE, 2 * least) if asked is None else asked
+    return max(DEFAULT_AGE, 2 * least) if age is None else age
 
 
 class _TableSweep:
-    """One table while it is swept."""
+    """The sweep of one table."""
 
     def __init__(
         self,
@@ -165,18 +164,18 @@ class _TableSweep:
         self._session, self._lanes, self._remove, self._out, self._pool = session, lanes, remove, out, pool
         self._table = table = lanes.table
         self._age, self._commit_age = older_than.total_seconds(), max(older_than, COMMIT_AGE).total_seconds()
-        self._held = HeldFiles(session.tables, table.name, table.table)
+        self._used = ReferencedFiles(session.tables, table.name, table.table)
         self._unannounced = {lanes.mark(REPLAY), lanes.mark(REWRITE)}
         self._now = 0.0
 
-    def run(self, told: Callable[[Garbage], None], progress: Callable[[SweptTable], None]) -> None:
+    def run(self, report: Callable[[Garbage], None], progress: Callable[[SweptTable], None]) -> None:
         properties = self._session.tables.storage(self._table.name).properties
         for folder in _folders(self._table):
             store = FileStore(folder, properties)
             self._now = self._clock(store)
             batch: list[Garbage] = []
             for garbage in self._garbage(store):
-                told(garbage)
+                report(garbage)
                 _count(self._out.found, garbage.why, garbage.file)
                 batch.append(garbage)
                 if self._remove and len(batch) >= BATCH:
@@ -186,13 +185,13 @@ class _TableSweep:
             if self._remove and batch:
                 self._remove_batch(store, batch)
                 progress(self._out)
-            self._sweep_uploads(UnfinishedUploads(folder, properties), told)
+            self._sweep_uploads(UnfinishedUploads(folder, properties), report)
 
-    def _sweep_uploads(self, uploads: UnfinishedUploads, told: Callable[[Garbage], None]) -> None:
+    def _sweep_uploads(self, uploads: UnfinishedUploads, report: Callable[[Garbage], None]) -> None:
         if uploads.unknown:
             self._session.log(
-                f"{self._out.table}: parts of unfinished uploads are not looked for: install boto3 (extra s3), or let "
-                "a lifecycle rule of the bucket remove them"
+                f"{self._out.table}: unfinished uploads are not checked: install boto3 (extra s3), or remove them by a "
+                "lifecycle rule of the bucket"
             )
         for file in uploads.walk():
             attempt, mark = attempt_of(file.name), mark_of(file.name)
@@ -201,7 +200,7 @@ class _TableSweep:
             elif self._now - file.modified < max(self._age, self._commit_age):
                 _count(self._out.kept, Kept.YOUNG, file)
             else:
-                told(garbage := Garbage(file, Why.UPLOAD, attempt, mark))
+                report(garbage := Garbage(file, Why.UPLOAD, attempt, mark))
                 _count(self._out.found, garbage.why, file)
                 if self._remove:
                     uploads.abort(file.path)
@@ -209,7 +208,7 @@ class _TableSweep:
                     self._out.removed_bytes += file.size
 
     def _clock(self, store: FileStore) -> float:
-        """A look writes nothing, so that it has to do with our own clock."""
+        """Return the time; a dry run writes nothing, so it uses our own clock."""
         if not self._remove:
             return self._session.now().timestamp()
         return store.now(f"{attempt_id(self._table.ledger.uuid, self._session.new_id())}-m0.avro")
@@ -225,7 +224,7 @@ class _TableSweep:
                     _count(self._out.kept, found, file)
             elif (commit := commit_of(file.name, self._table.ledger.uuid)) is None:
                 _count(self._out.kept, Kept.FOREIGN, file)
-            elif file.name in self._held:
+            elif file.name in self._used:
                 _count(self._out.kept, Kept.HELD, file)
             else:
                 commits.setdefault(commit[0], []).append((file, commit[1]))
@@ -235,24 +234,24 @@ class _TableSweep:
     def _data_file(self, file: StoredFile, attempt: UUID) -> Why | Kept:
         mark = mark_of(file.name)
         if mark is None:
-            return Kept.HELD if file.name in self._held else Kept.EARLIER
+            return Kept.HELD if file.name in self._used else Kept.EARLIER
         if not (mark in self._unannounced or self._lanes.is_own(mark)):
             return Kept.OTHERS
-        if file.name in self._held:
+        if file.name in self._used:
             return Kept.HELD
         if mark in self._unannounced:
-            # Of these no log tells: like manifests, they are written before anything tells of them.
+            # No log has these: like manifests, they are written before anything reports them.
             return Why.LOST_COMMIT if self._now - file.modified >= self._commit_age else Kept.YOUNG
         if self._now - file.modified < self._age:
             return Kept.YOUNG
-        return self._lanes.judged(mark, attempt)
+        return self._lanes.disposition_of(mark, attempt)
 
     def _lost_commit(self, store: FileStore, some: Sequence[tuple[StoredFile, bool]]) -> Iterator[Garbage]:
-        """Files of one commit attempt; which of them a snapshot holds is held for good, so that these are the rest."""
+        """Yield the files of one commit attempt that no snapshot has; those that one has are kept for good."""
         reason: Kept | None = None
         if any(self._now - file.modified < self._commit_age for file, _ in some):
             reason = Kept.YOUNG
-        elif any(listed and _parent(store, file) in self._held.heads for file, listed in some):
+        elif any(listed and _parent(store, file) in self._used.heads for file, listed in some):
             reason = Kept.IN_FLIGHT
         for file, _ in some:
             if reason is None:
@@ -265,22 +264,22 @@ class _TableSweep:
         for g in batch:
             if g.why is Why.UNREPORTED and g.mark is not None and g.attempt is not None:
                 unreported.setdefault(g.mark, set()).add(g.attempt)
-        late = self._lanes.tell_void(unreported)
-        self._held.refresh()
-        again = self._lanes.opened_again(self._held.metadata) if any(g.why is Why.CLOSED for g in batch) else ()
-        gone = [
+        late = self._lanes.record_void(unreported)
+        self._used.refresh()
+        again = self._lanes.opened_again(self._used.metadata) if any(g.why is Why.CLOSED for g in batch) else ()
+        removable = [
             g.file
             for g in batch
-            if g.file.name not in self._held and g.attempt not in late and not (g.why is Why.CLOSED and g.mark in again)
+            if g.file.name not in self._used and g.attempt not in late and not (g.why is Why.CLOSED and g.mark in again)
         ]
-        for file, there in zip(gone, self._pool.map(lambda f: store.delete(f.path), gone), strict=True):
+        for file, there in zip(removable, self._pool.map(lambda f: store.delete(f.path), removable), strict=True):
             self._out.removed += there
             self._out.removed_bytes += file.size if there else 0
 
 
 def _parent(store: FileStore, file: StoredFile) -> int | None:
-    """Of a manifest list. One that cannot be read was never finished, so that nobody could ask for it to be taken; it
-    is as one that builds on a snapshot which nothing has.
+    """Return the parent in a manifest list. An unreadable list was never finished, so its commit was never requested;
+    it counts as one on an unknown snapshot.
     """
     import fastavro
 
@@ -292,16 +291,16 @@ def _parent(store: FileStore, file: StoredFile) -> int | None:
 
 
 def _folders(table: PreparedTable) -> Iterable[str]:
-    """Where the table has files, without those below one another."""
+    """Return the folders with files of the table, without nested ones."""
     metadata = table.table.metadata
     own = metadata.properties.get("write.metadata.path", "")
     found = [f for f in dict.fromkeys((*data_roots(metadata.location, metadata.properties), own)) if f]
-    places = {f: "{}:{}/".format(*storage_location(f.rstrip("/"))) for f in found}
-    seen: list[str] = []
-    for folder in sorted(found, key=lambda f: len(places[f])):
-        if not any(places[folder].startswith(places[other]) for other in seen):
-            seen.append(folder)
-    return seen
+    locations = {f: "{}:{}/".format(*storage_location(f.rstrip("/"))) for f in found}
+    outermost: list[str] = []
+    for folder in sorted(found, key=lambda f: len(locations[f])):
+        if not any(locations[folder].startswith(locations[other]) for other in outermost):
+            outermost.append(folder)
+    return outermost
 
 
 def _count(where: dict[str, tuple[int, int]], reason: Why | Kept, file: StoredFile) -> None:

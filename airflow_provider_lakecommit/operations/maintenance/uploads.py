@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multipart uploads that nobody finished, below a folder on S3: listed, and aborted.
+"""Unfinished multipart uploads below a folder on S3: list and abort them.
 
 A killed task leaves the parts of its upload. No listing of files shows them, and they cost as much as files. Aborting
-an upload takes back nothing that can be read: its object never existed. Arrow's client can neither list nor abort
-them, so this uses boto3, if it is installed (extra ``s3``).
+an upload removes nothing readable: its object never existed. Arrow's client can neither list nor abort them, so this
+uses boto3, if it is installed (extra ``s3``).
 
-Failure story: what the storage refuses is a :class:`StorageError` that names the right it needs.
+Failure story: a refusal of the storage is a :class:`StorageError` that names the required right.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _SCHEMES = ("s3", "s3a", "s3n")
 
 
 class UnfinishedUploads:
-    """Those of one folder.
+    """The unfinished uploads of one folder.
 
     :param location: the folder
     :param properties: as :func:`pyiceberg.io.load_file_io` takes them, secrets included
     """
 
     def __init__(self, location: str, properties: Mapping[str, str]) -> None:
-        scheme, _, place = location.partition("://")
-        self._bucket, _, self._prefix = place.partition("/")
+        scheme, _, path = location.partition("://")
+        self._bucket, _, self._prefix = path.partition("/")
         self._location, self._properties = location, properties
         self._ids: dict[str, str] = {}
         self._client: Any = _client(properties) if scheme in _SCHEMES else None
@@ -37,7 +37,7 @@ class UnfinishedUploads:
         """Whether they cannot be listed."""
 
     def walk(self) -> Iterator[StoredFile]:
-        """Yield the objects that are not finished, with the size of their parts and the time when they were begun.
+        """Yield the unfinished objects, with the size of their parts and the time of their start.
 
         :raises StorageError: they cannot be listed
         """
@@ -68,9 +68,9 @@ class UnfinishedUploads:
         return sum(part["Size"] for page in found for part in page.get("Parts", ()))
 
     def _trouble(self, what: str, error: Exception) -> StorageError:
-        told = redacted(f"{type(error).__name__}: {error}", self._properties)
+        error_text = redacted(f"{type(error).__name__}: {error}", self._properties)
         return StorageError(
-            "LC7718", f"unfinished uploads below {self._location} cannot be {what}: {told}. Grant these rights"
+            "LC7718", f"unfinished uploads below {self._location} cannot be {what}: {error_text}. Grant these rights"
         )
 
 

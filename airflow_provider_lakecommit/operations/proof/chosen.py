@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which landed ranges are compared with the source, and why others are not.
+"""Choose the landed ranges to compare with the source, and give the reasons for the others.
 
 Contract: pure. A range is compared if the source still has its records, the landing would apply the rules by which it
 was landed, and rows name their record. Every other covered range is counted under its first reason.
@@ -34,7 +34,7 @@ REASONS = {
     "unmarked": "their rows do not name their record",
     "earlier": "their rows are of a reading before a reset",
 }
-"""Why ranges are not compared, in the order in which reasons apply."""
+"""Reasons why ranges are not compared, in the order in which they apply."""
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
 
 
@@ -81,9 +81,9 @@ def share_of(text: str) -> float | None:
 def spread(ranges: RangeSet, share: float) -> RangeSet:
     """Return pieces that are spread evenly over the offsets of some ranges, the first and last of them included."""
     total = len(ranges)
-    wanted = max(1, round(total * share))
-    pieces = max(1, min(wanted, -(-wanted // PIECE)))
-    size = -(-wanted // pieces)
+    target = max(1, round(total * share))
+    pieces = max(1, min(target, -(-target // PIECE)))
+    size = -(-target // pieces)
     starts = [n * (total - size) // max(1, pieces - 1) for n in range(pieces)]
     found, at = [], 0
     for r in ranges:

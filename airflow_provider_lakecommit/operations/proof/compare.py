@@ -5,8 +5,8 @@ Contract: pure. Both sides name their record in the same columns. A record may h
 values are equal if they are the same value, null included; floating-point numbers are compared by their bits, so that
 0.0 is not -0.0, and any NaN equals any other. A column that the table lacks has nulls.
 
-Lost are rows that the source gives and the table lacks, doubled are further rows of a record that the source has, and
-foreign are rows of a record that gives none. A row in the place of another one is altered.
+Rows that the source gives and the table lacks are lost, further rows of a record that the source has are doubled, and
+rows of a record that gives none are foreign. A row that replaces another one is altered.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def same(one: pa.Array, other: pa.Array) -> Numbers:
 
 
 def _numbered(source: pa.Table, table: pa.Table, marks: Sequence[str]) -> tuple[Numbers, Numbers, int]:
-    """Return a number for the record of each row, equal in both tables, in the order of places and offsets."""
+    """Return a number for the record of each row, equal in both tables, in the order of partitions and offsets."""
     topic, partition, offset = (
         pa.concat_arrays([_array(t.column(name)).cast(kind) for t in (source, table)])
         for name, kind in zip(marks, (pa.string(), pa.int64(), pa.int64()), strict=True)
@@ -147,7 +147,7 @@ def _differing(
     columns: Sequence[str],
     rows: tuple[list[int], list[int]],
 ) -> Iterator[tuple[int, Example]]:
-    """Yield the differences of one record, whose rows are these."""
+    """Yield the differences of one record, by its rows."""
     some = [
         t.select(columns).take(pa.array(r, pa.int64())).to_pylist() for t, r in zip((source, table), rows, strict=True)
     ]
@@ -174,7 +174,7 @@ def _differing(
 
 
 def _taken(rest: Counter[str], text: str) -> bool:
-    """Take one of a text, if any is left."""
+    """Take one occurrence of a text, if any is left."""
     if rest[text] <= 0:
         return False
     rest[text] -= 1
@@ -187,7 +187,7 @@ def _text(value: Any) -> str:
 
 
 def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema, those that the table lacks with nulls."""
+    """Return the columns of a schema, with nulls for those that the table lacks."""
     found = [
         table.column(f.name).cast(f.type) if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
         for f in schema

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare the keys of an upserting landing's table with the newest changes of their keys at the source.
 
-Contract: the table has one row for each key whose newest compared change is a row, and that change or a newer one made
-it. It has none for a key whose newest compared change is a delete, or a newer one. A change that was landed and is not
-compared (a sample, other rules, gone) may be newer: a missing key that may have one is *undecided*, and so is a key
+Contract: the table has one row for each key whose newest compared change is a row, made by that change or a newer one.
+It has none for a key whose newest compared change is a delete, or a newer one. A change that was landed and is not
+compared (a sample, other rules, removed) may be newer: a missing key that may have one is *undecided*, and so is a key
 with changes in several partitions, whose order is that of their publication.
 
 Memory: the keys of all compared changes, and one row group of the table.

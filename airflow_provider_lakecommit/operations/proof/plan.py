@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `verify --source` compares: which landed ranges, in which slices, and what is left out for which reason.
+"""The plan of `verify --source`: the landed ranges to compare, in slices, and the reasons for the others.
 
-Contract: reads ledgers, marks of the source and its retention; writes nothing. The plan tells its cost before records
+Contract: reads ledgers, marks of the source and its retention; writes nothing. The plan reports its cost before records
 are read.
 """
 
@@ -59,7 +59,7 @@ class ProofPlan:
         return max(1, min(SLICE_RECORDS, SLICE_BYTES // self.record_bytes))
 
     def lines(self) -> Iterator[str]:
-        """The cost, for people."""
+        """Yield the cost as lines of text."""
         records = len(self.coverage)
         size = f", about {records * self.record_bytes:,} bytes" if self.record_bytes else ""
         yield f"reads at most {records:,} records{size} again from the source, in slices of {self.per_slice:,}"

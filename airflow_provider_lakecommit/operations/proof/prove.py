@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read landed records again from the source, and compare what they give with the rows of the tables.
+"""Read landed records again from the source, and compare their rows with those of the tables.
 
 It completes `verify`, which compares tables with their own ledgers, `verify --rows` (one row for each landed record)
-and `verify --keys` (one row for each key): those find no wrong value, and nothing that never arrived. A replay reads
-the same way (:mod:`~airflow_provider_lakecommit.operations.backfill.replaying`), but writes.
+and `verify --keys` (one row for each key): those find neither wrong values nor records that never arrived. A replay
+reads the same way (:mod:`~airflow_provider_lakecommit.operations.backfill.replaying`), but writes.
 
 Contract: each table is read as of one version of its metadata, its ledger included, so that landing and compaction may
 continue. Spark tasks decode the ranges into scratch files (:mod:`~airflow_provider_lakecommit.spark.proof`), some
 slices at a time; each slice is compared with the rows of its offsets, deletes applied. Tables, control topic and
 ledgers are only read. Memory is bounded by a slice, and for `upsert` by the keys of all compared changes.
 
-Failure story: the scratch files are deleted after each comparison, also after an error. Tasks that were under way when
-the proof was stopped or killed leave files that nobody knows: the sweep removes them. A slice that cannot be read again
-is a finding: it proves nothing.
+Failure story: the scratch files are deleted after each comparison, also after an error. If the proof is stopped or
+killed, running tasks leave unknown files: the sweep removes them. A slice that cannot be read again is a finding: it
+proves nothing.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _TEXTS = {"lost": "lost", "doubled": "doubled", "altered": "altered", "foreign":
 
 @dataclass(slots=True, kw_only=True)
 class Proof:
-    """What the comparison found. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are
-    rejected, and no dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that
-    were not compared, by table and reason, ``compacted`` rows whose record log compaction removed.
+    """The result. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are rejected, and no
+    dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that were not compared, by
+    table and reason, ``compacted`` rows whose record log compaction removed.
     """
 
     ranges: Coverage
@@ -131,7 +131,7 @@ class Proof:
 def source_findings(
     session: LandingSession, sample: Sample, engine: Engine, progress: Callable[[str], None]
 ) -> tuple[Proof, list[Finding]]:
-    """Compare with a started or a new engine; tell the cost first.
+    """Compare with a started or a new engine; report the cost first.
 
     :raises LakecommitError: a table, the source or Spark is unavailable
     """
@@ -297,14 +297,14 @@ class _Work:
             if keyed:
                 self._changes[0].extend(files)
                 self._changes[1].extend(found.tombstones)
-            told = compare(
+            diffs = compare(
                 self._expected(rows, files),
                 self._actual(rows, generation, one),
                 (rows.topic, rows.partition, rows.offset),
                 ignored=("reason",) if name == landing.dead_letter_table else (),
                 only_common=keyed,
             )
-            proof.differences[name].add(self._without_compacted(told, found.counts.gaps, one.spans[0].partition.topic))
+            proof.differences[name].add(self._without_compacted(diffs, found.counts.gaps, one.spans[0].partition.topic))
 
     def _rows(self, name: str) -> HeadRows:
         if name not in self._heads:
@@ -312,14 +312,14 @@ class _Work:
             self._heads[name] = HeadRows(self._plan.tables[name], name, self._landing.branch, role)
         return self._heads[name]
 
-    def _without_compacted(self, told: Differences, gaps: int, *topics: str) -> Differences:
+    def _without_compacted(self, diffs: Differences, gaps: int, *topics: str) -> Differences:
         """Take rows of no record out, if log compaction may have removed their records."""
-        foreign = told.counts["foreign"]
+        foreign = diffs.counts["foreign"]
         if foreign and gaps and self._plan.compacted.intersection(topics):
             self._proof.compacted += foreign
-            del told.counts["foreign"]
-            told.examples = [e for e in told.examples if e.kind != "foreign"]
-        return told
+            del diffs.counts["foreign"]
+            diffs.examples = [e for e in diffs.examples if e.kind != "foreign"]
+        return diffs
 
     def _expected(self, rows: HeadRows, paths: Sequence[str]) -> pa.Table:
         parts = []
@@ -357,5 +357,5 @@ class _Work:
         )
         changes = newest_of(rows.table.io, *self._changes, columns, landed)
         self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
-        told = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)
-        self._proof.differences[rows.name].add(told)
+        diffs = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)
+        self._proof.differences[rows.name].add(diffs)

@@ -80,7 +80,7 @@ class HeadRows:
         return not (outside(1, p, p) or outside(3, r.start, r.end - 1))
 
     def _inside(self, rows: pa.Table, spans: Sequence[Span]) -> pa.Table:
-        wanted = pa.array(np.zeros(rows.num_rows, bool))
+        selected = pa.array(np.zeros(rows.num_rows, bool))
         for s in spans:
             topic, partition = (
                 pc.equal(rows.column(n), value)
@@ -88,5 +88,5 @@ class HeadRows:
             )
             offset = rows.column(self.offset)
             inside = pc.and_(pc.greater_equal(offset, s.range.start), pc.less(offset, s.range.end))
-            wanted = pc.or_(wanted, pc.fill_null(pc.and_(pc.and_(topic, partition), inside), False))
-        return rows.filter(wanted).cast(self.schema)
+            selected = pc.or_(selected, pc.fill_null(pc.and_(pc.and_(topic, partition), inside), False))
+        return rows.filter(selected).cast(self.schema)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide about windows on a branch that ``main`` lacks: `lakecommit reset blocked --release`, or `--drop`.
 
-Contract: *release* lets the next commit publish them without their checks, so that its run tells whoever waits for the
-table. *Drop* puts the branch back on ``main``: the next run reads
-their records again, by the rules that are in force then. Both record the decision in the ledger, and do exactly what
-the preview showed: a branch that has moved since is refused.
+Contract: *release* lets the next commit publish them without their checks, so that its run notifies the consumers of
+the table. *Drop* puts the branch back on ``main``: the next run reads their records again, by the rules of then. Both
+record the decision in the ledger, and do exactly what the preview showed: a branch that has moved since is refused.
 
-Failure story: each table is decided in one commit of its own. Whoever is killed between two of them sees in the
-next preview what is left.
+Failure story: each table is decided in its own commit. After a kill between two, the next preview shows the rest.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from airflow_provider_lakecommit.exceptions import LedgerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
-    """What a table's branch has that ``main`` lacks: ``rows`` and ``ranges`` of so many ``snapshots``. The source no
-    longer has the ranges ``lost``. ``apart`` says what keeps ``main`` from moving there, checks aside.
+    """What a table's branch has and ``main`` lacks: ``rows`` and ``ranges`` of so many ``snapshots``. The source no
+    longer has the ranges ``lost``. ``apart`` is what prevents ``main`` from moving there, apart from checks.
     """
 
     table: str
@@ -52,7 +50,7 @@ class HeldBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDecision:
-    """What was asked for, and the tables that it is about."""
+    """The requested decision, and its tables."""
 
     branch: str
     drop: bool
@@ -84,7 +82,7 @@ class AuditDecision:
 
 
 def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
-    """Look at the branches; write nothing.
+    """Read the branches; write nothing.
 
     :param drop: instead of a release
     :raises LedgerError: the landing has no checks
@@ -120,13 +118,13 @@ def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
 def decide_audit(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
     """Do what the preview showed.
 
-    :param agreed: an :class:`AuditDecision` as it is for JSON
+    :param agreed: an :class:`AuditDecision` as JSON
     :raises LakecommitError: a branch has moved since; or ``main`` cannot take it
     """
     landing, now = session.landing, audit_preview(session, drop=agreed["drop"])
-    shown = {t["table"]: t["head"] for t in agreed["tables"]}
-    if new := [t.table for t in now.tables if t.table not in shown]:
-        raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots by now that were not shown: preview again")
+    previewed = {t["table"]: t["head"] for t in agreed["tables"]}
+    if new := [t.table for t in now.tables if t.table not in previewed]:
+        raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots that were not in the preview: repeat it")
     apply = restart if now.drop else release
     verb = "drops" if now.drop else "releases"
     for t in now.tables:
@@ -135,7 +133,7 @@ def decide_audit(session: LandingSession, agreed: Mapping[str, Any], decision: D
             t.table,
             landing.branch,
             landing=landing.name,
-            head_id=shown[t.table],
+            head_id=previewed[t.table],
             decision=replace(decision, what=f"{verb} {t.rows} rows of branch {landing.branch}: {t.ranges}"),
         )
     return now.to_dict()

@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.operations.backfill.replace import ReplacePrevi
 from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import check_init, ledger_init
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, offsets_of
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way, offsets_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class DeleteBack:
     before: Coverage
     start: str = ""
     within: Coverage | None = None
-    """The offsets that were asked for; ``None``: all of the landing."""
+    """The requested offsets; ``None``: all of the landing."""
 
     @property
     def deletes(self) -> bool:
@@ -172,7 +172,7 @@ def delete_back(
         check_init(session, *begin)
     if coverage:
         after = f"; starts over at {found.start} after that" if found.start else ""
-        told = replace(decision, what=f"deletes the rows of {coverage}{after}")
+        decided = replace(decision, what=f"deletes the rows of {coverage}{after}")
         take_out(
             session,
             coverage,
@@ -180,7 +180,7 @@ def delete_back(
             previews=found.tables,
             fewer=fewer,
             hard=bool(found.start),
-            decision=told,
+            decision=decided,
         )
         session.log(f"deleted the rows of {coverage}")
     if begin is not None:

@@ -37,8 +37,8 @@ from airflow_provider_lakecommit.cycle import (
     known_state,
     ledger_state,
     remembered,
-    unbelieved,
     unknown_text,
+    unsigned_ranges,
 )
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.reset.section_init import (
@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.operations.reset.section_init import (
     SectionInit,
     ends_of,
 )
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way, check_lane, offsets_of
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way, check_lane, offsets_of
 
 
 def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> InitPreview:
@@ -61,13 +61,13 @@ def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> Ini
 
 
 def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> dict[str, SectionInit]:
-    """By table, in the order of the landing.
+    """Return the new ledger entries by table, in the order of the landing.
 
     :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.reset.ledger_init.ledger_init`
     """
     session.control.ensure()
     source = session.source.watermarks()
-    word = offsets_of(session, source.partitions, start, way)
+    stated = offsets_of(session, source.partitions, start, way)
     states = {name: ledger_state(session, name) for name in session.landing.tables}
     for name, known in states.items():
         if known is not None:
@@ -89,14 +89,14 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         if old is not None:
             check_cluster(session, name, old, source.cluster_id)
         in_order = ledger is None or ledger.condition is Condition.PRESENT
-        if word.offsets.keys() >= source.partitions.keys():
+        if stated.offsets.keys() >= source.partitions.keys():
             firsts: Mapping[SourcePartition, int] = {}
         else:
             firsts = _firsts(session, name, ledger, old, source) if data is None else ends_of(data, source.partitions)
         settings[name] = SectionInit(
             name=name,
             source=source,
-            word=word,
+            stated=stated,
             old=old,
             passed=passed.get(name, Coverage()),
             firsts=firsts,
@@ -107,7 +107,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
             before=PublishedBefore() if old is not None else published_before(session, name, newest),
-            unbelieved=Coverage() if newest is None else removed(unbelieved(session, name, newest), source.partitions),
+            unsigned=removed(unsigned_ranges(session, name, newest), source.partitions) if newest else Coverage(),
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
@@ -171,7 +171,7 @@ def _firsts(
 
 
 def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> PublishedBefore:
-    """What this lane had put into a table.
+    """Return what this stream had published in a table.
 
     :param remembered: the newest ledger of the lane that the table's metadata know, if there is one
     :raises ControlTopicError: the control topic cannot be read

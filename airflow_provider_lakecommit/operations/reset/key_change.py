@@ -63,11 +63,11 @@ def key_preview(session: LandingSession) -> KeyChange:
     :raises LedgerError: the table has no ledger of the landing, or reported slices would be lost
     :raises TableError: the table cannot have one row per key, or does not show which row is the newest
     """
-    change = _asked(session)
+    change = _requested_change(session)
     if not change.new:
         return change
     table = session.tables.load(change.table)
-    return _with_rows(change, _look(session, table, write=False)(table))
+    return _with_rows(change, _scan(session, table, write=False)(table))
 
 
 def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Dec
 
     :raises LakecommitError: as :func:`key_preview`; or more rows would go by now
     """
-    landing, change = session.landing, _asked(session)
+    landing, change = session.landing, _requested_change(session)
     most = agreed["superseded"] + agreed["deleted"]
 
     def check(rows: int) -> None:
@@ -85,7 +85,7 @@ def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Dec
             raise LedgerError(
                 "LC7052",
                 f"landing {landing.name}: {rows} rows of {change.table} would be deleted now, {rows - most} more than "
-                f"were shown. Nothing is changed; run `{RESET_KEY}` again to see the new preview",
+                f"in the preview. Nothing is changed; run `{RESET_KEY}` again to see the new preview",
             )
 
     check(0)
@@ -94,21 +94,21 @@ def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Dec
         rows = 0 if found is None else found.superseded + found.deleted
         return replace(decision, what=f"{key_text(change.new)}: deletes {rows} rows")
 
-    look = _look(session, session.tables.load(change.table), check, write=True) if change.new else lambda _: None
+    scan = _scan(session, session.tables.load(change.table), check, write=True) if change.new else lambda _: None
     found, snapshot = rekey_table(
         session.tables,
         change.table,
         landing=landing.name,
         branch=landing.branch,
         key=change.new,
-        look=look,
+        scan=scan,
         new_epoch=uuid4,
         decided=decided,
     )
     return {**(change if found is None else _with_rows(change, found)).to_dict(), "snapshot": snapshot}
 
 
-def _asked(session: LandingSession) -> KeyChange:
+def _requested_change(session: LandingSession) -> KeyChange:
     """Return the keys before and after, without the rows that go.
 
     :raises LedgerError: the table has no ledger of the landing, or reported slices would be lost
@@ -140,13 +140,10 @@ def _with_rows(change: KeyChange, found: Superseded) -> KeyChange:
     return replace(change, rows=found.rows_read, superseded=found.superseded, deleted=found.deleted)
 
 
-def _look(
+def _scan(
     session: LandingSession, table: Table, check: Callable[[int], None] = lambda _: None, *, write: bool
 ) -> Callable[[Table], Superseded]:
-    """Return the look-up of rows, for one head after the other.
-
-    :param check: raises if so many rows must not go
-    """
+    """Return the search of rows, for one head after the other."""
     landing = session.landing
     check_fit(landing, target_of(landing.table, table, uuid4()))
     there = {f.name for f in table.schema().fields}

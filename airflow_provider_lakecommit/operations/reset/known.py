@@ -48,9 +48,9 @@ class KnownTable:
 
     @property
     def announced_of_any(self) -> Coverage:
-        """What was published in any table."""
-        said = (e for e in self.entries if isinstance(e, TablePublished))
-        return Coverage.union(e.coverage for e in said)
+        """Return what was published in any table."""
+        announced = (e for e in self.entries if isinstance(e, TablePublished))
+        return Coverage.union(e.coverage for e in announced)
 
     @property
     def on_branch(self) -> frozenset[int]:
@@ -68,14 +68,14 @@ class KnownTable:
         """
         metadata = self.table.metadata
         there = {s.snapshot_id for s in ancestry(metadata, self.state.branch)}
-        beside = {s.snapshot_id for s in metadata.snapshots} - there
-        said = [e for e in self.entries if isinstance(e, TablePublished) and e.table == self.name]
-        gone = Coverage.union(e.coverage for e in said if e.snapshot_id in beside)
-        return gone - Coverage.union(e.coverage for e in said if e.snapshot_id not in beside)
+        elsewhere = {s.snapshot_id for s in metadata.snapshots} - there
+        announced = [e for e in self.entries if isinstance(e, TablePublished) and e.table == self.name]
+        removed = Coverage.union(e.coverage for e in announced if e.snapshot_id in elsewhere)
+        return removed - Coverage.union(e.coverage for e in announced if e.snapshot_id not in elsewhere)
 
     @property
     def rows(self) -> int | None:
-        """Rows of the table, as its newest snapshot counts them."""
+        """Return the rows of the table, by its newest snapshot."""
         head = self.table.metadata.snapshot_by_id(self.state.head_id) if self.state.head_id is not None else None
         if head is None:
             return 0
@@ -106,11 +106,11 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
             f"rollback has removed from branch {known.state.branch}, with their rows. To read again what the source "
             f"still has, run `{RESET_OFFSETS} SPEC --from earliest`; if the rows were restored, {remedy}",
         )
-    rows, said = known.rows, rows_of(known.entries, known.name, landed)
-    if rows is not None and rows < said:
+    rows, count = known.rows, rows_of(known.entries, known.name, landed)
+    if rows is not None and rows < count:
         raise LedgerError(
             "LC7016",
-            f"{known.name} has {rows} rows, but the log of {session.control.name} reports {said} published rows: some "
+            f"{known.name} has {rows} rows, but the log of {session.control.name} reports {count} published rows: some "
             f"were rolled back or removed, and the log does not show which; {remedy}",
         )
 
@@ -149,8 +149,8 @@ def first_known(p: SourcePartition, known: KnownTable, start: int | None) -> int
     """Return where a partition begins: at the log's oldest commit to *any* table, because a table without rows is
     announced late; ``None`` if unknown.
     """
-    if said := known.announced_of_any[p]:
-        return said.ranges[0].start
+    if announced := known.announced_of_any[p]:
+        return announced.ranges[0].start
     return 0 if start is None and not known.begin else start
 
 

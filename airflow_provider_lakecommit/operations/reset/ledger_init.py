@@ -32,15 +32,15 @@ from airflow_provider_lakecommit.cycle import (
     LandingSession,
     RunIdentity,
     drain,
+    initial_position,
     new_section,
-    origin_position,
     table_of,
-    unbelieved_text,
+    unsigned_text,
 )
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.reset.init_preview import section_inits
 from airflow_provider_lakecommit.operations.reset.section_init import InitPreview, SectionInit
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, Way
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way
 
 BEHIND = (
     f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "
@@ -79,12 +79,12 @@ def ledger_init(
     _check_lost(session, settings, give_up_reported)
     for name in settings:
         table_of(session, name)
-    told = {
+    decisions = {
         name: None if decision is None else replace(decision, what=s.preview().what) for name, s in settings.items()
     }
     for name, s in settings.items():
-        _set(session, s, agreed, others, told[name], rehearse=True)
-    return {"ledger": {name: _set(session, s, agreed, others, told[name]) for name, s in settings.items()}}
+        _set(session, s, agreed, others, decisions[name], rehearse=True)
+    return {"ledger": {name: _set(session, s, agreed, others, decisions[name]) for name, s in settings.items()}}
 
 
 def check_init(session: LandingSession, start: Start, way: Way = PLAIN) -> None:
@@ -98,7 +98,7 @@ def check_init(session: LandingSession, start: Start, way: Way = PLAIN) -> None:
 def _check_lost(session: LandingSession, settings: Mapping[str, SectionInit], agreed: bool) -> None:
     """:raises LedgerError: reported slices would be lost, and the user has not agreed to that"""
     found = InitPreview(tables=tuple(s.preview() for s in settings.values()))
-    _check_unbelieved(session, settings, found, agreed)
+    _check_unsigned(session, settings, found, agreed)
     if found.lost and not agreed:
         raise LedgerError(
             "LC7019",
@@ -108,19 +108,19 @@ def _check_lost(session: LandingSession, settings: Mapping[str, SectionInit], ag
         )
 
 
-def _check_unbelieved(
+def _check_unsigned(
     session: LandingSession, settings: Mapping[str, SectionInit], found: InitPreview, agreed: bool
 ) -> None:
     """:raises LedgerError: what would be given up may be reported, by records that are not believed"""
     for name, s in settings.items():
         section = s.old or s.remembered
         # What a decision gives up of a lost ledger is unknown.
-        told = s.unbelieved if s.old is None else s.unbelieved & found.given_up(name)
-        if section is not None and told and not agreed:
+        unsigned = s.unsigned if s.old is None else s.unsigned & found.given_up(name)
+        if section is not None and unsigned and not agreed:
             raise LedgerError(
                 "LC7020",
                 f"{name}: the ledger is not set, because that would give up slices that may be reported: "
-                f"{unbelieved_text(session, told, section)}. To give them up, use `--give-up-reported`",
+                f"{unsigned_text(session, unsigned, section)}. To give them up, use `--give-up-reported`",
             )
 
 
@@ -169,14 +169,14 @@ def _set(
     *,
     rehearse: bool = False,
 ) -> dict[str, int]:
-    """By one compare-and-swap that is decided on the section it finds.
+    """Set the entry by one compare-and-swap, decided on the present one.
 
     :param rehearse: decide it, and write nothing
     """
     name = setting.name
     made: list[tuple[LedgerSection, Restart]] = []
-    beside: dict[str, LedgerSection] = {}
-    control = origin_position(session)
+    alongside: dict[str, LedgerSection] = {}
+    control = initial_position(session)
 
     def make(now: LedgerSection | None) -> LedgerSection:
         if made and now is not None and now.epoch == made[-1][0].epoch:
@@ -204,9 +204,9 @@ def _set(
             setting, now, replace(section, provenance=_provenance(section, before, setting.passed_of(now), found))
         )
         made.append((section, found))
-        beside.clear()
+        alongside.clear()
         if found.filled:
-            beside[setting.lane] = _lane(session, setting, found, section)
+            alongside[setting.lane] = _lane(session, setting, found, section)
         return section
 
     branch, landing = session.landing.branch, session.landing.name
@@ -222,7 +222,7 @@ def _set(
         others=others,
         keep=keep,
         decision=decision,
-        beside=beside.values,
+        alongside=alongside.values,
         # What is given up of records that are other ones now is no lane's any more.
         again=lambda: made[-1][1].back | made[-1][1].again | made[-1][1].given_up,
         rehearse=rehearse,
@@ -237,7 +237,7 @@ def _set(
 
 
 def _lines(setting: SectionInit, found: Restart) -> Iterator[str]:
-    """For people, what became of the ranges."""
+    """Yield what happens to the ranges, as lines of text."""
     if found.given_up:
         yield f"gives up {found.given_up}, which it has not landed"
     if found.filled:
@@ -279,7 +279,7 @@ def _provenance(
 
 
 def _lane(session: LandingSession, setting: SectionInit, found: Restart, live: LedgerSection) -> LedgerSection:
-    """Return the lane that is left what the word leads forward over."""
+    """Return the backfill that gets what the decision skips."""
     parts = found.filled.parts
     starts = {p: ranges.ranges[0].start for p, ranges in parts.items()}
     ends = {p: ranges.ranges[-1].end for p, ranges in parts.items()}

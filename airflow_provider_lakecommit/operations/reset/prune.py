@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove deleted topics from ledgers, because all landings of a table share the size limit of its ledger.
 
-Contract: :func:`gone` decides what is deleted, from the current answer of the landing's cluster. A recreated topic has
-another id, and ids are never reused: records of a deleted id can never land again, so a ledger may forget it. No topic
-is removed that the landing still names, or whose new id the entry does not have yet (`reset offsets` decides about
+Contract: :func:`missing` decides what is deleted, from the current answer of the landing's cluster. A recreated topic
+has another id, and ids are never reused: records of a deleted id can never land again, so a ledger may forget it. A
+topic stays if the landing still names it, or if the entry does not have its new id yet (`reset offsets` decides about
 it); entries of other clusters stay. An entry that lost something has a new epoch: its pending slices are read again,
 and no report of the removed ranges can be accepted a second time. If any of that cannot be read again, nothing is
 removed.
@@ -42,22 +42,22 @@ class Prunable:
 
     table: str
     state: LedgerState
-    gone: Mapping[Key, frozenset[SourcePartition]] = field(default_factory=dict)
+    removed: Mapping[Key, frozenset[SourcePartition]] = field(default_factory=dict)
     cluster_id: str = ""
     ids: Mapping[str, str | None] = field(default_factory=dict)
 
     def landed(self, key: Key, p: SourcePartition) -> int:
-        """How many offsets of a partition a section has."""
+        """Return the number of offsets that an entry has of a partition."""
         return sum(len(s.covered[p]) for s in self.state.sections if (s.landing, s.lane) == key)
 
     @property
     def what(self) -> str:
-        """For the table's history."""
-        parts = (f"{p} of topic id {p.topic_id}" for some in self.gone.values() for p in sorted(some))
+        """Return what changes, for the history of the table."""
+        parts = (f"{p} of topic id {p.topic_id}" for some in self.removed.values() for p in sorted(some))
         return f"takes out {', '.join(dict.fromkeys(parts))}"
 
 
-def look(session: LandingSession) -> tuple[Prunable, ...]:
+def prunable_sections(session: LandingSession) -> tuple[Prunable, ...]:
     """Return what could be removed; writes nothing.
 
     :raises SourceUnavailableError: the cluster does not answer
@@ -65,12 +65,12 @@ def look(session: LandingSession) -> tuple[Prunable, ...]:
     """
     states = [(name, state) for name in session.landing.tables if (state := ledger_state(session, name)) is not None]
     topics = {p.topic for _, state in states for s in state.sections for p in (*s.starts, *s.covered.parts)}
-    cluster_id, ids = _asked(session, sorted(topics))
+    cluster_id, ids = _cluster_and_topics(session, sorted(topics))
     return tuple(
         Prunable(
             table=name,
             state=state,
-            gone=_gone(session, state.sections, cluster_id, ids),
+            removed=_removed(session, state.sections, cluster_id, ids),
             cluster_id=cluster_id,
             ids=ids,
         )
@@ -85,7 +85,7 @@ def prune(session: LandingSession, found: Prunable, decision: Decision | None = 
     :raises LedgerError: the ledger is lost, or its rollback is unresolved; or reported slices would be lost
     """
     own = (session.landing.name, session.lane)
-    if lost := endangered(session, found.table, found.state, found.gone):
+    if lost := endangered(session, found.table, found.state, found.removed):
         raise LedgerError(
             "LC7022",
             f"{found.table}: pruning a ledger starts a new epoch, which would lose reported slices that the source no "
@@ -95,23 +95,23 @@ def prune(session: LandingSession, found: Prunable, decision: Decision | None = 
         )
 
     def change(sections: tuple[LedgerSection, ...]) -> dict[Key, LedgerSection | None]:
-        dead = _gone(session, sections, found.cluster_id, found.ids)
+        dead = _removed(session, sections, found.cluster_id, found.ids)
         by_key = {s.key: s for s in sections}
         return {key: pruned(by_key[key], parts, session.new_id(), own=key == own) for key, parts in dead.items()}
 
-    told = None if decision is None else replace(decision, what=found.what)
-    return prune_sections(session.tables, found.table, own, change, branch=session.landing.branch, decision=told)
+    decided = None if decision is None else replace(decision, what=found.what)
+    return prune_sections(session.tables, found.table, own, change, branch=session.landing.branch, decision=decided)
 
 
-def _gone(
+def _removed(
     session: LandingSession, sections: tuple[LedgerSection, ...], cluster_id: str, ids: Mapping[str, str | None]
 ) -> dict[Key, frozenset[SourcePartition]]:
     named = session.landing.topic_names
-    found = {s.key: gone(s, cluster_id, ids, named if s.landing == session.landing.name else ()) for s in sections}
+    found = {s.key: missing(s, cluster_id, ids, named if s.landing == session.landing.name else ()) for s in sections}
     return {key: parts for key, parts in found.items() if parts}
 
 
-def _asked(session: LandingSession, topics: list[str]) -> tuple[str, dict[str, str | None]]:
+def _cluster_and_topics(session: LandingSession, topics: list[str]) -> tuple[str, dict[str, str | None]]:
     admin = ClusterAdmin(
         session.kafka,
         timeout=30.0,
@@ -126,7 +126,7 @@ def _asked(session: LandingSession, topics: list[str]) -> tuple[str, dict[str, s
         admin.close()
 
 
-def gone(
+def missing(
     section: LedgerSection, cluster_id: str, ids: Mapping[str, str | None], named: Collection[str] = ()
 ) -> frozenset[SourcePartition]:
     """Return the partitions of an entry whose topics are deleted.
@@ -155,13 +155,13 @@ def pruned(section: LedgerSection, parts: Set[SourcePartition], epoch: UUID, *, 
     if not starts and not covered and not own:
         return None
     # Facts about deleted ranges and logs are deleted too: a position needs its ranges.
-    judged = evaluated_in(section.evaluated, covered)
+    evaluated = evaluated_in(section.evaluated, covered)
     positions = {p: at for p, at in section.positions.items() if p not in parts}
     replayed = _closed(section, parts, {p.topic for p in starts})
     left = replace(section, starts=starts, covered=covered, epoch=epoch)
     readings = tuple(e for e in section.provenance if not parts >= e.coverage.parts.keys())
     sink = section.sink and replace(section.sink, landed=section.sink.landed & covered)
-    return replace(left, evaluated=judged, positions=positions, replayed=replayed, provenance=readings, sink=sink)
+    return replace(left, evaluated=evaluated, positions=positions, replayed=replayed, provenance=readings, sink=sink)
 
 
 def _closed(section: LedgerSection, parts: Collection[SourcePartition], left: Collection[str]) -> Coverage:
@@ -169,6 +169,6 @@ def _closed(section: LedgerSection, parts: Collection[SourcePartition], left: Co
     dead letters of one would count as those of the other.
     """
     kept = {p: ranges for p, ranges in section.replayed.parts.items() if p not in parts}
-    gone = section.covered | section.replayed
-    former = {p: gone[p].ranges for p in parts if p.topic in left and gone[p]}
+    former_coverage = section.covered | section.replayed
+    former = {p: former_coverage[p].ranges for p in parts if p.topic in left and former_coverage[p]}
     return Coverage(kept | {p: RangeSet.of((r[0].start, r[-1].end)) for p, r in former.items()})

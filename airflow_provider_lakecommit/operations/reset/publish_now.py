@@ -33,8 +33,8 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 WAIT_SECONDS = 60.0
-"""For which those who run the cycles may publish them: a commit task of a DAG has to be scheduled first."""
-LOOK_SECONDS = 0.5
+"""Seconds for the cycles' own runs to publish them: a commit task of a DAG must be scheduled first."""
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +43,23 @@ class PublishedNow:
     place of other runs.
     """
 
-    asked: tuple[UUID, ...]
+    requested: tuple[UUID, ...]
     closed: tuple[UUID, ...]
     published: tuple[PublishedSnapshot, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "asked": [str(c) for c in self.asked],
+            "asked": [str(c) for c in self.requested],
             "closed": [str(c) for c in self.closed],
             "published": [p.to_dict() for p in self.published],
         }
 
     def __str__(self) -> str:
-        if not self.asked and not self.published:
+        if not self.requested and not self.published:
             return "no window is open, and no reported slice waits to be published"
         rows = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.published)
         here = f"published here: {rows}" if rows else "nothing was left to publish here"
-        return f"{len(self.closed)} of {len(self.asked)} windows were published by their own runs; {here}"
+        return f"{len(self.closed)} of {len(self.requested)} windows were published by their own runs; {here}"
 
 
 def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait: float = WAIT_SECONDS) -> PublishedNow:
@@ -73,10 +73,10 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
     """
     session.control.ensure()
     folded = session.read_state(prepare_for_commit(session).ledgers)
-    asked = _ask(session, folded, reason)
+    requested = _request_end(session, folded, reason)
     deadline = time.monotonic() + wait
-    while (left := _open_of(folded, asked)) and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
+    while (left := _open_of(folded, requested)) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
         folded = session.read_state(folded.ledgers, since=folded)
     if left:
         session.log(
@@ -84,13 +84,13 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
         )
     if (drained := drain(session, run, reason)) is None:
         _check_known(session)
-    closed = tuple(c for c in asked if c not in left)
-    return PublishedNow(asked=asked, closed=closed, published=drained[1].published if drained else ())
+    closed = tuple(c for c in requested if c not in left)
+    return PublishedNow(requested=requested, closed=closed, published=drained[1].published if drained else ())
 
 
 def _check_known(session: LandingSession) -> None:
     """Raise if nothing can be published, or if it is unknown."""
-    prepared = prepare_for_commit(session, tell=False)
+    prepared = prepare_for_commit(session, log=False)
     for error in prepared.failures.values():
         raise error
     if not prepared.tables:
@@ -104,7 +104,7 @@ def _check_known(session: LandingSession) -> None:
         )
 
 
-def _ask(session: LandingSession, folded: FoldedLog, reason: str) -> tuple[UUID, ...]:
+def _request_end(session: LandingSession, folded: FoldedLog, reason: str) -> tuple[UUID, ...]:
     live = [c for c in folded.state.open_cycles() if c.live(session.now()) and c.plan.slices]
     for c in live:
         if not c.ended_early:
@@ -114,6 +114,6 @@ def _ask(session: LandingSession, folded: FoldedLog, reason: str) -> tuple[UUID,
     return tuple(c.cycle.commit_id for c in live)
 
 
-def _open_of(folded: FoldedLog, asked: tuple[UUID, ...]) -> tuple[UUID, ...]:
+def _open_of(folded: FoldedLog, requested: tuple[UUID, ...]) -> tuple[UUID, ...]:
     open_ = {c.cycle.commit_id for c in folded.state.open_cycles()}
-    return tuple(c for c in asked if c in open_)
+    return tuple(c for c in requested if c in open_)

@@ -48,11 +48,11 @@ class PublishedBefore:
     reported: Coverage = field(default_factory=Coverage)
 
     def lost(self, marks: Mapping[SourcePartition, Watermark]) -> Coverage:
-        """What is reported, and the source has no more."""
+        """Return what is reported and no longer in the source."""
         return removed(self.reported, marks)
 
     def not_again(self, starts: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, Watermark]) -> Coverage:
-        """What else a ledger that begins there does not read."""
+        """Return what else a ledger that begins there does not read."""
         parts = (self.published | (self.reported - self.lost(marks))).parts.items()
         return Coverage({p: s & RangeSet.of((0, starts[p])) if p in starts else s for p, s in parts})
 
@@ -79,11 +79,11 @@ class InitTable:
     lane: str = ""
     record_bytes: int = 0
     sink: str = ""
-    """The connector whose turn it was; nobody knows what that has landed of a topic that was made anew."""
+    """The connector of the former turn; what it has landed of a recreated topic is unknown."""
     keyed: bool = False
 
     @property
-    def not_gone_back(self) -> tuple[SourcePartition, ...]:
+    def not_moved_back(self) -> tuple[SourcePartition, ...]:
         """Return the partitions with landed records that are not read again, if others are."""
         return tuple(p for p, end in self.ends.items() if end and self.again and not self.again[p])
 
@@ -93,7 +93,7 @@ class InitTable:
 
     @property
     def what(self) -> str:
-        """For the table's history."""
+        """Return what changes, for the history of the table."""
         parts = (
             ("gives up", self.given_up),
             ("goes back over", self.back),
@@ -103,7 +103,7 @@ class InitTable:
             ("loses, reported:", self.lost),
             ("takes over, without the rows landed since the topic was recreated, from connector", self.sink),
         )
-        return "; ".join(f"{said} {ranges}" for said, ranges in parts if ranges) or "gives up nothing"
+        return "; ".join(f"{verb} {ranges}" for verb, ranges in parts if ranges) or "gives up nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class SectionInit:
 
     name: str
     source: SourceState
-    word: StatedOffsets
+    stated: StatedOffsets
     old: LedgerSection | None
     passed: Coverage
     firsts: Mapping[SourcePartition, int]
@@ -145,31 +145,31 @@ class SectionInit:
     remembered: LedgerSection | None = None
     rolled_back: bool = False
     endangered: Mapping[UUID, str] = field(default_factory=dict)
-    unbelieved: Coverage = field(default_factory=Coverage)
+    unsigned: Coverage = field(default_factory=Coverage)
     before: PublishedBefore = field(default_factory=PublishedBefore)
     lane: str = ""
     others: Coverage = field(default_factory=Coverage)
     closed: Coverage = field(default_factory=Coverage)
-    """What closed lanes of the landing have."""
+    """Ranges of closed backfills of the landing."""
     sections: tuple[LedgerSection, ...] = ()
-    """All of the ledger: a reading that begins now has another generation than those of any of them."""
+    """All entries of the ledger: a reading that begins now has a different generation."""
     begun: Mapping[SourcePartition, int] = field(default_factory=dict)
-    """Where other tables of the landing have begun."""
+    """The first offsets of the landing's other tables."""
     keyed: bool = False
 
     def whole(self, section: LedgerSection) -> LedgerSection:
-        """Return a section with what closed lanes have, which a word is about, too."""
+        """Return an entry with what closed backfills have, which a decision includes."""
         return replace(section, covered=section.covered | self.closed)
 
     def passed_of(self, section: LedgerSection | None) -> Coverage:
-        """What the table has passed without a row beyond this section, which may not be the one that was looked at."""
+        """Return what the table has passed without a row beyond this entry, which may not be the previewed one."""
         same = section is not None and self.old is not None and section.epoch == self.old.epoch
         return self.passed if same else Coverage()
 
     def restart(self, section: LedgerSection | None) -> Restart:
-        """:raises LakecommitError: the word leaves something open, or cannot be"""
+        """:raises LakecommitError: the decision is incomplete or impossible"""
         found = restart(
-            self.word,
+            self.stated,
             self.source.partitions,
             self._left if section is None else self.whole(section),
             # Ranges of other streams are before its start, like ranges that were passed without a row.
@@ -180,7 +180,7 @@ class SectionInit:
         )
         if section is None and self.remembered is not None:
             # Where the rows of a ledger that is lost end, is known of no partition.
-            found = replace(found, unstated=tuple(sorted(self.source.partitions.keys() - self.word.offsets.keys())))
+            found = replace(found, unstated=tuple(sorted(self.source.partitions.keys() - self.stated.offsets.keys())))
         _check(self.name, found, self.source.partitions)
         return found
 
@@ -196,26 +196,26 @@ class SectionInit:
 
     @property
     def _first(self) -> dict[SourcePartition, int]:
-        """The first offsets of a ledger that is lost, of partitions that the word names."""
+        """Return the first offsets of a lost ledger, for the stated partitions."""
         starts = {} if self.remembered is None else self.remembered.starts
-        return {p: o for p, o in starts.items() if p in self.word.offsets}
+        return {p: o for p, o in starts.items() if p in self.stated.offsets}
 
     def positions(self, section: LedgerSection | None, found: Restart) -> dict[SourcePartition, ReadPosition]:
         """Return the positions that a decision keeps: if it is about a log that was replaced, it accepts the new log.
         Offsets stated because a ledger is lost say nothing about the log.
         """
-        if section is None and (gone := self.remembered) and gone.cluster_id == self.source.cluster_id:
-            return positions_up_to(gone.positions, ends_of(found, self.source.partitions))
-        said = self.diverged.keys() & self.word.offsets.keys() | found.back.parts.keys()
+        if section is None and (remembered := self.remembered) and remembered.cluster_id == self.source.cluster_id:
+            return positions_up_to(remembered.positions, ends_of(found, self.source.partitions))
+        stated = self.diverged.keys() & self.stated.offsets.keys() | found.back.parts.keys()
         known = section.positions if section else {}
-        kept = {p: at for p, at in known.items() if p not in said and p in self.source.partitions}
-        ends = ends_of(found, self.word.offsets.keys() & self.source.partitions.keys())
+        kept = {p: at for p, at in known.items() if p not in stated and p in self.source.partitions}
+        ends = ends_of(found, self.stated.offsets.keys() & self.source.partitions.keys())
         beyond = {p: end for p, end in ends.items() if p not in kept or end > kept[p].offset}
         return kept | positions_at(beyond, self.source.partitions)
 
     @property
     def rescued(self) -> Rescued:
-        """What of the pending slices can be published before the word is given."""
+        """Return the pending slices that can be published before the decision."""
         marks = self.source.partitions
         if self.old is None or not self.publishable:
             return Rescued(lost=losses(irreplaceable(self.pending, marks, self.name), marks))
@@ -230,11 +230,11 @@ class SectionInit:
 
     @property
     def others_lost(self) -> Iterable[str]:
-        """Sections that come back keep their epochs, those of a table that was rolled back cannot."""
+        """Return what others lose: restored entries keep their epochs, but those of a rolled back table cannot."""
         return self.endangered.values() if self.rolled_back else ()
 
     @property
-    def _sink_whose_turn_is_over(self) -> str:
+    def _ended_sink(self) -> str:
         section = self.old
         if section is None or section.sink is None or not turn_is_over(section, self.source.partitions):
             return ""
@@ -262,7 +262,7 @@ class SectionInit:
             filled=found.filled,
             lane=self.lane,
             record_bytes=0 if self.old is None else self.old.record_bytes,
-            sink=self._sink_whose_turn_is_over,
+            sink=self._ended_sink,
             keyed=self.keyed,
         )
 
@@ -280,9 +280,9 @@ def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]
             f"{'it' if len(found.unstated) == 1 else 'them'} too, or use `earliest` or `latest`; nothing is changed",
         )
     if found.removed:
-        gone = "; ".join(f"{p} begins at {marks[p].start}, not at {r.start}" for p, r in found.removed.items())
+        removed = "; ".join(f"{p} begins at {marks[p].start}, not at {r.start}" for p, r in found.removed.items())
         raise SourceError(
             "LC7013",
-            f"{gone}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
+            f"{removed}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
             f"use `earliest`",
         )

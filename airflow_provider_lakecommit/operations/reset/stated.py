@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 
 
 def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
-    """Offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
+    """Parse offsets by (topic, partition), from ``topic:0=15,topic:1=9`` or a JSON object.
 
     :raises SpecError: *text* is neither, or names a partition twice
     """
@@ -31,10 +31,10 @@ def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
             raise SpecError("LC7035", hint) from None
     if not all(offset.isdecimal() for _, offset in pairs):
         raise SpecError("LC7036", hint)
-    places = [parse_partition(partition) for partition, _ in pairs]
-    if twice := [f"{t}[{n}]" for (t, n), times in Counter(places).items() if times > 1]:
+    partitions = [parse_partition(partition) for partition, _ in pairs]
+    if twice := [f"{t}[{n}]" for (t, n), times in Counter(partitions).items() if times > 1]:
         raise SpecError("LC7037", f"{', '.join(twice)} is named twice: state one offset")
-    return dict(zip(places, (int(offset) for _, offset in pairs), strict=True))
+    return dict(zip(partitions, (int(offset) for _, offset in pairs), strict=True))
 
 
 def parse_partition(text: str) -> tuple[str, int]:
@@ -48,10 +48,10 @@ def parse_partition(text: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def parse_ranges(texts: Sequence[str], asked: str = "--range") -> dict[tuple[str, int], RangeSet]:
+def parse_ranges(texts: Sequence[str], option: str = "--range") -> dict[tuple[str, int], RangeSet]:
     """Return offsets by (topic, partition), from texts as ``topic:0=15-20``, the end not included.
 
-    :param asked: the option that had the text
+    :param option: option or argument with the text
     :raises SpecError: a text has another form
     """
     found: dict[tuple[str, int], RangeSet] = {}
@@ -60,20 +60,20 @@ def parse_ranges(texts: Sequence[str], asked: str = "--range") -> dict[tuple[str
         start, _, end = ends.partition("-")
         if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
             raise SpecError(
-                "LC7039", f"{asked} {text!r}: use TOPIC:PARTITION=FROM-TO, for example orders:3=15-20 (without 20)"
+                "LC7039", f"{option} {text!r}: use TOPIC:PARTITION=FROM-TO, for example orders:3=15-20 (without 20)"
             )
-        place = parse_partition(partition)
-        found[place] = found.get(place, RangeSet()) | RangeSet.of((int(start), int(end)))
+        key = parse_partition(partition)
+        found[key] = found.get(key, RangeSet()) | RangeSet.of((int(start), int(end)))
     return found
 
 
-def parse_start(text: str, asked: str = "--from") -> str | datetime | dict[tuple[str, int], int]:
+def parse_start(text: str, option: str = "--from") -> str | datetime | dict[tuple[str, int], int]:
     """Parse the start of a ledger: ``earliest``, ``latest``, a time, or offsets by (topic, partition).
 
-    :param asked: the option that had the text
+    :param option: option or argument with the text
     :raises SpecError: *text* has another form
     """
-    hint = f"{asked} {text!r}: use earliest, latest, a time such as 2026-11-01T06:00, or TOPIC:PARTITION=OFFSET,…, "
+    hint = f"{option} {text!r}: use earliest, latest, a time such as 2026-11-01T06:00, or TOPIC:PARTITION=OFFSET,…, "
     hint += "for example orders:0=1500"
     if (moment := _moment(text)) is not None:
         return moment
@@ -81,7 +81,7 @@ def parse_start(text: str, asked: str = "--from") -> str | datetime | dict[tuple
 
 
 def _moment(text: str) -> datetime | None:
-    """A time; without an offset it is UTC."""
+    """Parse a time; without an offset it is UTC."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -90,5 +90,5 @@ def _moment(text: str) -> datetime | None:
 
 
 def ranges_of(plain: Mapping[str, Sequence[Sequence[int]]]) -> dict[tuple[str, int], RangeSet]:
-    """Ranges as JSON has them, by topic and partition."""
+    """Return the ranges in JSON, by topic and partition."""
     return {parse_partition(p): RangeSet.of(*((int(a), int(b)) for a, b in ranges)) for p, ranges in plain.items()}

@@ -43,7 +43,7 @@ def suspend(session: LandingSession, decision: Decision) -> Suspension:
     :raises LedgerError: the landing has no ledger yet, or it needs an operator
     :raises CatalogError: the catalog is unreachable
     """
-    return _say(session, decision.by, replace(decision, what="plans no more windows"))
+    return _send(session, decision.by, replace(decision, what="plans no more windows"))
 
 
 def resume(session: LandingSession, decision: Decision) -> Suspension:
@@ -52,10 +52,10 @@ def resume(session: LandingSession, decision: Decision) -> Suspension:
     :raises LedgerError: as for :func:`suspend`
     :raises CatalogError: the catalog is unreachable
     """
-    return _say(session, "", replace(decision, what="plans windows again"))
+    return _send(session, "", replace(decision, what="plans windows again"))
 
 
-def _say(session: LandingSession, text: str, decision: Decision) -> Suspension:
+def _send(session: LandingSession, text: str, decision: Decision) -> Suspension:
     landing, changed = session.landing, False
     state = ledger_state(session, landing.table)
     if state is None or state.section(landing.name, LIVE) is None:

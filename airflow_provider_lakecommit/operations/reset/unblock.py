@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import carry_forward
+from airflow_provider_lakecommit.committer import refresh_ledger
 from airflow_provider_lakecommit.core import (
     MOST_TEXT,
     RESET_BLOCKED,
@@ -74,7 +74,7 @@ class BlockedPart:
 
     @property
     def argument(self) -> str:
-        """As `--range` takes it."""
+        """Return it as `--range` takes it."""
         p, r = self.span.partition, self.span.range
         return f"{p.topic}:{p.partition}={r.start}-{r.end}"
 
@@ -93,13 +93,13 @@ class BlockedPart:
 def blocked_parts(
     session: LandingSession, partitions: Collection[tuple[str, int]] | None = None, ranges: Named | None = None
 ) -> tuple[BlockedPart, ...]:
-    """What is blocked there; nothing is written.
+    """Return what is blocked; nothing is written.
 
     :param partitions: only those
     :param ranges: only these offsets
     :raises BlockedRangeError: nothing is blocked there
     """
-    _, folded = _look(session)
+    _, folded = _read_log(session)
     return _parts(session, folded, partitions, ranges)
 
 
@@ -121,7 +121,7 @@ def unblock(
     :param decision: the user who decided, for the tables' history
     :raises BlockedRangeError: nothing is blocked there, or its bad records are unknown
     """
-    prepared, folded = _look(session)
+    prepared, folded = _read_log(session)
     parts = _parts(session, folded, partitions, ranges)
     given_up = [p for p in parts if skip and (not only_bad or p.good == 0)]
     again = [p for p in parts if p not in given_up]
@@ -138,15 +138,15 @@ def unblock(
     run = RunIdentity(deployment="person", dag_id="unblock", run_id=_run_id(session, decision))
     cycle = new_cycle(session, run, folded.state)
     plan = empty_plan(session, f"unblock {coverage}")
-    told = None if decision is None else replace(decision, what=_what(given_up, again))
-    directives = Directives(raised=raised, decided=() if told is None else (told,))
+    decided = None if decision is None else replace(decision, what=_what(given_up, again))
+    directives = Directives(raised=raised, decided=() if decided is None else (decided,))
     sent = send_start(session, folded.partition, cycle, plan, directives)
     if given_up:
         _give_up(session, prepared, folded, _coverage(given_up), cycle)
     session.log(f"{'given up' if given_up and not again else 'to be read again'}: {coverage}")
     committed = _commit(session, run, folded, cycle, sent)
-    if committed and told is not None:
-        _record(session, prepared, told)
+    if committed and decided is not None:
+        _record(session, prepared, decided)
     return {
         "unblocked": coverage.to_dict(),
         "skipped": skip,
@@ -155,7 +155,7 @@ def unblock(
     }
 
 
-def _look(session: LandingSession) -> tuple[Prepared, FoldedLog]:
+def _read_log(session: LandingSession) -> tuple[Prepared, FoldedLog]:
     prepared = prepare_for_commit(session)
     for failure in prepared.failures.values():
         raise failure
@@ -172,11 +172,11 @@ def _parts(
     found: list[BlockedPart] = []
     for b in folded.state.blocked:
         for p, whole in b.coverage.parts.items():
-            place = (p.topic, p.partition)
-            if partitions is not None and place not in partitions:
+            key = (p.topic, p.partition)
+            if partitions is not None and key not in partitions:
                 continue
-            wanted = whole if ranges is None else whole & ranges.get(place, RangeSet())
-            found += (_part(Span(p, r), b.reason, reports) for r in wanted)
+            selected = whole if ranges is None else whole & ranges.get(key, RangeSet())
+            found += (_part(Span(p, r), b.reason, reports) for r in selected)
     if not found:
         unknown = unknown_text(session, {name: ledger_state(session, name) for name in session.landing.tables})
         raise BlockedRangeError(
@@ -188,7 +188,7 @@ def _parts(
 
 
 def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPart:
-    """With what the newest report that was judged on this range counted; of a part of it only that nothing is good."""
+    """Return a blocked part with the counts of the newest report on its range; without one, with unknown counts."""
     for report in reversed(reports):
         counted = next((s for s in report.spans if _holds(s.span, span)), None)
         if counted is None:
@@ -213,7 +213,7 @@ def _coverage(parts: Sequence[BlockedPart]) -> Coverage:
 
 
 def _run_id(session: LandingSession, decision: Decision | None) -> str:
-    """Whose cycle it is, for readers of the control log."""
+    """Return the id of the cycle, with the user and the reason for readers of the control log."""
     unique = str(session.new_id())
     return unique if decision is None else f"{unique} by {decision.actor} on {decision.host}: {decision.reason}"[:300]
 
@@ -231,21 +231,21 @@ def _commit(session: LandingSession, run: RunIdentity, folded: FoldedLog, cycle:
 
 
 def _what(given_up: Sequence[BlockedPart], again: Sequence[BlockedPart]) -> str:
-    said = [f"gives up {_coverage(given_up)}"] if given_up else []
-    return "; ".join([*said, *([f"reads {_coverage(again)} again"] if again else [])])[:MOST_TEXT]
+    changes = [f"gives up {_coverage(given_up)}"] if given_up else []
+    return "; ".join([*changes, *([f"reads {_coverage(again)} again"] if again else [])])[:MOST_TEXT]
 
 
-def _record(session: LandingSession, prepared: Prepared, told: Decision) -> None:
+def _record(session: LandingSession, prepared: Prepared, decision: Decision) -> None:
     """Add it to the history of each table that can be written now; otherwise the next snapshot with rows records it."""
     for t in prepared.tables:
         try:
-            carry_forward(
+            refresh_ledger(
                 session.tables,
                 t.name,
                 session.landing.name,
                 session.lane,
                 branch=session.landing.branch,
-                decision=told,
+                decision=decision,
             )
         except LakecommitError as e:
             session.log(f"{t.name}: recorded the decision only in the control log, not in the table history: {e}")

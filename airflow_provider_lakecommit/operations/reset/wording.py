@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.core import BACKFILL, LAND, Coverage
 from airflow_provider_lakecommit.operations.reset.ledger_init import BEHIND
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.operations.reset.attest import Attested, AttestedTable
+    from airflow_provider_lakecommit.operations.reset.assertion import AssertedTable, Assertion
     from airflow_provider_lakecommit.operations.reset.section_init import InitPreview, InitTable
 
 
@@ -25,11 +25,11 @@ def init_text(preview: InitPreview) -> Iterable[str]:
     for t in preview.tables:
         ends = ", ".join(f"{p} {o}" for p, o in t.ends.items())
         yield f"{t.table}: would {'begin' if t.begins else 'continue'} at {ends}"
-        yield from (f"  {said}: {_counted(ranges, t.record_bytes)}{more}" for said, ranges, more in _parts(t) if ranges)
+        yield from (f"  {what}: {_counted(ranges, t.record_bytes)}{more}" for what, ranges, more in _parts(t) if ranges)
         if t.keyed and t.again:
             yield "  until they are read again, rows of their keys show OLDER states, and deleted rows are back"
-            if t.not_gone_back:
-                others = ", ".join(map(str, t.not_gone_back))
+            if t.not_moved_back:
+                others = ", ".join(map(str, t.not_moved_back))
                 yield f"  keys that also have records in {others} may STAY so: go back in these partitions, too"
         if t.lost:
             yield f"  LOSES, reported and no longer readable: {t.lost}"
@@ -56,7 +56,7 @@ def _parts(t: InitTable) -> Iterable[tuple[str, Coverage, str]]:
 
 
 def init_to_dict(t: InitTable) -> dict[str, Any]:
-    """The same of one table, for JSON."""
+    """Return the same of one table, for JSON."""
     return {
         "table": t.table,
         "next": {str(p): o for p, o in t.ends.items()},
@@ -64,7 +64,7 @@ def init_to_dict(t: InitTable) -> dict[str, Any]:
         "given_up": t.given_up.to_dict(),
         "back": t.back.to_dict(),
         "again": t.again.to_dict(),
-        "older": [str(p) for p in t.not_gone_back] if t.keyed and t.again else None,
+        "older": [str(p) for p in t.not_moved_back] if t.keyed and t.again else None,
         "filled": t.filled.to_dict(),
         "lane": t.lane or None,
         "bytes": {
@@ -79,19 +79,19 @@ def init_to_dict(t: InitTable) -> dict[str, Any]:
     }
 
 
-def attest_text(said: Attested) -> Iterable[str]:
+def assertion_text(asserted: Assertion) -> Iterable[str]:
     """Format all pending assertions as text."""
-    for t in said.tables:
+    for t in asserted.tables:
         reason = f" ({t.state.reason})" if t.state.reason else ""
-        yield f"{t.table}: ledger {t.state.condition}{reason}; asserted by {t.word}"
+        yield f"{t.table}: ledger {t.state.condition}{reason}; asserted by {t.source}"
         if t.rows is not None:
             yield f"  has {t.rows} rows now, of all writers"
         for p in sorted(t.section.starts):
             yield f"  {p}: landed {t.section.covered[p]}, continues at {t.section.end(p)}"
         if t.again:
             yield f"  read AGAIN, though the ledger or the control log has it: {t.again}: duplicated if its rows exist"
-        if t.unsaid:
-            yield f"  never read, though neither ledger nor log has it: {t.unsaid}: lost if its rows are missing"
+        if t.never_read:
+            yield f"  never read, though neither ledger nor log has it: {t.never_read}: lost if its rows are missing"
         if t.unpublished:
             yield (
                 f"  is REPORTED and not published, and never will be: {t.unpublished}: lost if its rows are missing; "
@@ -103,11 +103,11 @@ def attest_text(said: Attested) -> Iterable[str]:
             yield f"  reported, not published, and no longer in the source: {text}"
 
 
-def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
+def assertion_to_dict(t: AssertedTable) -> dict[str, Any]:
     """Format the pending assertion for one table for JSON."""
     return {
         "table": t.table,
-        "from": t.word,
+        "from": t.source,
         "condition": str(t.state.condition),
         "reason": t.state.reason,
         "rows": t.rows,
@@ -118,7 +118,7 @@ def attest_to_dict(t: AttestedTable) -> dict[str, Any]:
         "attested": t.section.covered.to_dict(),
         "next": {str(p): t.section.end(p) for p in sorted(t.section.starts)},
         "read_again": t.again.to_dict(),
-        "never_read": t.unsaid.to_dict(),
+        "never_read": t.never_read.to_dict(),
     }
 
 

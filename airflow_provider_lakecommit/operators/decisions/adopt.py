@@ -58,8 +58,8 @@ class Adopt(ApprovedOperation):
 
         connector = self._known(session)
         if self.back:
-            seen = hand_back_preview(session, connector)
-            return Preview(values={**seen.to_dict(), "back": True}, lines=list(seen.lines()))
+            found = hand_back_preview(session, connector)
+            return Preview(values={**found.to_dict(), "back": True}, lines=list(found.lines()))
         preview = adoption_preview(session, connector)
         if preview.done:
             raise NothingToDoError(f"landing {preview.landing} has already taken over from connector {connector.name}")

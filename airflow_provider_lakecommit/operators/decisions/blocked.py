@@ -59,7 +59,7 @@ class ResetBlocked(ApprovedOperation):
     def check(self, landing: Landing) -> None:
         """Check ``how`` and the ranges."""
         if is_stated(self.how, self.budget):
-            self._asked()
+            self._request()
         if is_stated(self.partitions, self.ranges):
             self._chosen()
 
@@ -67,24 +67,25 @@ class ResetBlocked(ApprovedOperation):
         """Return the blocked ranges and the effect on them."""
         from airflow_provider_lakecommit.operations import blocked_parts
 
-        asked = self._asked()
-        if asked["how"] in _OF_AUDITS:
-            return self._refused_rows(session, asked)
+        request = self._request()
+        if request["how"] in _OF_AUDITS:
+            return self._refused_rows(session, request)
         try:
             parts = blocked_parts(session, *self._chosen())
         except BlockedRangeError as e:
             raise NothingToDoError(str(e)) from None
-        values = {"landing": session.landing.name, **asked, "blocked": [str(p) for p in parts], "ranges": _plain(parts)}
+        blocked = {"blocked": [str(p) for p in parts], "ranges": _plain(parts)}
+        values = {"landing": session.landing.name, **request, **blocked}
         return Preview(values=values, lines=[f"{self._becomes(p)}: {p}" for p in parts])
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Decide about what was previewed."""
         from airflow_provider_lakecommit.operations import blocked_parts, decide_audit, unblock
 
-        asked = self._asked()
-        if different := [f"{name} is {value!r}" for name, value in asked.items() if agreed.get(name) != value]:
+        request = self._request()
+        if different := [f"{name} is {value!r}" for name, value in request.items() if agreed.get(name) != value]:
             raise not_as_previewed("; ".join(different))
-        if asked["how"] in _OF_AUDITS:
+        if request["how"] in _OF_AUDITS:
             return decide_audit(session, agreed, decision)
         try:
             parts = blocked_parts(session, None, ranges_of(agreed["ranges"]))
@@ -93,28 +94,28 @@ class ResetBlocked(ApprovedOperation):
         if changed := [str(p) for p in parts if str(p) not in agreed["blocked"]]:
             raise not_as_previewed("; ".join(changed))
         declared = session.landing
-        own = own_budget(declared.budget, declared.dead_letter_table) if asked["how"] == "retry" else None
+        own = own_budget(declared.budget, declared.dead_letter_table) if request["how"] == "retry" else None
         return unblock(
             session,
             ranges=ranges_of(_plain(parts)),
             raise_to=own or self._budget(),
-            skip=asked["how"] in ("skip", "skip whole"),
-            only_bad=asked["how"] == "skip",
+            skip=request["how"] in ("skip", "skip whole"),
+            only_bad=request["how"] == "skip",
             decision=decision,
         )
 
-    def _refused_rows(self, session: LandingSession, asked: Mapping[str, Any]) -> Preview:
+    def _refused_rows(self, session: LandingSession, request: Mapping[str, Any]) -> Preview:
         from airflow_provider_lakecommit.operations import audit_preview
 
         if (is_stated(self.partitions) and self.partitions) or (is_stated(self.ranges) and self.ranges):
             raise SpecError("LC8362", f"how={self.how!r} is about all refused rows: leave out partitions and ranges")
-        found = audit_preview(session, drop=asked["how"] == "drop")
+        found = audit_preview(session, drop=request["how"] == "drop")
         if not found.tables:
             raise NothingToDoError("; ".join(found.lines()))
-        values = {"landing": session.landing.name, **asked, **found.to_dict()}
+        values = {"landing": session.landing.name, **request, **found.to_dict()}
         return Preview(values=values, lines=list(found.lines()))
 
-    def _asked(self) -> dict[str, Any]:
+    def _request(self) -> dict[str, Any]:
         """Return the arguments as they are compared with the preview."""
         how = " ".join(str(self.how).split()).lower()
         if how not in _HOW:
@@ -136,7 +137,7 @@ class ResetBlocked(ApprovedOperation):
         return Budget(max_records=records, max_ratio=ratio)
 
     def _becomes(self, part: BlockedPart) -> str:
-        match self._asked()["how"]:
+        match self._request()["how"]:
             case "raise":
                 return f"READS AGAIN, with up to {self.budget} dead letters"
             case "retry":

@@ -58,23 +58,23 @@ class ReplayDeadLetters(ApprovedOperation):
         from airflow_provider_lakecommit.operations import replay
 
         found = replay(session, self._selection(), table=self.table or None)
-        if not found.letters:
+        if not found.dead_letters:
             why = "; ".join(f"{n} {kind}: {found.reasons[kind]}" for kind, n in found.refused.most_common())
             raise NothingToDoError(f"no dead letter of {session.landing.name} can become a row{why and f': {why}'}")
-        lines = [f"{found.letters} dead letters can become rows: {found.coverage}"[:2000]]
+        lines = [f"{found.dead_letters} dead letters can become rows: {found.coverage}"[:2000]]
         lines += [f"{n} stay open, {kind}: {found.reasons[kind]}" for kind, n in found.refused.most_common()]
-        values = {"landing": session.landing.name, "letters": found.letters, "ranges": _texts(found.coverage)}
+        values = {"landing": session.landing.name, "letters": found.dead_letters, "ranges": _texts(found.coverage)}
         return Preview(values=values, lines=lines)
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Replay the previewed dead letters."""
         from airflow_provider_lakecommit.operations import replay
 
-        shown = parse_ranges(agreed["ranges"], "agreed")
-        done = replay(session, replace(self._selection(), ranges=shown), table=self.table or None, decision=decision)
-        if not done.letters:
+        chosen = replace(self._selection(), ranges=parse_ranges(agreed["ranges"], "agreed"))
+        done = replay(session, chosen, table=self.table or None, decision=decision)
+        if not done.dead_letters:
             raise NothingToDoError(f"no previewed dead letter is open any more: {done.to_dict()['not_open']}")
-        session.log(f"Replayed {done.letters} dead letters as {done.rows} rows")
+        session.log(f"Replayed {done.dead_letters} dead letters as {done.rows} rows")
         return {"landing": session.landing.name, **done.to_dict()}
 
     def _selection(self) -> Selection:

@@ -38,7 +38,7 @@ def preview_deletion(session: LandingSession, start: str | None, way: Way | None
     """
     from airflow_provider_lakecommit.operations import check_rows
 
-    found = _look(session, start, way)
+    found = _preview(session, start, way)
     if not found.deletes and start is not None:
         raise NothingToDoError(f"the tables have no rows of landing {session.landing.name}: no row is deleted")
     check_rows(found.tables, fewer=fewer)
@@ -67,16 +67,16 @@ def delete_as_previewed(
 
     if "topic_ids" not in agreed or agreed.get("from") != start:
         raise not_as_previewed(f"start={start!r}")
-    found = _look(session, start, way)
+    found = _preview(session, start, way)
     if more := list(_more(_values(found), agreed)):
         raise not_as_previewed("; ".join(more))
         # If an attempt was killed after deleting the rows, the landing's new start must still be set.
     known = {(p.topic, p.partition): p for p in session.source.watermarks().partitions}
-    shown = {known[p]: ranges for p, ranges in ranges_of(agreed["removed"]).items() if p in known}
-    return delete_back(session, replace(found, removed=found.removed | Coverage(shown)), decision, fewer=fewer)
+    previewed = {known[p]: ranges for p, ranges in ranges_of(agreed["removed"]).items() if p in known}
+    return delete_back(session, replace(found, removed=found.removed | Coverage(previewed)), decision, fewer=fewer)
 
 
-def _look(session: LandingSession, start: str | None, way: Way | None) -> DeleteBack:
+def _preview(session: LandingSession, start: str | None, way: Way | None) -> DeleteBack:
     from airflow_provider_lakecommit.operations import PLAIN, delete_preview
 
     return delete_preview(session, None if start is None else parse_start(start, "start:"), way or PLAIN)
@@ -89,14 +89,14 @@ def _values(found: DeleteBack) -> dict[str, Any]:
 
 def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> Iterator[str]:
     """Return what would be deleted or given up beyond the preview."""
-    shown_ids = agreed["topic_ids"]
-    if any(shown_ids.get(topic, its_id) != its_id for topic, its_id in now["topic_ids"].items()):
+    previewed_ids = agreed["topic_ids"]
+    if any(previewed_ids.get(topic, its_id) != its_id for topic, its_id in now["topic_ids"].items()):
         yield "the topic was recreated"
     before = {t["table"]: ranges_of(t["ranges"]) for t in agreed["tables"]}
     for t in now["tables"]:
         for p, ranges in ranges_of(t["ranges"]).items():
-            shown = before.get(t["table"], {}).get(p, RangeSet())
-            first = shown.ranges[0].start if shown else BEYOND
+            previewed = before.get(t["table"], {}).get(p, RangeSet())
+            first = previewed.ranges[0].start if previewed else BEYOND
             if more := ranges - RangeSet.of((first, BEYOND)):
                 yield f"{t['table']} deletes {p[0]}[{p[1]}] {more}"
     for what in ("removed", "before"):

@@ -2,7 +2,7 @@
 """`reset migrate`: a landing whose topics moved to another Kafka cluster continues there.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
-:mod:`~airflow_provider_lakecommit.operations.reset.rebind`. The approval covers offsets: `latest` is the end of the
+:mod:`~airflow_provider_lakecommit.operations.reset.migrate`. The approval covers offsets: `latest` is the end of the
 topic at the time of the preview.
 
 Failure story: skipping records or reading them twice beyond the preview is refused.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.core import Decision
     from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations import Start, Word
+    from airflow_provider_lakecommit.operations import Move, Start
 
 __all__ = ["Migrate"]
 
@@ -51,26 +51,26 @@ class Migrate(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return where each partition would continue."""
-        from airflow_provider_lakecommit.operations import SAME, rebind_preview
+        from airflow_provider_lakecommit.operations import SAME, migration_preview
 
         start = self.start if self.start in (None, SAME) else parse_start(str(self.start), "start")
-        preview = rebind_preview(session, self._word(start))
+        preview = migration_preview(session, self._request(start))
         return Preview(values={"landing": session.landing.name, **preview.to_dict()}, lines=list(preview.lines()))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Continue at the previewed offsets."""
-        from airflow_provider_lakecommit.operations import rebind, rebind_preview
+        from airflow_provider_lakecommit.operations import migrate_landing, migration_preview
 
-        preview = rebind_preview(session, self._word(parse_offsets(json.dumps(agreed["next"]), "agreed")))
+        preview = migration_preview(session, self._request(parse_offsets(json.dumps(agreed["next"]), "agreed")))
         now = preview.to_dict()
         if changed := [k for k in ("old_cluster", "cluster", "skipped", "read_twice") if now[k] != agreed.get(k)]:
             raise not_as_previewed("; ".join(f"{what} {now[what]}" for what in changed))
-        return rebind(session, preview, decision=decision)
+        return migrate_landing(session, preview, decision=decision)
 
-    def _word(self, start: Start | None) -> Word:
-        from airflow_provider_lakecommit.operations import Word
+    def _request(self, start: Start | None) -> Move:
+        from airflow_provider_lakecommit.operations import Move
 
-        return Word(start=start, old=self._old(), topics=self.topics or {})
+        return Move(start=start, old=self._old(), topics=self.topics or {})
 
     def _old(self) -> Mapping[str, Any] | None:
         if self.old_kafka_config_id is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core import RESET_HARD, RESET_OFFSETS, RangeSet, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations import lane_asked, parse_offsets, parse_partition, parse_start, ranges_of
+from airflow_provider_lakecommit.operations import lane_request, parse_offsets, parse_partition, parse_start, ranges_of
 from airflow_provider_lakecommit.operators.decisions.deletion import delete_as_previewed, preview_deletion
 from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
 from airflow_provider_lakecommit.operators.decisions.reset_assert import others_of
@@ -85,16 +85,16 @@ class ResetOffsets(ApprovedOperation):
 
         if agreed.get("from") != self.start:
             raise not_as_previewed(f"start={self.start!r}")
-        word = parse_start(self.start, "start:")
-        if word == "latest" and not self.partitions:
+        stated = parse_start(self.start, "start:")
+        if stated == "latest" and not self.partitions:
             # The end of the topic at the time of the preview: later records were not approved to be given up.
-            word = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
-        preview = init_preview(session, word, self._way())
+            stated = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
+        preview = init_preview(session, stated, self._way())
         if more := _more(self._values(session, preview), agreed):
             raise not_as_previewed("; ".join(more))
         return ledger_init(
             session,
-            word,
+            stated,
             self._way(),
             agreed=preview,
             give_up_reported=self.give_up_reported,
@@ -106,7 +106,7 @@ class ResetOffsets(ApprovedOperation):
         from airflow_provider_lakecommit.operations import Way
 
         only = {parse_partition(text) for text in texts_of(self.partitions)}
-        return Way(only=only, fill=lane_asked(name=self.fill).name if self.fill else "", again=self.again)
+        return Way(only=only, fill=lane_request(name=self.fill).name if self.fill else "", again=self.again)
 
     def _values(self, session: LandingSession, preview: InitPreview) -> dict[str, Any]:
         from airflow_provider_lakecommit.operations import init_to_dict
@@ -144,11 +144,11 @@ def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
     before = {t["table"]: t for t in agreed["tables"]}
     found = []
     for t in now["tables"]:
-        shown = before.get(t["table"], {})
+        previewed = before.get(t["table"], {})
         for what in ("given_up", "back", "again"):
-            wanted, allowed = ranges_of(t[what]), ranges_of(shown.get(what, {}))
-            more = {p: s - allowed.get(p, RangeSet()) for p, s in wanted.items()}
+            ranges, allowed = ranges_of(t[what]), ranges_of(previewed.get(what, {}))
+            more = {p: s - allowed.get(p, RangeSet()) for p, s in ranges.items()}
             found += [f"{t['table']} {what.replace('_', ' ')} {p[0]}[{p[1]}] {s}" for p, s in more.items() if s]
-        if t["lost"] and t["lost"] != shown.get("lost"):
+        if t["lost"] and t["lost"] != previewed.get("lost"):
             found.append(f"{t['table']} loses {t['lost']}")
     return found

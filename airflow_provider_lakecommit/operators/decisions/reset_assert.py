@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, tex
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations import Attested
+    from airflow_provider_lakecommit.operations import Assertion
 
 __all__ = ["ResetAssert", "others_of"]
 
@@ -57,32 +57,32 @@ class ResetAssert(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return the statement about each table, and what is read again."""
-        from airflow_provider_lakecommit.operations import attest_text
+        from airflow_provider_lakecommit.operations import assertion_text
 
-        said = self._said(session)
-        return Preview(values=self._values(session, said), lines=list(attest_text(said)))
+        asserted = self._asserted(session)
+        return Preview(values=self._values(session, asserted), lines=list(assertion_text(asserted)))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Write the statement."""
         from airflow_provider_lakecommit.committer import OtherSections
-        from airflow_provider_lakecommit.operations import attest
+        from airflow_provider_lakecommit.operations import assert_tables
 
-        said = self._said(session)
-        now, before = (_without_rows(v) for v in (self._values(session, said), agreed))
+        asserted = self._asserted(session)
+        now, before = (_without_rows(v) for v in (self._values(session, asserted), agreed))
         if different := [str(t) for t in now if t not in before]:
             raise not_as_previewed("; ".join(different))
-        rows = OtherSections(self.others)
-        return attest(session, said, decision=decision, give_up_reported=self.give_up_reported, rows_of_others=rows)
+        give_up, rows = self.give_up_reported, OtherSections(self.others)
+        return assert_tables(session, asserted, decision=decision, give_up_reported=give_up, rows_of_others=rows)
 
-    def _said(self, session: LandingSession) -> Attested:
-        from airflow_provider_lakecommit.operations.reset import attest as word
+    def _asserted(self, session: LandingSession) -> Assertion:
+        from airflow_provider_lakecommit.operations.reset import assertion
 
         tables, offsets = self._stated(session.landing)
         if self.from_log:
-            return word.from_log(session, tables)
+            return assertion.from_log(session, tables)
         if offsets is not None:
-            return word.from_offsets(session, offsets, tables)
-        return word.from_snapshot(session, int(str(self.snapshot_id)))
+            return assertion.from_offsets(session, offsets, tables)
+        return assertion.from_snapshot(session, int(str(self.snapshot_id)))
 
     def _stated(self, landing: Landing) -> tuple[list[str] | None, dict[tuple[str, int], int] | None]:
         """Return the chosen tables, and the stated offsets if given."""
@@ -93,11 +93,11 @@ class ResetAssert(ApprovedOperation):
             raise SpecError("LC8323", f"snapshot_id={self.snapshot_id!r}: use the id (a number) of a snapshot")
         return tables, None if self.at is None else parse_offsets(self.at, _OFFSETS.format(self.at))
 
-    def _values(self, session: LandingSession, said: Attested) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations import attest_to_dict
+    def _values(self, session: LandingSession, asserted: Assertion) -> dict[str, Any]:
+        from airflow_provider_lakecommit.operations import assertion_to_dict
 
-        ids = {p.topic: p.topic_id for p in said.marks}
-        tables = [attest_to_dict(t) for t in said.tables]
+        ids = {p.topic: p.topic_id for p in asserted.marks}
+        tables = [assertion_to_dict(t) for t in asserted.tables]
         return {"landing": session.landing.name, "topic_ids": ids, "tables": tables}
 
 

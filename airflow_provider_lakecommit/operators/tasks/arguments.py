@@ -26,17 +26,17 @@ _NOT_OURS = ("self", "args", "kwargs")
 _TEMPLATED = ("{{", "{%", "{#")
 
 
-def refuse_unknown(owner: type, given: Mapping[str, Any], whose: str) -> None:
+def refuse_unknown(owner: type, given: Mapping[str, Any], task: str) -> None:
     """Check that all arguments are known to the class or to one of its bases.
 
-    :param whose: name of the task, for the error
+    :param task: name of the task, for the error
     :raises SpecError: naming all unknown arguments
     """
     known = _known(owner)
     # Airflow passes some arguments of its own, with this prefix.
     if strange := [name for name in given if name not in known and not name.startswith("_")]:
         unknown = ", ".join(f"{name!r}{meant(name, known)}" for name in strange)
-        raise SpecError("LC8348", f"{owner.__name__} {whose!r}: unknown argument {unknown}")
+        raise SpecError("LC8348", f"{owner.__name__} {task!r}: unknown argument {unknown}")
 
 
 def one_of(name: object, known: Collection[str], what: str) -> str:
@@ -51,16 +51,16 @@ def one_of(name: object, known: Collection[str], what: str) -> str:
     raise SpecError("LC8349", f"{what}: {name!r} is not one of {', '.join(known)}{near}")
 
 
-def check_arguments(kind: type[Any], arguments: Any, whose: str) -> None:
+def check_arguments(kind: type[Any], arguments: Any, task: str) -> None:
     """Check what can be checked when a DAG is parsed: names, missing ones, and values that are not templates.
 
     :param kind: dataclass whose fields are the arguments
-    :param whose: task and operation, for the error
+    :param task: task and operation, for the error
     :raises SpecError: naming all mistakes
     """
     if not isinstance(arguments, Mapping):
         if is_stated(arguments):
-            raise SpecError("LC8350", f"{whose}: arguments={arguments!r} is not a mapping of names and values")
+            raise SpecError("LC8350", f"{task}: arguments={arguments!r} is not a mapping of names and values")
         return
     fields = {each.name: each for each in dataclasses.fields(kind)}
     wrong = [f"unknown argument {name!r}{meant(str(name), fields)}" for name in arguments if name not in fields]
@@ -75,17 +75,17 @@ def check_arguments(kind: type[Any], arguments: Any, whose: str) -> None:
                 wrong.append(f"{name}={value!r}: {e}")
     if wrong:
         takes = ", ".join(fields) or "no arguments"
-        raise SpecError("LC8351", f"{whose}: {'; '.join(sorted(wrong))}; it takes {takes}")
+        raise SpecError("LC8351", f"{task}: {'; '.join(sorted(wrong))}; it takes {takes}")
 
 
-def filled(kind: type[T], arguments: Any, whose: str) -> T:
+def filled(kind: type[T], arguments: Any, task: str) -> T:
     """Return the arguments as their dataclass, once their templates are filled.
 
     :raises SpecError: naming the mistakes
     """
     if not isinstance(arguments, Mapping):
-        raise SpecError("LC8350", f"{whose}: arguments={arguments!r} is not a mapping of names and values")
-    check_arguments(kind, arguments, whose)
+        raise SpecError("LC8350", f"{task}: arguments={arguments!r} is not a mapping of names and values")
+    check_arguments(kind, arguments, task)
     types_of = typing.get_type_hints(kind)
     return kind(**{name: _taken(types_of[name], value) for name, value in arguments.items()})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The payload of a landing's asset event: what a consumer needs to read exactly that snapshot and to judge its
+"""The payload of a landing's asset event: what a consumer needs to read exactly that snapshot and to assess its
 freshness. An event is sent only with a snapshot.
 
 Events by hour: Airflow starts DAGs that are scheduled by partition with events that have a partition key, all others
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import Closed
     from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["event_extra", "landed_line", "tell_hours"]
+__all__ = ["event_extra", "landed_line", "send_hours"]
 
-TOLD = "hours_through"
+HOURS_THROUGH = "hours_through"
 """In an event by hour: the end of the newest reported hour."""
-LOOKED_AT = 200
+MOST_EVENTS = 200
 """Newest events by hour to read: those of one task, and some that users sent."""
 
 log = logging.getLogger(__name__)
@@ -66,25 +66,25 @@ def event_extra(landing: Landing, closed: Closed, table: str | None = None) -> d
     }
 
 
-def tell_hours(context: Context, landing: Landing, closed: Closed) -> bool:
+def send_hours(context: Context, landing: Landing, closed: Closed) -> bool:
     """Set the partition keys of the hourly event to the newly complete hours.
 
     :returns: False if there are none, and the event must not be sent
     """
     asset = hourly_asset_of(landing)
     try:
-        newest = context["inlet_events"][asset].ascending(False).limit(LOOKED_AT)
+        newest = context["inlet_events"][asset].ascending(False).limit(MOST_EVENTS)
         # Users may send such events by hand, without an hour.
-        ends = [str(event.extra[TOLD]) for event in newest if event.extra and TOLD in event.extra]
-        told = max(map(datetime.fromisoformat, ends), default=None)
+        ends = [str(event.extra[HOURS_THROUGH]) for event in newest if event.extra and HOURS_THROUGH in event.extra]
+        reported = max(map(datetime.fromisoformat, ends), default=None)
     except Exception as e:
         log.warning("%s: cannot report hours now: Airflow does not return the reported ones: %s", asset.name, e)
         return False
-    hours = whole_hours(told, closed.valid_through)
+    hours = whole_hours(reported, closed.valid_through)
     if hours:
         event = context["outlet_events"][asset]
         event.add_partitions([hour_key(hour) for hour in hours])
-        event.extra = {**event_extra(landing, closed), TOLD: (hours[-1] + HOUR).isoformat()}
+        event.extra = {**event_extra(landing, closed), HOURS_THROUGH: (hours[-1] + HOUR).isoformat()}
     return bool(hours)
 
 

@@ -63,11 +63,11 @@ class EndedRuns:
         with self._asking:
             ended, until = self._known.get((dag, run), (False, 0.0))
             if until < time.monotonic():
-                ended = self._ask(dag, run)
+                ended = self._request(dag, run)
                 self._known[dag, run] = ended, time.monotonic() + KNOWN_SECONDS
             return ended
 
-    def _ask(self, dag: str, run: str) -> bool:
+    def _request(self, dag: str, run: str) -> bool:
         try:
             there = self._ti.get_dr_count(dag_id=dag, run_ids=[run])
             ended = self._ti.get_dr_count(dag_id=dag, run_ids=[run], states=list(ENDED))

@@ -32,7 +32,7 @@ __all__ = ["WriteJobs", "left_undone"]
 
 ASKING = 32
 """Jobs per request to end: requests of one set at the same time are one transaction."""
-MEND = (
+REMEDY = (
     "fix the spec, the table (`create` does not change an existing one) or the records; after a changed spec or table "
     f"the range is retried, otherwise use `{UNBLOCK}` (or --raise N, --skip) or LandingOperationOperator"
 )
@@ -88,18 +88,18 @@ class WriteJobs:
         with self._under_way([(job, control)]) as [begun]:
             return self.engine.run(begun, self._secrets(begun))
 
-    def run_together(self, engine: SparkSubmit, asked: Sequence[tuple[WindowJob, ControlPort]]) -> None:
+    def run_together(self, engine: SparkSubmit, requested: Sequence[tuple[WindowJob, ControlPort]]) -> None:
         """Run several jobs to their end, as one Spark job.
 
         :raises SparkJobError: it ended early, or did not start
         """
-        with self._under_way(asked) as jobs:
+        with self._under_way(requested) as jobs:
             engine.run_together([(job, self._secrets(job)) for job in jobs])
 
     @contextmanager
-    def _under_way(self, asked: Sequence[tuple[WindowJob, ControlPort]]) -> Iterator[list[WindowJob]]:
-        jobs = [job.begun() for job, _ in asked]
-        mine = {begun.job_id: (begun, control) for begun, (_, control) in zip(jobs, asked, strict=True)}
+    def _under_way(self, requested: Sequence[tuple[WindowJob, ControlPort]]) -> Iterator[list[WindowJob]]:
+        jobs = [job.begun() for job, _ in requested]
+        mine = {begun.job_id: (begun, control) for begun, (_, control) in zip(jobs, requested, strict=True)}
         # Before the check: a request to end covers the registered jobs.
         self._running.update(mine)
         try:
@@ -138,22 +138,22 @@ class WriteJobs:
         return secrets
 
 
-def left_undone(result: GroupResult, whose: str, died: SparkJobError | None = None) -> LakecommitError | None:
+def left_undone(result: GroupResult, share: str, died: SparkJobError | None = None) -> LakecommitError | None:
     """Return the error of an incomplete group, if it is one.
 
-    :param whose: name of the group
+    :param share: name of the group
     :param died: why its job ended before its slices did
     """
     if result.left and not result.ended_early:
-        return SparkJobError("LC8355", _why(result, whose, died))
-    return BlockedRangeError("LC8356", _why(result, whose)) if result.causes else None
+        return SparkJobError("LC8355", _why(result, share, died))
+    return BlockedRangeError("LC8356", _why(result, share)) if result.causes else None
 
 
-def _why(result: GroupResult, whose: str, died: SparkJobError | None = None) -> str:
+def _why(result: GroupResult, share: str, died: SparkJobError | None = None) -> str:
     """Return one line: the cause first, then the saved slices, then the remedy."""
     if not result.causes:
-        return f"{whose}: {result}" if died is None else f"{died}; {whose}: {result}"
+        return f"{share}: {result}" if died is None else f"{died}; {share}: {result}"
     more = f" (and {len(result.causes) - 1} more causes)" if len(result.causes) > 1 else ""
     safe = f"{result.done} of its slices are reported and kept"
     left = f", {len(result.left)} must be read again" if result.left else ""
-    return f"{result.causes[0]}{more}; {whose}: {safe}{left}; {MEND}"
+    return f"{result.causes[0]}{more}; {share}: {safe}{left}; {REMEDY}"

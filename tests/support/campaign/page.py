@@ -74,7 +74,7 @@ class Page:
 
     def answer(self) -> dict[str, Any]:
         """Return what its page shows."""
-        self._reader.look()
+        self._reader.read()
         row = next(r for r in self._reader.rows.values() if r.state.landing)
         return detail_of(row, (), time.time()).model_dump(mode="json")
 

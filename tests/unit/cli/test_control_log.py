@@ -71,21 +71,21 @@ def test_files_are_shown_with_partition_and_statistics() -> None:
         data_files=(file,),
     )
     shown = to_dict(record(encode(Event(id=UUID(int=1), timestamp=NOON, group_id="g", payload=payload))))
-    told = json.loads(json.dumps(shown, allow_nan=False))["event"]
-    assert told["table"]["namespace"] == ["shop"]
-    assert told["data_files"][0]["file_path"] == "s3://b/f.parquet"
-    assert told["data_files"][0]["lower_bounds"] == {"1": "00ff"}
-    assert told["data_files"][0]["partition"] == ["nan"]
+    answer = json.loads(json.dumps(shown, allow_nan=False))["event"]
+    assert answer["table"]["namespace"] == ["shop"]
+    assert answer["data_files"][0]["file_path"] == "s3://b/f.parquet"
+    assert answer["data_files"][0]["lower_bounds"] == {"1": "00ff"}
+    assert answer["data_files"][0]["partition"] == ["nan"]
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [(None, "tombstone"), (b"", "not a control event"), (b"hello", "not a control event"), (EVENT[:-3], "")],
     ids=["tombstone", "empty", "text", "cut off"],
 )
-def test_a_record_that_is_no_event_is_shown_as_such(value: bytes | None, told: str) -> None:
+def test_a_record_that_is_no_event_is_shown_as_such(value: bytes | None, message: str) -> None:
     shown = to_dict(record(value))
-    assert told in shown["foreign"]
+    assert message in shown["foreign"]
     assert "event" not in shown
 
 

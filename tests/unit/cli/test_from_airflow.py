@@ -171,7 +171,7 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["status"], "give SPEC, or --dag DAG"),
         (["status", "a.yaml", "--dag", "x"], "give either SPEC or --dag"),
@@ -183,11 +183,11 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
     ],
     ids=str,
 )
-def test_a_landing_comes_from_one_place(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_landing_comes_from_one_place(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         face.main(arguments)
     assert left.value.code == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 class FakeDeployment:

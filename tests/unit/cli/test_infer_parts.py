@@ -63,10 +63,10 @@ def test_records_of_several_rows_are_all_looked_at() -> None:
 def test_what_is_no_row_is_told_by_its_form_and_never_by_its_value() -> None:
     sample = taken(*ROWS, *ROWS, *BAD)
     columns = infer(sample_values(csv_as_json(sample, CSV)))
-    told = {reason: n for reason, n, _ in rejected(sample, columns, CSV, examples=False)}
-    assert told["a row has 2 fields, `csv.columns` names 6"] == 1
-    assert told["id: wrong value"] == 1
-    assert "secret" not in str(told)
+    values = {reason: n for reason, n, _ in rejected(sample, columns, CSV, examples=False)}
+    assert values["a row has 2 fields, `csv.columns` names 6"] == 1
+    assert values["id: wrong value"] == 1
+    assert "secret" not in str(values)
 
 
 @pytest.mark.parametrize(("values", "kind"), [((b"a", b"", "é".encode()), "string"), ((b"a", b"\xff"), "binary")])
@@ -90,8 +90,8 @@ def test_what_is_printed_is_a_landing_of_that_format(
     landing: Landing, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kafka = {"bootstrap.servers": "127.0.0.1:9"}
-    asked = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
-    assert infer_schema(asked, Output(), taken=taken(*ROWS)) == Exit.DONE
+    question = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
+    assert infer_schema(question, Output(), taken=taken(*ROWS)) == Exit.DONE
     printed = tmp_path / "printed.yaml"
     printed.write_text(capsys.readouterr().out)
     again = Landing.from_yaml(printed)
@@ -145,6 +145,6 @@ def test_without_examples_no_reason_quotes_a_value() -> None:
     sample = taken(b"\x16123-45-6789", b"\x02")
     columns = infer(sample_values(taken(b'{"u": "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')))
     assert [c.type for c in columns] == ["uuid"]
-    told = {reason for reason, _, _ in rejected(sample, columns, options, examples=False)}
-    assert told == {"u: wrong value", "u: its length exceeds the record"}
+    values = {reason for reason, _, _ in rejected(sample, columns, options, examples=False)}
+    assert values == {"u: wrong value", "u: its length exceeds the record"}
     assert "123-45-6789" in str(rejected(sample, columns, options, examples=True))

@@ -41,8 +41,8 @@ def propose(
 def uncommented(tmp_path: Path, values: list[Any], lines: tuple[list[str], list[str]], landing: Landing) -> Landing:
     sample = [(f"t[0]@{n}", of(value)) for n, value in enumerate(values)]
     found = sample_values(sample)
-    asked = Question(kafka={}, topics=["t"], landing=landing, catalog=None, records=10, examples=False)
-    inferred = Inferred(question=asked, found=found, columns=infer(found), wrong=[])
+    question = Question(kafka={}, topics=["t"], landing=landing, catalog=None, records=10, examples=False)
+    inferred = Inferred(question=question, found=found, columns=infer(found), wrong=[])
     text = "\n".join(to_yaml(inferred, None, lines))
     path = tmp_path / "spec.yaml"
     for line in (*lines[0][1:], *lines[1]):

@@ -62,7 +62,7 @@ def test_bad_usage_is_2(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"tabel": "shop.x"}, "did you mean 'table'"),
         ({"groups": 0}, "whole number of at least 1"),
@@ -75,14 +75,14 @@ def test_bad_usage_is_2(arguments: list[str]) -> None:
     ids=str,
 )
 def test_a_bad_spec_is_2_and_says_what_is_wrong(
-    changes: dict[str, object], told: str, spec_file: Callable[..., str], capfd: pytest.CaptureFixture[str]
+    changes: dict[str, object], message: str, spec_file: Callable[..., str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert face.main(["land", spec_file(**changes), "--json"]) == 2
     out, err = capfd.readouterr()
-    assert told in err
+    assert message in err
     error = json.loads(out)["error"]
     assert error["type"] == "SpecError"
-    assert told in error["message"]
+    assert message in error["message"]
 
 
 def test_a_misspelt_option_is_told_with_the_one_that_was_meant(
@@ -91,10 +91,10 @@ def test_a_misspelt_option_is_told_with_the_one_that_was_meant(
     with pytest.raises(SystemExit) as ended:
         face.main(["status", "--max-lagg", "3", spec_file()])
     assert ended.value.code == Exit.USAGE
-    said = capsys.readouterr().err
-    assert "usage: lakecommit status" in said
-    assert "unrecognized arguments: --max-lagg" in said
-    assert "did you mean '--max-lag'?" in said
+    text = capsys.readouterr().err
+    assert "usage: lakecommit status" in text
+    assert "unrecognized arguments: --max-lagg" in text
+    assert "did you mean '--max-lag'?" in text
 
 
 def test_a_spec_that_is_not_there_is_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,10 +195,14 @@ def test_help_loads_nothing_heavy() -> None:
 )
 def test_a_shell_is_told_what_may_come_next(typed: str, offered: set[str]) -> None:
     """As bash asks: the answer is on file descriptor 8."""
-    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_SHELL": "bash", "_ARGCOMPLETE_IFS": " ", "COMP_TYPE": "9"}
+    arguments = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_SHELL": "bash", "_ARGCOMPLETE_IFS": " ", "COMP_TYPE": "9"}
     place = {"COMP_LINE": typed, "COMP_POINT": str(len(typed))}
     command = f"'{sys.executable}' -m airflow_provider_lakecommit.cli.main 8>&1 9>/dev/null 1>/dev/null 2>/dev/null"
     done = subprocess.run(
-        ["bash", "-c", command], env={**os.environ, **asked, **place}, stdout=subprocess.PIPE, text=True, check=False
+        ["bash", "-c", command],
+        env={**os.environ, **arguments, **place},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     assert offered <= {each.strip() for each in done.stdout.split()}, done

@@ -183,8 +183,8 @@ class TestPrune:
     @pytest.fixture(autouse=True)
     def gone(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
         person.landing.cycle()
-        monkeypatch.setattr(cycle_prune, "_asked", lambda *_: ("cluster-1", {"orders": None}))
-        monkeypatch.setattr(cycle_prune, "gone", lambda section, *_: frozenset({P0} & section.starts.keys()))
+        monkeypatch.setattr(cycle_prune, "_cluster_and_topics", lambda *_: ("cluster-1", {"orders": None}))
+        monkeypatch.setattr(cycle_prune, "missing", lambda section, *_: frozenset({P0} & section.starts.keys()))
 
     def prune(self, person: Person, *more: str) -> int:
         return person.types("maintain", "--only", "ledger", "--reason", "crowded", *more)
@@ -233,5 +233,5 @@ class TestPause:
         assert json.loads(capsys.readouterr().out)["changed"] is False
         assert person.types("resume", "--json") == Exit.DONE
         assert json.loads(capsys.readouterr().out)["suspended"] is None
-        said = "".join(s.get("lakecommit.decisions", "") for s in person.landing.snapshots())
-        assert "the table is restored" in said
+        message = "".join(s.get("lakecommit.decisions", "") for s in person.landing.snapshots())
+        assert "the table is restored" in message

@@ -16,8 +16,8 @@ OF_SINK = {"kafka.connect.commit-id": "c", "kafka.connect.offsets.control.connec
 
 
 def snapshot(n: int, parent: int | None, **summary: str) -> Any:
-    told = SimpleNamespace(additional_properties=summary)
-    return SimpleNamespace(snapshot_id=n, parent_snapshot_id=parent, sequence_number=n, summary=told)
+    summary_of = SimpleNamespace(additional_properties=summary)
+    return SimpleNamespace(snapshot_id=n, parent_snapshot_id=parent, sequence_number=n, summary=summary_of)
 
 
 def metadata(head: int, *snapshots: Any) -> Any:

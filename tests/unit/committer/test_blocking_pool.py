@@ -81,23 +81,23 @@ def test_calls_are_bounded_in_order_and_reuse_threads() -> None:
 
 def test_a_call_that_hangs_gives_its_place_to_another() -> None:
     async def test() -> None:
-        said: list[str] = []
-        pool = BlockingPool(threads=1, most=3, slow_after=0.01, tell_after=0.01, log=said.append)
+        lines: list[str] = []
+        pool = BlockingPool(threads=1, most=3, slow_after=0.01, warn_after=0.01, log=lines.append)
         stuck = [Call(), Call()]
         hanging = [asyncio.create_task(pool.run(f"stuck{n}", call)) for n, call in enumerate(stuck)]
         await until(lambda: len(pool.hanging) == 2)
         assert await pool.run("orders", lambda: "done") == "done"
-        await until(lambda: len({line.split(" has not")[0] for line in said}) == 2)
-        assert said[0].startswith("stuck0: a catalog call has not returned for 0.01 s; other tables continue")
+        await until(lambda: len({line.split(" has not")[0] for line in lines}) == 2)
+        assert lines[0].startswith("stuck0: a catalog call has not returned for 0.01 s; other tables continue")
         assert pool.size == 3
         for call in stuck:
             call.gate.set()
         await asyncio.gather(*hanging)
         assert pool.size == 1
         assert pool.hanging == ()
-        told = len(said)
+        count = len(lines)
         await asyncio.sleep(0.05)
-        assert len(said) == told
+        assert len(lines) == count
         pool.close()
 
     run(test())
@@ -125,20 +125,20 @@ def test_threads_are_bounded_also_when_all_hang() -> None:
 def test_one_table_takes_no_more_than_its_share() -> None:
     async def test() -> None:
         pool = BlockingPool(threads=4, most=4, per_table=2, slow_after=NEVER)
-        looks = [Call(n) for n in range(5)]
-        waiting = [asyncio.create_task(pool.run("stuck", look)) for look in looks]
-        await until(lambda: looks[0].begun.is_set() and looks[1].begun.is_set())
+        calls = [Call(n) for n in range(5)]
+        waiting = [asyncio.create_task(pool.run("stuck", call)) for call in calls]
+        await until(lambda: calls[0].begun.is_set() and calls[1].begun.is_set())
         for table in range(10):
             assert await pool.run(table, lambda: "done") == "done"
-        assert [look.begun.is_set() for look in looks] == [True, True, False, False, False]
+        assert [call.begun.is_set() for call in calls] == [True, True, False, False, False]
         waiting.pop(3).cancel()
-        looks[0].gate.set()
-        await until(looks[2].begun.is_set)
-        looks[1].gate.set()
-        await until(looks[4].begun.is_set)
-        assert not looks[3].begun.is_set()
-        for look in looks:
-            look.gate.set()
+        calls[0].gate.set()
+        await until(calls[2].begun.is_set)
+        calls[1].gate.set()
+        await until(calls[4].begun.is_set)
+        assert not calls[3].begun.is_set()
+        for call in calls:
+            call.gate.set()
         assert await asyncio.gather(*waiting) == [0, 1, 2, 4]
         pool.close()
 
@@ -205,13 +205,13 @@ def test_what_a_call_throws_is_thrown_where_it_is_awaited(thrown: BaseException,
 
 
 def test_a_call_sees_the_context_of_its_caller() -> None:
-    who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
+    name_of: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 
     async def test() -> None:
         pool = BlockingPool(threads=1)
         for name in ("first", "second"):
-            who.set(name)
-            assert await pool.run("a", who.get) == name
+            name_of.set(name)
+            assert await pool.run("a", name_of.get) == name
         pool.close()
 
     run(test())
@@ -248,13 +248,13 @@ def test_without_more_threads_it_goes_on_with_those_it_has(monkeypatch: pytest.M
 
     async def test() -> None:
         nonlocal allowed
-        said: list[str] = []
-        pool = BlockingPool(threads=4, slow_after=NEVER, log=said.append)
+        lines: list[str] = []
+        pool = BlockingPool(threads=4, slow_after=NEVER, log=lines.append)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await pool.run("a", lambda: 0)
         allowed = 1
         assert await asyncio.gather(*(pool.run(n, lambda: 1) for n in range(5))) == [1] * 5
-        assert said == ["The committer continued with 1 threads: can't start new thread"]
+        assert lines == ["The committer continued with 1 threads: can't start new thread"]
         pool.close()
         await until(lambda: threads() == 0)
 

@@ -21,7 +21,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from airflow_provider_lakecommit.committer.checks import AppendDecision, Grounds, StagedSlice, judge
+from airflow_provider_lakecommit.committer.checks import AppendDecision, Grounds, StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, SliceReport, Span, SpanReport, TableReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange
@@ -46,7 +46,7 @@ def decide(
     state = LedgerState(
         condition=condition, branch="main", table_uuid=found.table_uuid, sections=(*others, ours), reason="rolled back"
     )
-    return judge(slices, found, state, ours)
+    return evaluate_slices(slices, found, state, ours)
 
 
 def grounds(found: AppendDecision) -> list[Grounds]:
@@ -139,7 +139,7 @@ def mismatched(**changes: object) -> StagedSlice:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: mismatched(rows=4), "hold 5 rows, its report says 4"),
         (lambda: mismatched(files=()), "hold 0 rows"),
@@ -164,10 +164,10 @@ def mismatched(**changes: object) -> StagedSlice:
         ),
     ],
 )
-def test_what_does_not_add_up_is_void(make: Callable[[], StagedSlice], told: str) -> None:
+def test_what_does_not_add_up_is_void(make: Callable[[], StagedSlice], message: str) -> None:
     found = decide(make())
     assert grounds(found) == [Grounds.ACCOUNTING]
-    assert told in str(found.refused[0])
+    assert message in str(found.refused[0])
 
 
 def test_a_file_of_another_slice_is_not_appended_twice() -> None:
@@ -218,7 +218,7 @@ def test_files_of_an_older_schema_are_taken_while_the_table_can_read_them(
 
 
 @pytest.mark.parametrize(
-    ("written", "current", "told"),
+    ("written", "current", "message"),
     [
         ([], [column(StringType(), required=True)], "lacks the required column c"),
         ([column(StringType())], [column(StringType(), required=True)], "allows nulls in c"),
@@ -237,11 +237,11 @@ def test_files_of_an_older_schema_are_taken_while_the_table_can_read_them(
     ],
 )
 def test_files_that_the_table_cannot_read_any_more_are_void(
-    written: list[NestedField], current: list[NestedField], told: str
+    written: list[NestedField], current: list[NestedField], message: str
 ) -> None:
     found = decide(mismatched(), metadata=evolved(Schema(ID, *written), Schema(ID, *current)))
     assert grounds(found) == [Grounds.SCHEMA]
-    assert re.search(told, found.refused[0].reason)
+    assert re.search(message, found.refused[0].reason)
 
 
 def test_files_of_an_unknown_schema_are_void() -> None:
@@ -249,7 +249,7 @@ def test_files_of_an_unknown_schema_are_void() -> None:
 
 
 def test_a_slice_is_made_of_a_report_and_its_files() -> None:
-    told = TableReport(
+    share = TableReport(
         table="shop.orders", uuid=uuid4(), epoch=EPOCH, schema_id=3, spec_id=2, events=1, files=1, rows=5
     )
     report = SliceReport(
@@ -258,7 +258,7 @@ def test_a_slice_is_made_of_a_report_and_its_files() -> None:
         window_id=UUID(int=3),
         spec_version="spec-1",
         spans=mismatched().spans,
-        tables=(told,),
+        tables=(share,),
     )
     files = (data_file("file:///a", 5),)
     one = StagedSlice.of(report, "shop.orders", files)

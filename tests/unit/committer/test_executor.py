@@ -76,9 +76,9 @@ def test_a_stage_that_is_added_changes_nothing_for_callers() -> None:
     async def test() -> None:
         plain, behind = Tables(), Tables()
         async with Committer() as committer:
-            told = await publish_all(committer, plain, 10)
+            expected = await publish_all(committer, plain, 10)
         async with Committer(interceptors=[audit]) as committer:
-            assert await publish_all(committer, behind, 10) == told
+            assert await publish_all(committer, behind, 10) == expected
         assert behind.rows == plain.rows == {t: [f"{t}{n}" for n in range(10)] for t in ("a", "b", "c")}
         assert {t: [about for table, about in audited if table == t] for t in ("a", "b", "c")} == plain.rows
 
@@ -118,11 +118,11 @@ def test_of_a_thousand_tables_those_that_hang_hold_up_no_other(stuck: int) -> No
 
     async def test() -> None:
         gate, rows = threading.Event(), Tables()
-        held: list[int] = []
+        abandoned: list[int] = []
 
         def commit(n: int, row: str) -> int:
             if n < stuck and not gate.is_set():
-                held.append(n)
+                abandoned.append(n)
                 assert gate.wait(60)
             return rows.append(f"t{n}", row)
 
@@ -139,8 +139,8 @@ def test_of_a_thousand_tables_those_that_hang_hold_up_no_other(stuck: int) -> No
             assert committer.table_locks.busy == set(range(stuck))
             assert not any(task.done() for task in hanging)
             # One thread for each, though more is waiting for these tables.
-            await until(lambda: len(held) == stuck)
-            assert sorted(held) == list(range(stuck))
+            await until(lambda: len(abandoned) == stuck)
+            assert sorted(abandoned) == list(range(stuck))
             gate.set()
             assert await asyncio.gather(*hanging) == [1, 2, *[2] * 10] * stuck
             assert committer.table_locks.busy == frozenset()
@@ -197,7 +197,7 @@ class AlarmError(BaseException):
 
 
 def test_a_signal_reaches_a_caller_without_a_loop_whatever_hangs() -> None:
-    gate, told = threading.Event(), threading.Event()
+    gate, signalled = threading.Event(), threading.Event()
 
     def ring(number: int, frame: object) -> None:
         raise AlarmError
@@ -210,7 +210,7 @@ def test_a_signal_reaches_a_caller_without_a_loop_whatever_hangs() -> None:
         try:
             await committer.run_exclusive("t", stuck)
         except asyncio.CancelledError:
-            told.set()
+            signalled.set()
             raise
 
     before = signal.signal(signal.SIGUSR1, ring)
@@ -219,7 +219,7 @@ def test_a_signal_reaches_a_caller_without_a_loop_whatever_hangs() -> None:
             assert committer.run(lambda c: c.run_exclusive("t", lambda: "done")) == "done"
             with pytest.raises(AlarmError):
                 committer.run(work)
-            assert told.wait(30)
+            assert signalled.wait(30)
             assert committer.run(lambda c: c.run_exclusive("other", lambda: "goes on")) == "goes on"
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -12,14 +12,14 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import (
     Condition,
     landing_snapshots,
+    needs_refresh,
     read_ledger,
     require_ledger,
-    should_carry,
     tag_name,
     unannounced,
 )
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, renew_epochs
+from airflow_provider_lakecommit.committer.ledger_updates import refresh_ledger, renew_epochs
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from tests.fakes.lake import Lake, at, coverage, section, staged
@@ -153,16 +153,16 @@ def test_the_ledger_is_carried_when_foreign_snapshots_pile_up(lake: Lake) -> Non
     lake.join()
     metadata, state = lake.load().metadata, lake.state()
     late = state.at_ms + 2 * DAY_MS
-    assert not should_carry(state, metadata, late)
+    assert not needs_refresh(state, metadata, late)
     lake.append_foreign()
     metadata, state = lake.load().metadata, lake.state()
-    assert not should_carry(state, metadata, state.at_ms + DAY_MS)
-    assert should_carry(state, metadata, late)
+    assert not needs_refresh(state, metadata, state.at_ms + DAY_MS)
+    assert needs_refresh(state, metadata, late)
     short = metadata.model_copy(update={"properties": {"history.expire.max-snapshot-age-ms": "4000"}})
-    assert should_carry(state, short, state.at_ms + 1000)
+    assert needs_refresh(state, short, state.at_ms + 1000)
     for _ in range(19):
         lake.append_foreign()
-    assert should_carry(lake.state(), lake.load().metadata, lake.state().at_ms)
+    assert needs_refresh(lake.state(), lake.load().metadata, lake.state().at_ms)
 
 
 def test_landing_snapshots_are_told_newest_first_without_foreign_ones(lake: Lake) -> None:
@@ -171,8 +171,8 @@ def test_landing_snapshots_are_told_newest_first_without_foreign_ones(lake: Lake
     lake.append_foreign()
     lake.join(section("returns"))
     lake.publish(lake.request(staged((0, 10, 12), epoch=ours.epoch)))
-    told = list(landing_snapshots(lake.load().metadata, landing="orders", lane="live"))
-    assert [(r.kind, r.rows) for r in told] == [
+    snapshots = list(landing_snapshots(lake.load().metadata, landing="orders", lane="live"))
+    assert [(r.kind, r.rows) for r in snapshots] == [
         (SnapshotKind.APPEND, 2),
         (SnapshotKind.APPEND, 10),
         (SnapshotKind.ORIGIN, 0),
@@ -196,9 +196,9 @@ def test_a_replacement_is_announced_if_it_brings_rows() -> None:
     """One that only takes ranges out has nothing to announce, and keeps nothing before it from being."""
     begin = LogPoint(topic_id="log", partition=0, offset=0)
     anew = replace(appended(9, kind=SnapshotKind.REPLACE), slices=2)
-    gone = appended(None, kind=SnapshotKind.REPLACE)
+    deleted = appended(None, kind=SnapshotKind.REPLACE)
     before = appended(5)
-    assert unannounced(iter([gone, anew, before]), set(), begin) == (before, anew)
+    assert unannounced(iter([deleted, anew, before]), set(), begin) == (before, anew)
 
 
 def test_snapshots_of_another_log_cannot_be_judged() -> None:
@@ -241,7 +241,7 @@ def test_nothing_is_appended_nor_given_a_new_epoch_under_a_cherry_pick(lake: Lak
         lambda: lake.publish(lake.request(staged((0, 10, 20), epoch=ours.epoch))),
         lambda: renew_epochs(lake.tables, lake.name, "orders", "live"),
         lambda: lake.join(section("returns")),
-        lambda: carry_forward(lake.tables, lake.name, "orders", "live"),
+        lambda: refresh_ledger(lake.tables, lake.name, "orders", "live"),
     ):
         with pytest.raises(LedgerError, match="LC3008"):
             change()
@@ -253,8 +253,8 @@ def test_a_person_says_what_a_landing_has_after_a_cherry_pick_and_each_landing_f
     lake.join(section("returns", starts={at(5): 0}))
     picked_over_others(lake)
     before = {s.landing: s for s in lake.state().sections}
-    said = replace(before["returns"], epoch=uuid4())
-    state = set_section(lake.tables, lake.name, "returns", "live", lambda _: said)
+    asserted = replace(before["returns"], epoch=uuid4())
+    state = set_section(lake.tables, lake.name, "returns", "live", lambda _: asserted)
     assert state.condition is Condition.PICKED, "the rows are those of orders"
     whole = replace(before["orders"], epoch=uuid4(), covered=coverage((0, 0, 20)))
     state = set_section(lake.tables, lake.name, "orders", "live", lambda _: whole)
@@ -266,23 +266,23 @@ def test_a_person_says_what_a_landing_has_after_a_cherry_pick_and_each_landing_f
 
 def test_the_same_snapshot_picked_again_or_one_without_rows_of_a_landing_is_no_matter(lake: Lake) -> None:
     ours = lake.join()
-    origin = lake.load().metadata.current_snapshot_id
+    first = lake.load().metadata.current_snapshot_id
     lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
-    assert origin is not None
+    assert first is not None
     lake.cherry_pick(lake.append_foreign())
-    lake.cherry_pick(origin)
+    lake.cherry_pick(first)
     assert lake.state().condition is Condition.PRESENT
 
 
 def test_a_pick_of_rows_that_are_landed_anew_stops_the_landing_too(lake: Lake) -> None:
     """Rolled back, dealt with by a new epoch, and only then is the old snapshot picked."""
     ours = lake.join()
-    origin = lake.load().metadata.current_snapshot_id
-    assert origin is not None
-    gone = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch))).snapshot_id
-    assert gone is not None
-    lake.roll_back(origin)
+    first = lake.load().metadata.current_snapshot_id
+    assert first is not None
+    expired = lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch))).snapshot_id
+    assert expired is not None
+    lake.roll_back(first)
     renew_epochs(lake.tables, lake.name, "orders", "live")
     assert lake.state().condition is Condition.PRESENT
-    lake.cherry_pick(gone)
+    lake.cherry_pick(expired)
     assert lake.state().condition is Condition.PICKED

@@ -19,12 +19,12 @@ def lookup(folder: Path) -> OutcomeLookup:
     )
 
 
-def after(looked: OutcomeLookup, *errors: Exception) -> OutcomeLookup:
+def after(tried: OutcomeLookup, *errors: Exception) -> OutcomeLookup:
     for error in errors:
-        assert looked.may_send()
-        looked.requests += 1
-        looked.ended_with(error)
-    return looked
+        assert tried.may_send()
+        tried.requests += 1
+        tried.ended_with(error)
+    return tried
 
 
 def database_full() -> Exception:
@@ -61,14 +61,14 @@ def test_refusals_that_are_not_in_a_row_are_not(tmp_path: Path) -> None:
 
 
 def test_who_may_not_commit_is_told_to_get_the_right(tmp_path: Path) -> None:
-    told = str(after(lookup(tmp_path), ForbiddenError("Principal may not write")).gave_up())
-    assert "shop.orders" in told
-    assert "Principal may not write: give the credentials of the connection the right to commit" in told
-    told = str(after(lookup(tmp_path), ServerError("500")).gave_up())
-    assert "500: check that the catalog runs and can be written" in told
+    text = str(after(lookup(tmp_path), ForbiddenError("Principal may not write")).gave_up())
+    assert "shop.orders" in text
+    assert "Principal may not write: give the credentials of the connection the right to commit" in text
+    text = str(after(lookup(tmp_path), ServerError("500")).gave_up())
+    assert "500: check that the catalog runs and can be written" in text
 
 
 def test_where_there_is_no_room_that_is_told(tmp_path: Path) -> None:
-    told = str(after(lookup(tmp_path), database_full()).gave_up())
-    assert "database or disk is full" in told
-    assert "make room where the catalog's database" in told
+    text = str(after(lookup(tmp_path), database_full()).gave_up())
+    assert "database or disk is full" in text
+    assert "free space for the catalog's database" in text

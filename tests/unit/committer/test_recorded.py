@@ -42,8 +42,8 @@ def test_a_summary_is_read_as_what_it_said(table: str, snapshot: Snapshot) -> No
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_ledger_of_a_table_is_read_as_it_was_told(table: str) -> None:
-    shown = [each for landing in told()["landings"].values() for each in landing["ledger"]]
-    then = next(each for each in shown if each["table"] == f"shop.{table}")
+    recorded = [each for landing in told()["landings"].values() for each in landing["ledger"]]
+    then = next(each for each in recorded if each["table"] == f"shop.{table}")
     state = read_ledger(TABLES[table], "main")
     assert state.condition is Condition.PRESENT
     assert state.snapshot_id == then["snapshot_id"]

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import Condition, tag_name
-from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, attest_section, set_section
-from airflow_provider_lakecommit.committer.ledger_updates import carry_forward, restore_tag
+from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, assert_section, set_section
+from airflow_provider_lakecommit.committer.ledger_updates import refresh_ledger, restore_tag
 from airflow_provider_lakecommit.core.decisions import MOST_DECISIONS, Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -32,9 +32,9 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def cut(lake: Lake) -> None:
-    gone = lake.append_foreign()
+    expired = lake.append_foreign()
     lake.append_foreign()
-    lake.load().maintenance.expire_snapshots().by_id(gone).commit()
+    lake.load().maintenance.expire_snapshots().by_id(expired).commit()
     assert lake.state().condition is Condition.CUT
 
 
@@ -44,7 +44,7 @@ def lose(lake: Lake) -> None:
     assert lake.state().condition is Condition.LOST
 
 
-def word(lake: Lake, others: OtherSections = OtherSections.ASK, decision: Decision | None = None) -> None:
+def decide(lake: Lake, others: OtherSections = OtherSections.ASK, decision: Decision | None = None) -> None:
     def make(_: LedgerSection | None) -> LedgerSection:
         return section(covered=coverage((0, 0, 10)))
 
@@ -62,7 +62,7 @@ def test_a_cut_ledger_brings_the_others_back_under_new_epochs(lake: Lake, tagged
     cut(lake)
     if not tagged:
         lake.load().manage_snapshots().remove_tag(tag_name("main")).commit()
-    word(lake)
+    decide(lake)
     after = theirs(lake)
     assert before is not None
     assert after is not None
@@ -72,7 +72,7 @@ def test_a_cut_ledger_brings_the_others_back_under_new_epochs(lake: Lake, tagged
 
 def test_attesting_one_landing_brings_the_others_of_a_cut_ledger_back_too(lake: Lake) -> None:
     cut(lake)
-    attest_section(lake.tables, lake.name, section(covered=coverage((0, 0, 10))), seen=lake.state(), word="a person's")
+    assert_section(lake.tables, lake.name, section(covered=coverage((0, 0, 10))), known=lake.state(), source="a user")
     after = theirs(lake)
     assert after is not None
     assert after.covered == coverage((0, 0, 20), topic_id="b")
@@ -82,16 +82,16 @@ def test_where_a_ledger_is_lost_nobody_knows_of_the_others(lake: Lake) -> None:
     lose(lake)
     head = lake.load().metadata.current_snapshot_id
     with pytest.raises(LedgerError, match="LC3014"):
-        word(lake)
+        decide(lake)
     with pytest.raises(LedgerError, match="LC3014"):
-        attest_section(lake.tables, lake.name, section(), seen=lake.state(), word="a person's")
+        assert_section(lake.tables, lake.name, section(), known=lake.state(), source="a user")
     assert lake.load().metadata.current_snapshot_id == head
 
 
 @pytest.mark.parametrize(("others", "there"), [(OtherSections.PRESENT, True), (OtherSections.MISSING, False)])
 def test_until_a_person_says_it(lake: Lake, others: OtherSections, there: bool) -> None:
     lose(lake)
-    word(lake, others)
+    decide(lake, others)
     assert (theirs(lake) is not None) is there
     assert lake.state().section("orders", "live") is not None
 
@@ -103,7 +103,7 @@ def decision(n: int = 0, reason: str = "a test") -> Decision:
 
 
 def test_what_a_person_decided_outlives_the_snapshot_that_it_was_made_with(lake: Lake) -> None:
-    word(lake, decision=decision())
+    decide(lake, decision=decision())
     ours = lake.state().section("orders", "live")
     assert ours is not None
     made = lake.load().metadata.current_snapshot_id
@@ -111,14 +111,14 @@ def test_what_a_person_decided_outlives_the_snapshot_that_it_was_made_with(lake:
     lake.load().maintenance.expire_snapshots().by_id(made or 0).commit()
     assert lake.state().decisions == (decision(),)
     cut(lake)
-    word(lake, decision=decision(1))
+    decide(lake, decision=decision(1))
     assert lake.state().decisions == (decision(), decision(1))
 
 
 @pytest.mark.heavy
 def test_decisions_are_bounded_and_never_keep_a_commit_from_being_made(lake: Lake) -> None:
     for n in range(3):
-        carry_forward(lake.tables, lake.name, "orders", "live", decision=decision(n, reason=str(uuid4()) * 1000))
+        refresh_ledger(lake.tables, lake.name, "orders", "live", decision=decision(n, reason=str(uuid4()) * 1000))
     assert [d.at for d in lake.state().decisions] == ["t0", "t1", "t2"]
     assert MOST_DECISIONS >= 3
     assert all(len(d.reason) <= 300 for d in lake.state().decisions)

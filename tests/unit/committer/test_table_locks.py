@@ -92,28 +92,28 @@ def test_a_writer_that_leaves_the_line_lets_the_readers_behind_it_go_on() -> Non
 
 def test_work_outlives_a_caller_whose_time_is_up_and_keeps_its_turn() -> None:
     async def test() -> None:
-        turns, seen, gate = TableLocks(), [], asyncio.Event()
+        turns, observed, gate = TableLocks(), [], asyncio.Event()
 
         async def like_a_thread() -> None:
-            seen.append("begins")
+            observed.append("begins")
             while not gate.is_set():
                 try:
                     await gate.wait()
                 except asyncio.CancelledError:
-                    seen.append("told to end")
-            seen.append("ends")
+                    observed.append("told to end")
+            observed.append("ends")
 
         async def next_one() -> None:
-            seen.append("next")
+            observed.append("next")
 
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(turns.exclusive("t", like_a_thread), 0.01)
         following = asyncio.create_task(turns.exclusive("t", next_one))
         await at_rest()
-        assert seen == ["begins", "told to end"]
+        assert observed == ["begins", "told to end"]
         gate.set()
         await following
-        assert seen == ["begins", "told to end", "ends", "next"]
+        assert observed == ["begins", "told to end", "ends", "next"]
 
     run(test())
 
@@ -184,21 +184,21 @@ def test_a_turn_in_a_turn_is_refused_while_the_outer_one_runs() -> None:
 
 
 def test_work_sees_the_context_of_its_own_caller() -> None:
-    who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
+    name_of: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 
     async def test() -> None:
-        turns, seen = TableLocks(), []
+        turns, observed = TableLocks(), []
 
-        async def look() -> None:
+        async def read() -> None:
             await asyncio.sleep(0)
-            seen.append(who.get())
+            observed.append(name_of.get())
 
         async def call(name: str) -> None:
-            who.set(name)
-            await turns.exclusive("t", look)
+            name_of.set(name)
+            await turns.exclusive("t", read)
 
         await asyncio.gather(call("first"), call("second"), call("third"))
-        assert seen == ["first", "second", "third"]
+        assert observed == ["first", "second", "third"]
 
     run(test())
 

@@ -60,11 +60,11 @@ def meaning(entry: Entry | None) -> object:
 
 
 @pytest.mark.parametrize(
-    ("said", "about"),
+    ("message", "about"),
     [*product(VALUES, ["one of ours", "others", "none"]), *product(["an event", "no event"], HEADERS)],
 )
-def test_a_landing_reads_the_same(said: str, about: str) -> None:
-    value, headers = VALUES[said], HEADERS[about]
+def test_a_landing_reads_the_same(message: str, about: str) -> None:
+    value, headers = VALUES[message], HEADERS[about]
     whole = record(value, headers)
     kept = bounded(whole)
     assert meaning(entry_of(kept, LANDING, "live")) == meaning(entry_of(whole, LANDING, "live"))

@@ -29,7 +29,7 @@ def test_what_can_be_read_is_the_entry_that_it_is(place: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "message"),
     [
         (Record(b"junk", closed().headers), "not a control event"),
         (Record(closed().value[:40], closed().headers), "cut off"),
@@ -41,10 +41,10 @@ def test_what_can_be_read_is_the_entry_that_it_is(place: int) -> None:
     ],
     ids=["junk", "cut", "header", "no text", "later", "another kind", "header names"],
 )
-def test_what_cannot_be_read_is_named(record: Record, said: str) -> None:
+def test_what_cannot_be_read_is_named(record: Record, message: str) -> None:
     entry = entry_of(record, "orders", "live")
     assert isinstance(entry, Unreadable)
-    assert said in entry.reason
+    assert message in entry.reason
     assert (entry.offset, entry.at) == (record.offset, record.timestamp)
 
 

@@ -74,8 +74,8 @@ class Record:
 @pytest.mark.parametrize(("form", "table"), [("1.12", TABLE), ("1.10", replace(TABLE, table_uuid=None))])
 def test_events_go_out_in_the_form_of_the_landing_and_either_is_read(form: str, table: TableReference) -> None:
     sender = replace(SENDER, form=form)
-    told = {"table": TABLE, "name": "shop.orders", "snapshot_id": 5, "token": UUID(int=14), "coverage": Coverage()}
-    sent = sender.published(EVENT, AT, directives=NOTHING, **told)  # type: ignore[arg-type]
+    values = {"table": TABLE, "name": "shop.orders", "snapshot_id": 5, "token": UUID(int=14), "coverage": Coverage()}
+    sent = sender.published(EVENT, AT, directives=NOTHING, **values)  # type: ignore[arg-type]
     payload = decode(sent.value).payload
     assert isinstance(payload, CommitToTable)
     assert payload.table == table

@@ -155,7 +155,7 @@ def test_many_missing_slices_are_counted_not_listed() -> None:
 
 
 def test_what_the_commit_task_leaves_is_read_back() -> None:
-    told = {
+    values = {
         "commit_id": "0d9c8e6e-0000-0000-0000-000000000000",
         "published": [{"table": "shop.orders", "snapshot_id": 7, "rows": 3}],
         "rows": 3,
@@ -170,6 +170,6 @@ def test_what_the_commit_task_leaves_is_read_back() -> None:
         "note": "",
         "ignored_fields": {},
     }
-    assert Commit.from_dict(told) == Commit(
+    assert Commit.from_dict(values) == Commit(
         published=("shop.orders snapshot 7",), waiting=("w",), missing=("m",), blocked=("b",)
     )

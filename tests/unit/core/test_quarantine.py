@@ -49,7 +49,7 @@ def altered(report: SliceReport, **counts: int) -> SliceReport:
 
 
 @pytest.mark.parametrize(
-    ("counts", "said"),
+    ("counts", "message"),
     [
         ({"landed": 11}, "spans 10 offsets, its report accounts for 11"),
         ({"landed": 12, "gaps": -2}, "negative count"),
@@ -57,7 +57,7 @@ def altered(report: SliceReport, **counts: int) -> SliceReport:
     ],
 )
 def test_a_report_that_contradicts_itself_is_not_accepted_and_its_slice_is_not_done(
-    counts: dict[str, int], said: str
+    counts: dict[str, int], message: str
 ) -> None:
     story = Story()
     story.opens("a", [A, B])
@@ -72,7 +72,7 @@ def test_a_report_that_contradicts_itself_is_not_accepted_and_its_slice_is_not_d
     state = fold(entries, [ledger(ORDERS)], TIMEOUT)
     assert [a.report.attempt for a in state.accepted[ORDERS]] == [right]
     assert [r.slice.report.attempt for r in state.redundant] == [wrong]
-    assert said in state.quarantined[0].reason
+    assert message in state.quarantined[0].reason
     assert state.quarantined_count == 1
     (cycle,) = state.cycles.values()
     assert [s.coverage for s in cycle.unfinished] == [coverage(A)]

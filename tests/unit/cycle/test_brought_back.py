@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue
 
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets, from_snapshot
 from tests.fakes.lake import data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
@@ -61,7 +61,7 @@ def test_a_plan_does_not_read_again_what_somebody_brought_back(landing: FakeLand
     assert landing.snapshots() == before
     with pytest.raises(LedgerError, match="LC7003"):
         from_snapshot(landing.session, newest)
-    attest(landing.session, from_offsets(landing.session, {("orders", 0): 40, ("orders", 1): 10}, [DATA]))
+    assert_tables(landing.session, from_offsets(landing.session, {("orders", 0): 40, ("orders", 1): 10}, [DATA]))
     assert landing.open("d").slices == ()
 
 
@@ -73,7 +73,7 @@ def test_the_same_behind_the_new_epoch_and_other_writers(landing: FakeLanding, n
     add(landing, "file:///foreign/1.parquet")
     with pytest.raises(LedgerError, match=BROUGHT_BACK):
         landing.open("d")
-    attest(landing.session, from_offsets(landing.session, {("orders", 0): 40}, [DATA]))
+    assert_tables(landing.session, from_offsets(landing.session, {("orders", 0): 40}, [DATA]))
     assert landing.open("e").slices == ()
 
 

@@ -19,7 +19,7 @@ from tests.unit.cycle.run.test_loop import FakeEngine, runner
 SECONDS = 30.0
 
 
-def ask(landing: FakeLanding, opened: Opened) -> None:
+def request(landing: FakeLanding, opened: Opened) -> None:
     end_cycle(landing.control, landing.session.landing, opened.ticket, "Ada wants it now")
 
 
@@ -33,20 +33,20 @@ def test_a_word_to_one_job_leaves_the_next_attempt_alone(landing: FakeLanding) -
     opened = landing.open()
     first = job_of(landing, opened)
     end_job(landing.control, first, "the task was told to stop")
-    (said,) = [e for e in landing.session.read_state(()).entries if isinstance(e, EndRequested)]
+    (request_sent,) = [e for e in landing.session.read_state(()).entries if isinstance(e, EndRequested)]
     second = job_of(landing, opened)
-    assert said.job == first.job_id != second.job_id
-    assert said.offset >= first.made_at, "it is read by the job that is meant"
+    assert request_sent.job == first.job_id != second.job_id
+    assert request_sent.offset >= first.made_at, "it is read by the job that is meant"
     assert second.plan.slices == first.plan.slices
 
 
 def test_what_a_cycle_that_was_ended_leaves_is_planned_by_the_next_cycle_and_is_no_loss(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, lambda s: s is opened.slices[0])
-    ask(landing, opened)
+    request(landing, opened)
     assert group_job(landing.session.landing, landing.control, opened.groups[0], "lake") is None
-    told = group_result(landing.session.landing, landing.control, opened.groups[0])
-    assert told.ended_early == "Ada wants it now"
+    message = group_result(landing.session.landing, landing.control, opened.groups[0])
+    assert message.ended_early == "Ada wants it now"
     closed = landing.close("a", opened)
     assert (closed.rows, closed.missing, closed.left) == (10, (), 20)
     assert closed.note == "the cycle ended early (Ada wants it now); the next run continues"
@@ -58,7 +58,7 @@ def test_what_a_cycle_that_was_ended_leaves_is_planned_by_the_next_cycle_and_is_
 
 def test_a_cycle_that_nobody_closes_holds_its_claim_no_longer_than_to_the_next_complete(landing: FakeLanding) -> None:
     opened = landing.open()
-    ask(landing, opened)
+    request(landing, opened)
     assert not landing.open("b").slices, "its tasks may be about to report what they have"
     landing.close("b", landing.open("b"))
     assert sum(map(len, landing.open("c").slices)) == 30
@@ -68,7 +68,7 @@ def test_a_word_for_a_cycle_that_is_over_changes_nothing(landing: FakeLanding) -
     opened = landing.open()
     landing.report(opened)
     landing.close("a", opened)
-    ask(landing, opened)
+    request(landing, opened)
     state = landing.session.read_state(()).state.cycles[opened.ticket.commit_id]
     assert not state.ended_early
     assert [e.reason for e in landing.session.read_state(()).entries if isinstance(e, EndRequested)] == [
@@ -131,17 +131,17 @@ def test_jobs_that_do_not_end_within_the_grace_are_given_up(landing: FakeLanding
 def test_work_is_given_up_at_once_where_it_cannot_be_asked() -> None:
     given_up = threading.Event()
 
-    def ask(_: str) -> None:
+    def refuse(_: str) -> None:
         raise SparkJobError("LC9999", "the brokers are away")
 
-    EarlyEnd(ask, given_up.set).request("stop", SECONDS)
+    EarlyEnd(refuse, given_up.set).request("stop", SECONDS)
     assert given_up.wait(SECONDS)
 
 
 def test_work_that_ended_is_not_given_up_afterwards() -> None:
-    asked, given_up = threading.Event(), threading.Event()
-    end = EarlyEnd(lambda _: asked.set(), given_up.set)
+    requested, given_up = threading.Event(), threading.Event()
+    end = EarlyEnd(lambda _: requested.set(), given_up.set)
     end.request("stop", 0.2)
-    assert asked.wait(SECONDS)
+    assert requested.wait(SECONDS)
     end.close()
     assert not given_up.wait(0.5)

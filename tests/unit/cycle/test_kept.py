@@ -68,9 +68,9 @@ def test_a_plan_that_cannot_be_made_leaves_what_is_reported_to_be_drained(landin
 
 def test_init_publishes_first_what_the_source_has_no_more(landing: FakeLanding) -> None:
     reported_and_cut(landing)
-    (shown,) = init_preview(landing.session, "earliest").tables
-    assert str(shown.published) == "orders[0] [20, 40)"
-    assert str(shown.given_up) == "orders[0] [40, 60)"
+    (previewed,) = init_preview(landing.session, "earliest").tables
+    assert str(previewed.published) == "orders[0] [20, 40)"
+    assert str(previewed.given_up) == "orders[0] [40, 60)"
     assert ends(landing) == (20, 10), "a preview writes nothing"
     ledger_init(landing.session, "earliest")
     assert (ends(landing), rows(landing)) == ((60, 10), 50)
@@ -83,8 +83,8 @@ def test_init_over_a_hole_gives_up_the_hole_only(landing: FakeLanding) -> None:
     landing.report(opened, lambda s: s.spans[0].range.start != 20)
     landing.close("pending", opened)
     landing.source.starts = {P0: 50}
-    (shown,) = init_preview(landing.session, "earliest").tables
-    assert (str(shown.published), str(shown.given_up)) == ("orders[0] [30, 50)", "orders[0] [20, 30)")
+    (previewed,) = init_preview(landing.session, "earliest").tables
+    assert (str(previewed.published), str(previewed.given_up)) == ("orders[0] [30, 50)", "orders[0] [20, 30)")
     ledger_init(landing.session, "earliest")
     assert (ends(landing), rows(landing)) == ((50, 10), 50)
 
@@ -112,10 +112,10 @@ def test_the_preview_that_a_person_agreed_to_is_the_most_that_is_given_up(landin
     landing.cycle("before")
     landing.source.ends = {P0: 80, P1: 10}
     landing.source.starts = {P0: 30}
-    shown = init_preview(landing.session, "earliest")
+    previewed = init_preview(landing.session, "earliest")
     landing.source.starts = {P0: 60}
     with pytest.raises(LedgerError, match=r"orders\[0\] \[30, 60\).*LC7021"):
-        ledger_init(landing.session, "earliest", agreed=shown)
+        ledger_init(landing.session, "earliest", agreed=previewed)
 
 
 class TestSpecOfTheTable:
@@ -386,8 +386,8 @@ class TestNotBelieved:
     def test_what_the_source_has_no_more_is_not_given_up_before_somebody_was_asked(self, landing: FakeLanding) -> None:
         reported_and_cut(landing)
         self.doubt(landing, "it is not signed")
-        told = r"unverified records of \S+ report orders\[0\] \[20, 40\).*unsigned\.below: control-1/\d:\d+`"
-        with pytest.raises(SourceError, match=told):
+        message = r"unverified records of \S+ report orders\[0\] \[20, 40\).*unsigned\.below: control-1/\d:\d+`"
+        with pytest.raises(SourceError, match=message):
             landing.open("b")
         with pytest.raises(LedgerError, match="LC7020"):
             ledger_init(landing.session, "earliest")

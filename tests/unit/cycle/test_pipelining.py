@@ -79,7 +79,7 @@ def runner(engine: FakeEngine, run: str = "a") -> LandingRunner:
     return LandingRunner(engine.landing.session, engine, lambda n: replace(identity, number=n))
 
 
-def told(outcomes: list[CycleOutcome]) -> list[tuple[int, int]]:
+def windows(outcomes: list[CycleOutcome]) -> list[tuple[int, int]]:
     """Number and rows of each."""
     return [(o.number, o.closed.rows) for o in outcomes]
 
@@ -87,7 +87,7 @@ def told(outcomes: list[CycleOutcome]) -> list[tuple[int, int]]:
 def test_windows_are_written_side_by_side_and_closed_in_order(engine: ByWindow) -> None:
     engine.on = {0: engine.after(20), 10: engine.after(20)}
     outcomes = list(runner(engine).cycles())
-    assert told(outcomes)[0][0] == 0
+    assert windows(outcomes)[0][0] == 0
     assert [o.number for o in outcomes] == [0, 1, 2, 3]
     assert sum(o.closed.rows for o in outcomes) == 40
     assert [o.caught_up for o in outcomes] == [False, False, False, True]
@@ -140,7 +140,7 @@ def test_windows_that_take_so_long_that_claims_might_end_are_done_one_by_one(
 
 
 def test_a_run_of_one_cycle_opens_no_other(engine: ByWindow) -> None:
-    assert told(list(runner(engine).cycles(most=1))) == [(0, 10)]
+    assert windows(list(runner(engine).cycles(most=1))) == [(0, 10)]
     assert engine.landing.kinds().count("CycleOpened") == 1
 
 
@@ -173,7 +173,7 @@ def test_a_last_window_does_not_end_a_run_that_lacks_an_older_one(engine: ByWind
     engine.on = {0: die}
     outcomes = list(runner(engine).cycles())
     assert outcomes[1].caught_up, "by itself"
-    assert told(outcomes) == [(0, 0), (1, 0), (2, 20)]
+    assert windows(outcomes) == [(0, 0), (1, 0), (2, 20)]
 
 
 def test_the_next_run_of_the_process_ends_what_a_run_that_raised_has_claimed(

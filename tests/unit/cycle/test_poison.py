@@ -14,14 +14,14 @@ def test_a_plan_and_its_commit_go_on_and_name_the_record(landing: FakeLanding) -
     partition = landing.control.partition_for(landing.session.landing.group_id)
     with landing.control.writer("anybody", partition) as writer:
         (offset,) = writer.send([JUNK])
-    place = f"{partition}@{offset}"
+    position = f"{partition}@{offset}"
     status = read_status(landing.session)
     assert status.quarantined_count == 1
-    assert [text.partition(": ")[0] for text in status.quarantined] == [place]
+    assert [text.partition(": ")[0] for text in status.quarantined] == [position]
     assert to_dict(status)["quarantined"] == {"count": 1, "newest": list(status.quarantined)}
     landing.lines.clear()
     closed = landing.cycle("later")
     assert not closed.missing
-    said = [line for line in landing.lines if "are skipped" in line]
-    assert said
-    assert all(f"newest is {place}: " in line for line in said)
+    lines = [line for line in landing.lines if "are skipped" in line]
+    assert lines
+    assert all(f"newest is {position}: " in line for line in lines)

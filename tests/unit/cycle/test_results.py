@@ -93,8 +93,8 @@ def test_a_group_that_is_whole_says_only_what_is_safe() -> None:
 def test_a_line_counts_all_offsets_that_are_read_again_and_names_a_few_slices(left: int, more: str) -> None:
     slices = tuple(a_slice(10 * n, 10 * n + 10) for n in range(left))
     text = str(GroupResult(done=0, saved_records=0, left=slices, blocked=("budget",)))
-    shown = "; ".join(str(s) for s in slices[:SHOWN])
-    assert text.endswith(f"; {10 * left} offsets will be read again: {shown}{more}; blocked: budget")
+    listed = "; ".join(str(s) for s in slices[:SHOWN])
+    assert text.endswith(f"; {10 * left} offsets will be read again: {listed}{more}; blocked: budget")
 
 
 def test_what_is_left_of_a_group_goes_to_xcom_as_text_and_in_full() -> None:
@@ -120,10 +120,10 @@ def snapshot(table: str, rows: int) -> PublishedSnapshot:
 
 
 def test_a_snapshot_tells_the_next_dag_its_ranges_and_every_record_s_fate() -> None:
-    told = through_json(snapshot("shop.orders", 3).to_dict())
-    assert told["snapshot_id"] == 2**62
-    assert told["offsets"] == {"orders[0]": [[0, 4], [6, 9]], "orders[1]": [[0, 2]]}
-    assert told["counts"] == {"landed": 3, "rejected": 2, "filtered": 2, "gaps": 1, "skipped": 1}
+    snapshot_json = through_json(snapshot("shop.orders", 3).to_dict())
+    assert snapshot_json["snapshot_id"] == 2**62
+    assert snapshot_json["offsets"] == {"orders[0]": [[0, 4], [6, 9]], "orders[1]": [[0, 2]]}
+    assert snapshot_json["counts"] == {"landed": 3, "rejected": 2, "filtered": 2, "gaps": 1, "skipped": 1}
 
 
 def test_rows_of_a_cycle_are_those_of_its_data_table() -> None:
@@ -187,10 +187,10 @@ def test_records_that_were_all_rejected_are_told_as_that_with_the_reason() -> No
     )
     why = "required column idx is missing or null; the record has 'id', which the table lacks"
     closed = Closed(commit_id=CYCLE, published=(dead,), rejects={"missing_required idx": 60}, reject_reason=why)
-    told = f"no record gave a row, all were rejected: missing_required idx 60; most of them: {why}"
-    assert closed.warnings == (told,)
+    message = f"no record gave a row, all were rejected: missing_required idx 60; most of them: {why}"
+    assert closed.warnings == (message,)
     some = replace(dead, counts=Counts(landed=1, rejected=60))
-    assert replace(closed, published=(some,)).warnings == (told.replace("no record gave a row, all", "records"),)
+    assert replace(closed, published=(some,)).warnings == (message.replace("no record gave a row, all", "records"),)
     # Of another cycle of the same run it is not known here.
     assert replace(closed, published=()).warnings == replace(closed, published=(some,)).warnings
 
@@ -200,14 +200,14 @@ def test_records_that_were_all_rejected_are_told_as_that_with_the_reason() -> No
 )
 def test_from_one_percent_on_the_share_of_rejected_records_is_told(rejected: int, share: str) -> None:
     counts = Counts(landed=10_000 - rejected, rejected=rejected, gaps=5_000)
-    (told,) = Closed(commit_id=CYCLE, counts=counts, rejects={"not_json": rejected}).warnings
-    assert told.startswith(f"records were rejected{share}")
-    assert ("of the window" in told) is bool(share)
+    (warning,) = Closed(commit_id=CYCLE, counts=counts, rejects={"not_json": rejected}).warnings
+    assert warning.startswith(f"records were rejected{share}")
+    assert ("of the window" in warning) is bool(share)
 
 
 def test_a_window_of_nothing_but_tombstones_has_a_warning() -> None:
-    (told,) = Closed(commit_id=CYCLE, counts=Counts(filtered=50, gaps=7)).warnings
-    assert told == "no record gave a row, all are tombstones (no value) or were left out by SQL: records 50"
+    (message,) = Closed(commit_id=CYCLE, counts=Counts(filtered=50, gaps=7)).warnings
+    assert message == "no record gave a row, all are tombstones (no value) or were left out by SQL: records 50"
     assert Closed(commit_id=CYCLE, counts=Counts(filtered=50, landed=1)).warnings == ()
     assert Closed(commit_id=CYCLE, counts=Counts(gaps=50)).warnings == ()
 

@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets, from_snapshot
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.reset.prune import Prunable, prune
 from tests.fakes.kafka import FakeControl, FakeSource
@@ -76,8 +76,8 @@ def cut(landing: FakeLanding) -> int:
         found.append(pa.Table.from_pylist([{"id": n}], schema=found.schema().as_arrow()))
     found = table(landing)
     pinned = {ref.snapshot_id for ref in found.refs().values()}
-    gone = [s.snapshot_id for s in found.snapshots() if s.snapshot_id not in pinned]
-    found.maintenance.expire_snapshots().by_ids(gone).commit()
+    expired = [s.snapshot_id for s in found.snapshots() if s.snapshot_id not in pinned]
+    found.maintenance.expire_snapshots().by_ids(expired).commit()
     assert read_ledger(table(landing).metadata).condition is Condition.CUT
     return found.refs()[TAG].snapshot_id
 
@@ -102,10 +102,10 @@ class TestAnotherLandingOfTheTable:
     def test_a_rollback_is_not_settled_over_its_head(self, tenants: tuple[FakeLanding, FakeLanding]) -> None:
         one, other = tenants
         head, before = roll_back(one), len(one.snapshots())
-        with pytest.raises(LedgerError, match=r"of landing paid payments\[0\] \[0, ?40\) \(40 records") as said:
+        with pytest.raises(LedgerError, match=r"of landing paid payments\[0\] \[0, ?40\) \(40 records") as raised:
             one.open("after")
         assert len(one.snapshots()) == before
-        assert f"put the branch back on snapshot {head}" in str(said.value)
+        assert f"put the branch back on snapshot {head}" in str(raised.value)
         table(one).manage_snapshots().set_current_snapshot(head).commit()
         one.cycle("put back")
         other.cycle("put back")
@@ -133,14 +133,14 @@ class TestAnotherLandingOfTheTable:
         assert rows(other) == 30 + 40
 
     @pytest.mark.heavy(but=("init",))
-    @pytest.mark.parametrize("word", ["attest", "init"])
+    @pytest.mark.parametrize("operation", ["attest", "init"])
     def test_a_ledger_that_was_cut_comes_back_with_what_it_has_pending(
-        self, tenants: tuple[FakeLanding, FakeLanding], word: str
+        self, tenants: tuple[FakeLanding, FakeLanding], operation: str
     ) -> None:
         one, other = tenants
         snapshot_id = cut(one)
-        if word == "attest":
-            attest(one.session, from_snapshot(one.session, snapshot_id))
+        if operation == "attest":
+            assert_tables(one.session, from_snapshot(one.session, snapshot_id))
         else:
             ledger_init(one.session, {("orders", 0): 20, ("orders", 1): 10})
         other.cycle("after")
@@ -154,8 +154,8 @@ class TestAnotherLandingOfTheTable:
         one, _ = tenants
         before = section(tenants[1]).epoch
         cut(one)
-        said = from_snapshot(one.session, table(one).refs()[TAG].snapshot_id)
-        attest(one.session, said, rows_of_others=OtherSections.PRESENT)
+        asserted = from_snapshot(one.session, table(one).refs()[TAG].snapshot_id)
+        assert_tables(one.session, asserted, rows_of_others=OtherSections.PRESENT)
         assert section(tenants[1]).epoch == before
 
     def test_a_source_that_may_not_be_looked_at_tells_nothing_that_could_be_read_again(
@@ -187,7 +187,7 @@ class TestPruning:
         ids = {"orders": "topic-1", "old": None}
         state = read_ledger(table(landing).metadata)
         return Prunable(
-            table=DATA, state=state, gone={("rows", "live"): frozenset({OLD})}, cluster_id="cluster", ids=ids
+            table=DATA, state=state, removed={("rows", "live"): frozenset({OLD})}, cluster_id="cluster", ids=ids
         )
 
     def test_what_nobody_can_read_again_is_published_first(self, landing: FakeLanding) -> None:
@@ -339,15 +339,15 @@ def test_another_cluster_changes_no_ledger(landing: FakeLanding) -> None:
 
 
 @pytest.mark.heavy(but=("attest",))
-@pytest.mark.parametrize("word", ["attest", "init"])
-def test_a_word_leaves_all_tables_in_one_control_partition(make_landing: Make, word: str) -> None:
+@pytest.mark.parametrize("operation", ["attest", "init"])
+def test_a_word_leaves_all_tables_in_one_control_partition(make_landing: Make, operation: str) -> None:
     landing = make_landing(dead_letter_table=DEAD, on_spec_change="void")
     landing.cycle()
     before = section(landing).control.partition
     landing.control.partitions = next(n for n in range(4, 99) if partition_of("lakecommit-rows", n) != before)
-    if word == "attest":
-        said = from_offsets(landing.session, {("orders", 0): 20, ("orders", 1): 10}, [DEAD])
-        attest(landing.session, said)
+    if operation == "attest":
+        asserted = from_offsets(landing.session, {("orders", 0): 20, ("orders", 1): 10}, [DEAD])
+        assert_tables(landing.session, asserted)
     else:
         ledger_init(landing.session, "earliest")
     positions = [read_ledger(table(landing, name).metadata).sections[0].control.partition for name in (DATA, DEAD)]
@@ -368,12 +368,12 @@ class TestALogThatLostItsEnd:
         return landing
 
     @pytest.mark.heavy(but=("init",))
-    @pytest.mark.parametrize("word", ["attest", "init"])
-    def test_a_word_on_a_ledger_that_was_cut_does_not_hide_it(self, landing: FakeLanding, word: str) -> None:
+    @pytest.mark.parametrize("operation", ["attest", "init"])
+    def test_a_word_on_a_ledger_that_was_cut_does_not_hide_it(self, landing: FakeLanding, operation: str) -> None:
         snapshot_id = cut(landing)
         landing.source.ends, landing.source.epochs = {P0: 30, P1: 10}, {P0: [0, 12]}
-        if word == "attest":
-            attest(landing.session, from_snapshot(landing.session, snapshot_id))
+        if operation == "attest":
+            assert_tables(landing.session, from_snapshot(landing.session, snapshot_id))
         else:
             ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10})
         assert re.search("another log from offset 12 on.*--from orders:0=12", landing.open("after").plan.stopped)
@@ -385,7 +385,7 @@ class TestALogThatLostItsEnd:
     def test_an_attested_offset_is_where_the_log_is_asked(self, landing: FakeLanding) -> None:
         snapshot_id = cut(landing)
         landing.source.ends, landing.source.epochs = {P0: 30, P1: 10}, {P0: [0, 20]}
-        attest(landing.session, from_snapshot(landing.session, snapshot_id))
+        assert_tables(landing.session, from_snapshot(landing.session, snapshot_id))
         assert sum(len(s) for s in landing.open("after").slices) == 10
 
     def test_what_retention_has_removed_of_it_is_not_voided(self, landing: FakeLanding) -> None:
@@ -412,10 +412,10 @@ class TestAWordOnOneFate:
             change.add_column("more", LongType())
         found = table(landing)
         found.manage_snapshots().set_current_snapshot(found.metadata.snapshots[back_to].snapshot_id).commit()
-        with pytest.raises(LedgerError) as said:
+        with pytest.raises(LedgerError) as raised:
             landing.open("after")
-        assert "undo the change" in str(said.value)
-        return str(said.value)
+        assert "undo the change" in str(raised.value)
+        return str(raised.value)
 
     @pytest.fixture
     def level(self, make_landing: Make) -> FakeLanding:

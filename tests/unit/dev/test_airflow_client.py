@@ -21,15 +21,15 @@ BROKEN = {"detail": "Internal Server Error"}
 @contextmanager
 def airflow(faults: list[dict[str, object]]) -> Iterator[tuple[AirflowClient, list[str]]]:
     """A client, and the questions that were asked; the first ones after the login meet the faults."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             login = self.path.endswith("/token")
             if not login:
-                asked.append(self.path)
-            fault = None if login or len(asked) > len(faults) else faults[len(asked) - 1]
+                requests.append(self.path)
+            fault = None if login or len(requests) > len(faults) else faults[len(requests) - 1]
             body = json.dumps(fault or {"access_token": "t"}).encode()
             self.send_response(500 if fault else 201)
             self.send_header("Content-Length", str(len(body)))
@@ -42,7 +42,7 @@ def airflow(faults: list[dict[str, object]]) -> Iterator[tuple[AirflowClient, li
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield AirflowClient(f"http://127.0.0.1:{server.server_port}", "admin", "admin"), asked
+            yield AirflowClient(f"http://127.0.0.1:{server.server_port}", "admin", "admin"), requests
         finally:
             server.shutdown()
 

@@ -38,9 +38,9 @@ def test_what_could_not_be_asked_is_a_failure_that_says_so(capsys: pytest.Captur
     assert callable(answer)
     answer(json.dumps({"dependencies": [WELL, *[UNKNOWN] * 7]}))
     assert audit.main([]) == 1
-    said = capsys.readouterr().err
-    assert "NOT AUDITED: 7 of 8, nothing is known of them:\n  lost (3) was not found\n" in said
-    assert "and 2 more" in said
+    text = capsys.readouterr().err
+    assert "NOT AUDITED: 7 of 8, nothing is known of them:\n  lost (3) was not found\n" in text
+    assert "and 2 more" in text
 
 
 def test_no_answer_at_all_is_a_failure_that_says_so(capsys: pytest.CaptureFixture[str], answer: object) -> None:

@@ -123,8 +123,8 @@ def test_make_jars_notices_a_jar_that_was_exchanged_by_one_of_its_size(
     used = jars.fetch("broker")["broker"]
     (used / "one-1.jar").write_bytes(b"as it was distorted")
     assert jars.main(["broker"]) == 1
-    assert "one-1.jar is not the file that dev/jars.sha256 lists" in (told := capsys.readouterr().err)
-    assert f"remove the folder {used} and run `make jars`" in told
+    assert "one-1.jar is not the file that dev/jars.sha256 lists" in (text := capsys.readouterr().err)
+    assert f"remove the folder {used} and run `make jars`" in text
 
 
 @pytest.mark.parametrize("name", jars.FILES)

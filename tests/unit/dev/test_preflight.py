@@ -24,10 +24,10 @@ def test_everything_missing_is_told_at_once(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert preflight.main(["--before-install"]) == 1
-    told = capsys.readouterr().err
-    assert "1. no `java` on the search path: install a Java 17 or 21" in told
-    assert "2. no `ps` on the search path: install it" in told
-    assert "2 of this project's needs are not met" in told
+    text = capsys.readouterr().err
+    assert "1. no `java` on the search path: install a Java 17 or 21" in text
+    assert "2. no `ps` on the search path: install it" in text
+    assert "2 of this project's needs are not met" in text
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from dev.processes import ChildError, run_out
 
 
 @pytest.mark.parametrize(
-    ("program", "seconds", "told"),
+    ("program", "seconds", "message"),
     [
         ("import time; time.sleep(600)", 0.1, "`bring it` did not end in 0 s"),
         ("import sys; print('said'); sys.exit('no way')", 60, "`bring it` ended with 1: said\nno way"),
     ],
 )
-def test_what_fails_or_takes_too_long_is_told_as_the_callers_error(program: str, seconds: float, told: str) -> None:
+def test_what_fails_or_takes_too_long_is_told_as_the_callers_error(program: str, seconds: float, message: str) -> None:
     with pytest.raises(ChildError) as told_by:
         run_out([sys.executable, "-c", program], name="bring it", seconds=seconds, error=ChildError)
-    assert str(told_by.value).strip() == told
+    assert str(told_by.value).strip() == message

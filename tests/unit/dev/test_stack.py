@@ -33,9 +33,9 @@ def test_a_port_that_is_taken_is_told_before_anything_is_started(
         port = other.getsockname()[1]
         monkeypatch.setenv(variable, str(port))
         assert main(["up"]) == 1
-    told = capsys.readouterr()
-    assert told.err == f"{variable}={port}: somebody listens there already: give another port, or none\n"
-    assert told.out == ""
+    text = capsys.readouterr()
+    assert text.err == f"{variable}={port}: somebody listens there already: give another port, or none\n"
+    assert text.out == ""
     assert list(tmp_path.rglob("broker.log")) == []
 
 

@@ -58,7 +58,7 @@ def test_the_same_values_are_rejected_for_the_same_kind_as_one_by_one(values: li
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "message"),
     [
         ({"id": "x"}, "column id is a string, not a number"),
         ({"site": {"floor": "x"}}, "column site.floor is a string, not a number"),
@@ -67,7 +67,7 @@ def test_the_same_values_are_rejected_for_the_same_kind_as_one_by_one(values: li
         (b"\xff\xf0", "the value is not valid UTF-8"),
     ],
 )
-def test_a_thousand_that_fail_alike_cost_a_few_passes(bad: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_that_fail_alike_cost_a_few_passes(bad: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values = [bad if isinstance(bad, bytes) else json.dumps({"id": n, **bad}).encode() for n in range(1000)]
     values[500] = b'{"id": 500}'
     found, passes = JsonDecoder(SCHEMA), list[int]()
@@ -79,13 +79,13 @@ def test_a_thousand_that_fail_alike_cost_a_few_passes(bad: Any, told: str, monke
 
     monkeypatch.setattr(found, "_block", counted)
     decoded = found.decode(values)
-    assert {r.reason for r in decoded.rejects} == {told}
+    assert {r.reason for r in decoded.rejects} == {message}
     assert (len(decoded.rejects), decoded.records) == (999, [500])
     assert len(passes) <= 1000 // decoder.FAIL_ALIKE * 8
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (
             b"\x00\x00\x00\x00\x2a\x02a",
@@ -100,10 +100,10 @@ def test_a_thousand_that_fail_alike_cost_a_few_passes(bad: Any, told: str, monke
     ],
 )
 @pytest.mark.parametrize("times", [1, 300])
-def test_what_a_value_is_that_is_no_json_is_told_from_its_first_bytes(value: bytes, told: str, times: int) -> None:
+def test_what_a_value_is_that_is_no_json_is_told_from_its_first_bytes(value: bytes, message: str, times: int) -> None:
     reasons = {r.reason for r in JsonDecoder(SCHEMA).decode([value] * times).rejects}
     assert len(reasons) == 1
-    assert told in reasons.pop()
+    assert message in reasons.pop()
 
 
 @pytest.mark.parametrize(

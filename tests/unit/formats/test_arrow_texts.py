@@ -116,12 +116,12 @@ def test_a_number_of_avro_is_refused_without_arrows_words(convert: Any, values: 
 
 def test_a_null_in_a_required_nested_field_is_named_with_its_path_and_what_to_do() -> None:
     inner = StructType(NestedField(2, "b", LongType(), required=True))
-    told = "; send it in each record, or make this nested column optional in the table"
-    assert of_json(inner, '{"b": null}') == f"required column c.b is missing or null{told}"
+    message = "; send it in each record, or make this nested column optional in the table"
+    assert of_json(inner, '{"b": null}') == f"required column c.b is missing or null{message}"
     elements = ListType(2, LongType(), element_required=True)
-    assert of_json(elements, "[null]") == f"required column c.element is missing or null{told}"
+    assert of_json(elements, "[null]") == f"required column c.element is missing or null{message}"
     values = MapType(2, StringType(), 3, LongType(), value_required=True)
-    assert of_json(values, '{"x": null}') == f"required column c.value is missing or null{told}"
+    assert of_json(values, '{"x": null}') == f"required column c.value is missing or null{message}"
 
 
 @STEADY

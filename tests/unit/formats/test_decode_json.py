@@ -542,8 +542,8 @@ def test_ignored_fields_are_counted_exactly_inside_maps(contradiction: bool) -> 
 
     decoder = JsonDecoder(ATTRS)
 
-    wanted = Counter({"attrs.value.y": 2 + contradiction, "attrs.value.z": 1, "x": 1})
-    assert [decoder.decode(values).ignored for _ in range(2)] == [wanted, wanted]
+    expected = Counter({"attrs.value.y": 2 + contradiction, "attrs.value.z": 1, "x": 1})
+    assert [decoder.decode(values).ignored for _ in range(2)] == [expected, expected]
     strict = JsonDecoder(ATTRS, FormatOptions(unknown_fields="dead_letter")).decode(values[1:2])
     assert [(r.column, r.reason) for r in strict.rejects] == [
         ("attrs.value.y", "the table lacks the field attrs.value.y, attrs.value.z")
@@ -597,12 +597,12 @@ UNKNOWN = [
 @pytest.mark.parametrize("contradiction", [False, True], ids=["agreeing types", "contradicting types"])
 def test_ignored_fields_are_counted_exactly(contradiction: bool) -> None:
     values = UNKNOWN + [b'{"id":4,"x":"text"}'] * contradiction + [b'{"id":5,"place":{"city":"d"}}'] * 20
-    wanted = Counter({"x": 1 + contradiction, "place.y": 1, "visits.element.z": 2, "ID": 1})
+    expected = Counter({"x": 1 + contradiction, "place.y": 1, "visits.element.z": 2, "ID": 1})
 
     decoder = JsonDecoder(SCHEMA)
     decoded = [decoder.decode(values), decoder.decode(values)]
 
-    assert [d.ignored for d in decoded] == [wanted, wanted]
+    assert [d.ignored for d in decoded] == [expected, expected]
     assert [d.rejects for d in decoded] == [(), ()]
     assert decoded[0].table.num_rows == len(values)
     assert decoded[0].table["visits"][0].as_py() == [{"city": "b", "zip": None}, {"city": "c", "zip": None}, None]
@@ -624,9 +624,9 @@ def test_names_that_never_repeat_do_not_become_columns_for_all_records(
     decoder = JsonDecoder(SCHEMA)
     decoded = [decoder.decode(values), decoder.decode(values)]
 
-    wanted = {"by": 3000} if "by" in text else {f"at {i}": 1 for i in range(3000)}
+    expected = {"by": 3000} if "by" in text else {f"at {i}": 1 for i in range(3000)}
     assert [d.table["id"].to_pylist() for d in decoded] == [list(range(3000))] * 2
-    assert [d.ignored for d in decoded] == [wanted, wanted]
+    assert [d.ignored for d in decoded] == [expected, expected]
     # All at once would be 3000 times 3000 numbers, 72 MB, in each block.
     assert len(sizes) == 1
     assert sizes[0] < 20_000_000
@@ -838,16 +838,16 @@ def test_a_required_column_within_a_struct_is_missing_only_where_the_struct_is_t
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (b'{"ids":1}', "required column id is missing or null; the record has 'ids', which the table lacks"),
         (b'{"other":1}', "required column id is missing or null"),
         (b'{"id":null}', "required column id is missing or null"),
     ],
 )
-def test_a_name_like_that_of_a_missing_column_is_told(value: bytes, told: str) -> None:
+def test_a_name_like_that_of_a_missing_column_is_told(value: bytes, message: str) -> None:
     (reject,) = JsonDecoder(SCHEMA).decode([value]).rejects
-    assert reject.reason == told
+    assert reject.reason == message
 
 
 def test_missing_columns_and_other_refusals_of_one_block_are_told_in_order() -> None:

@@ -39,8 +39,8 @@ def printed(taken: Sample, tmp_path: Path) -> tuple[Landing, str]:
     found = sample_values(taken)
     inferred = infer(found)
     wrong = rejected(taken, inferred, FormatOptions(), examples=False)
-    asked = Question(kafka={}, topics=["my topic/1"], landing=None, catalog=None, records=len(taken), examples=False)
-    shown = Inferred(question=asked, found=found, columns=inferred, wrong=wrong)
+    question = Question(kafka={}, topics=["my topic/1"], landing=None, catalog=None, records=len(taken), examples=False)
+    shown = Inferred(question=question, found=found, columns=inferred, wrong=wrong)
     text = "\n".join(to_yaml(shown))
     path = tmp_path / "printed.yaml"
     path.write_text(text.replace('topics: "my topic/1"', "topics: t"))

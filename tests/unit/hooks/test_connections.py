@@ -195,9 +195,9 @@ def test_an_error_of_a_catalog_names_its_connection(connect: Connect) -> None:
     with pytest.raises(CatalogError, match="LC3361"):
         Tables(catalog_properties("lake")).find("shop.orders")
     connect("wrong", conn_type="iceberg", extra={**SQL, "type": "sqlite", "name": "house"})
-    with pytest.raises(SpecError, match="LC3308") as told:
+    with pytest.raises(SpecError, match="LC3308") as raised:
         Tables(catalog_properties("wrong")).find("shop.orders")
-    assert CONNECTION_ID not in str(told.value)
+    assert CONNECTION_ID not in str(raised.value)
 
 
 def test_an_error_of_brokers_names_their_connection_and_a_command_does_not(connect: Connect) -> None:

@@ -94,8 +94,8 @@ def test_connections_to_engines_and_workers_are_hidden(connect: Callable[..., No
     fields = {"login": "me", "password": "canary-connect", "extra": json.dumps({"X-Api-Key": "canary-header"})}
     rest_of(Connection(conn_id="w", conn_type="http", host="https://me:canary-url@worker", **fields))
     SparkSubmit("s", conf={"spark.hadoop.fs.azure.account.key.x": "canary-spark"}, grace=timedelta(seconds=1))
-    said = "canary-token canary-connect canary-header canary-url canary-spark"
-    assert redact(said) == "*** *** *** *** ***"
+    message = "canary-token canary-connect canary-header canary-url canary-spark"
+    assert redact(message) == "*** *** *** *** ***"
 
 
 @pytest.mark.parametrize("operator", [KafkaToIcebergOperator, WriteWindowOperator])

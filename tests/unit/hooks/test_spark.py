@@ -190,36 +190,36 @@ def option(of: list[str], name: str) -> list[str]:
 
 def test_a_local_job_runs_this_python_and_ships_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    words = command(monkeypatch, host="local[2]")
-    assert option(words, "--master") == ["local[2]"]
-    assert f"spark.pyspark.python={sys.executable}" in option(words, "--conf")
-    assert "spark.ui.enabled=false" in option(words, "--conf")
-    assert option(words, "--files") == option(words, "--py-files") == []
+    arguments = command(monkeypatch, host="local[2]")
+    assert option(arguments, "--master") == ["local[2]"]
+    assert f"spark.pyspark.python={sys.executable}" in option(arguments, "--conf")
+    assert "spark.ui.enabled=false" in option(arguments, "--conf")
+    assert option(arguments, "--files") == option(arguments, "--py-files") == []
 
 
 def test_a_job_on_a_cluster_is_given_this_package_and_no_file_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = command(monkeypatch, host="spark://m:7077")
-    [package] = option(words, "--py-files")
+    arguments = command(monkeypatch, host="spark://m:7077")
+    [package] = option(arguments, "--py-files")
     assert Path(package).name == "airflow_provider_lakecommit.zip"
     # The driver is here and reads its files here: executors would keep copies of them.
-    assert option(words, "--files") == []
-    assert Path(option(words, "--job")[0]).is_absolute()
+    assert option(arguments, "--files") == []
+    assert Path(option(arguments, "--job")[0]).is_absolute()
 
 
 def test_a_driver_on_the_cluster_finds_its_files_by_name_and_uses_its_own_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    words = command(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
-    [files] = option(words, "--files")
+    arguments = command(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+    [files] = option(arguments, "--files")
     assert [Path(f).name for f in files.split(",")] == ["job.json", "secrets.json"]
-    assert option(words, "--job") == ["job.json"]
-    assert option(words, "--secrets") == ["secrets.json"]
-    assert not [c for c in option(words, "--conf") if c.startswith("spark.pyspark.python")]
+    assert option(arguments, "--job") == ["job.json"]
+    assert option(arguments, "--secrets") == ["secrets.json"]
+    assert not [c for c in option(arguments, "--conf") if c.startswith("spark.pyspark.python")]
 
 
 def test_the_users_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = command(monkeypatch, conf={"spark.driver.memory": "7g"}, host="local[2]")
-    assert [c for c in option(words, "--conf") if c.startswith("spark.driver.memory")] == ["spark.driver.memory=7g"]
+    arguments = command(monkeypatch, conf={"spark.driver.memory": "7g"}, host="local[2]")
+    assert [c for c in option(arguments, "--conf") if c.startswith("spark.driver.memory")] == ["spark.driver.memory=7g"]
 
 
 def test_no_secret_is_in_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,8 +258,8 @@ def test_secret_settings_of_spark_go_in_a_file_for_this_user_only(monkeypatch: p
 
 
 def test_without_secret_settings_spark_reads_its_own_defaults_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = command(monkeypatch, conf={"spark.authenticate": "true"}, host="local[2]")
-    assert not {"--properties-file", "--load-spark-defaults"} & set(words)
+    arguments = command(monkeypatch, conf={"spark.authenticate": "true"}, host="local[2]")
+    assert not {"--properties-file", "--load-spark-defaults"} & set(arguments)
 
 
 def test_what_spark_shows_of_its_settings_is_without_secrets_of_every_storage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ ENDED = "Cannot execute: spark-submit --conf spark.x=1 main.py. Error code is: 1
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (f"{ENDED}\nLast spark-submit output:\nWARN: a\nJAVA_HOME is not set", "Spark needs Java 17 or 21 on "),
         (
@@ -293,8 +293,8 @@ ENDED = "Cannot execute: spark-submit --conf spark.x=1 main.py. Error code is: 1
         ("No such thing", "No such thing"),
     ],
 )
-def test_the_last_words_of_a_job_come_first_and_not_its_command(error: str, told: str) -> None:
-    assert _last_error_lines(error).startswith(told)
+def test_the_last_words_of_a_job_come_first_and_not_its_command(error: str, message: str) -> None:
+    assert _last_error_lines(error).startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -40,16 +40,16 @@ def test_a_command_of_the_page_is_what_is_run(monkeypatch: pytest.MonkeyPatch, n
     monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
     example = examples()[number]
     stated = {key: value for key, value in example["connection"].items() if key != "conn_type"}
-    words = command(monkeypatch, conf=example["spark_conf"], **stated)
-    words[words.index("main.py")] = "/somewhere/spark/main.py"
+    arguments = command(monkeypatch, conf=example["spark_conf"], **stated)
+    arguments[arguments.index("main.py")] = "/somewhere/spark/main.py"
     place = 0
     for piece in " ".join(example["command"]).split(" … "):
         # What is left out between two pieces stands for any words, and within a word for a folder.
         wanted = re.compile(r"(?<!\S)" + re.escape(piece).replace("…", r"\S*") + r"(?!\S)")
-        found = wanted.search(" ".join(words), place)
-        assert found, f"{piece!r} is not in, or not in that order: {words}"
+        found = wanted.search(" ".join(arguments), place)
+        assert found, f"{piece!r} is not in, or not in that order: {arguments}"
         place = found.end()
-    assert place == len(" ".join(words))
+    assert place == len(" ".join(arguments))
 
 
 def test_without_the_library_that_the_hook_needs_kubernetes_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,5 +71,5 @@ def _classes(name: str) -> bytes:
     """Those of a jar in which settings are declared."""
     [jar] = (Path(pyspark.__file__).parent / "jars").glob(f"spark-{name}_*.jar")
     with zipfile.ZipFile(jar) as archive:
-        wanted = [n for n in archive.namelist() if re.search(r"(/config/\w+|/Config|/yarn/Client)\$?\.class$", n)]
-        return b"".join(archive.read(n) for n in wanted)
+        expected = [n for n in archive.namelist() if re.search(r"(/config/\w+|/Config|/yarn/Client)\$?\.class$", n)]
+        return b"".join(archive.read(n) for n in expected)

@@ -130,8 +130,8 @@ def test_no_table_is_made_below_wherever_a_process_works(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": warehouse.format(tmp_path)}
-    told = rf"`warehouse` '{warehouse}' is relative to .*as file://{tmp_path}/house or s3://"
-    with pytest.raises(SpecError, match=told) if refused else nullcontext():
+    message = rf"`warehouse` '{warehouse}' is relative to .*as file://{tmp_path}/house or s3://"
+    with pytest.raises(SpecError, match=message) if refused else nullcontext():
         Tables(properties).create("shop.orders", SCHEMA)
 
 

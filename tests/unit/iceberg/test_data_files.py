@@ -185,7 +185,7 @@ def test_a_day_that_was_announced_as_a_number_is_appended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"file_path": ""}, "has no path"),
         ({"record_count": -1}, "is of -1 rows"),
@@ -196,7 +196,7 @@ def test_a_day_that_was_announced_as_a_number_is_appended() -> None:
         ({"null_value_counts": {1: -1}}, "a count below 0"),
     ],
 )
-def test_files_that_contradict_themselves_are_refused(changes: dict[str, Any], said: str) -> None:
+def test_files_that_contradict_themselves_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(TableError, match="LC3312"):
         to_pyiceberg([replace(FILE, **changes)], PARTITION_FIELDS, spec=SPEC, schema=SCHEMA)
 

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.iceberg.settings_refusal import (
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         (
             {"type": "hve", "uri": "thrift://h:1"},
@@ -32,10 +32,10 @@ from airflow_provider_lakecommit.iceberg.settings_refusal import (
         ({"type": "sql"}, "URI missing"),
     ],
 )
-def test_what_cannot_be_a_catalog_is_told_by_what_it_should_be(properties: dict[str, str], told: str) -> None:
+def test_what_cannot_be_a_catalog_is_told_by_what_it_should_be(properties: dict[str, str], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         Tables(properties, "lake").find("shop.orders")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "no-word" not in str(caught.value)
     assert "the properties given are: type" in str(caught.value)
 
@@ -47,7 +47,7 @@ def _lacking(module: str) -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("properties", "missing", "told"),
+    ("properties", "missing", "message"),
     [
         (
             {"type": "sql", "uri": "postgresql+psycopg2://db/x"},
@@ -76,12 +76,12 @@ def _lacking(module: str) -> Exception:
     ],
 )
 def test_what_is_not_installed_is_told_by_the_extra_of_this_package(
-    properties: dict[str, str], missing: str, told: str
+    properties: dict[str, str], missing: str, message: str
 ) -> None:
-    assert mistake_in(properties, _lacking(missing)) == told
+    assert mistake_in(properties, _lacking(missing)) == message
     cause = _lacking(missing).__cause__
     assert isinstance(cause, ModuleNotFoundError)
-    assert mistake_in(properties, cause) == told
+    assert mistake_in(properties, cause) == message
 
 
 def test_a_catalog_that_is_away_is_no_mistake() -> None:

@@ -129,7 +129,7 @@ def test_all_fields_of_nested_types_have_numbers_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "transform", "name"),
+    ("message", "transform", "name"),
     [
         ("note", IdentityTransform(), "note"),
         ("identity(note)", IdentityTransform(), "note"),
@@ -142,13 +142,13 @@ def test_all_fields_of_nested_types_have_numbers_of_their_own() -> None:
         ("bucket(8,part.id)", BucketTransform(8), "part_id_bucket"),
     ],
 )
-def test_every_way_of_partitioning(told: str, transform: Transform[Any, Any], name: str) -> None:
+def test_every_way_of_partitioning(message: str, transform: Transform[Any, Any], name: str) -> None:
     columns = [
         {"name": "note", "type": "string"},
         {"name": "ts", "type": "timestamptz"},
         {"name": "part", "type": "struct<id: long>"},
     ]
-    create = {"schema": columns, "partition_by": [told]}
+    create = {"schema": columns, "partition_by": [message]}
     assert wrong_with_table(create, {}) == []
     _, spec, _ = create_from_spec(create)
     assert [(f.transform, f.name) for f in spec.fields] == [(transform, name)]
@@ -158,7 +158,7 @@ LONG = {"name": "a", "type": "long"}
 
 
 @pytest.mark.parametrize(
-    ("create", "told"),
+    ("create", "message"),
     [
         ({}, "create.schema: a list of columns"),
         ({"schema": []}, "a list of columns"),
@@ -211,12 +211,14 @@ LONG = {"name": "a", "type": "long"}
         ({"schema": [LONG], "properties": {"x": None}}, "'x': None is not a text"),
     ],
 )
-def test_every_mistake_names_the_place_and_what_is_allowed(create: dict[str, Any], told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+def test_every_mistake_names_the_place_and_what_is_allowed(create: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         create_from_spec(create)
     # What is left to the maker of the table: values of properties, and names and numbers of partition fields.
     later = (
-        "properties" in create or ("is given twice" in told and "partition_by" in create) or told == "name of a column"
+        "properties" in create
+        or ("is given twice" in message and "partition_by" in create)
+        or message == "name of a column"
     )
     assert wrong_with_table(create, {}) or later
 
@@ -252,7 +254,7 @@ def test_a_sort_order_is_stated_like_a_partitioning(told: Any, order: SortOrder)
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("told", "message"),
     [
         (["b"], "create.sort_order: 'b': there is no column 'b'; columns are a"),
         (["day(a)"], "create.sort_order: 'day(a)': column a is long; day takes date"),
@@ -262,12 +264,12 @@ def test_a_sort_order_is_stated_like_a_partitioning(told: Any, order: SortOrder)
         ([{"a": "desc"}], "is not a list of"),
     ],
 )
-def test_a_wrong_sort_order_names_the_entry_and_what_is_allowed(told: Any, said: str) -> None:
+def test_a_wrong_sort_order_names_the_entry_and_what_is_allowed(told: Any, message: str) -> None:
     create = {"schema": [LONG], "sort_order": told}
-    with pytest.raises(SpecError, match=said.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(SpecError, match=message.replace("(", r"\(").replace(")", r"\)")):
         sort_order_from_spec(create, create_from_spec(create)[0])
     # That an order names a field twice is told where the table is made.
-    assert wrong_with_table(create, {}) or "twice" in said
+    assert wrong_with_table(create, {}) or "twice" in message
 
 
 def test_types_that_need_a_newer_format_version_get_it() -> None:

@@ -65,7 +65,7 @@ def test_an_empty_setting_is_one_that_was_not_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"no.such.key": 1}, "No such configuration property"),
         ({"socket.timeout.ms": "soon"}, "socket.timeout.ms"),
@@ -73,8 +73,8 @@ def test_an_empty_setting_is_one_that_was_not_given() -> None:
         ({"sasl.jaas.config": "password=hunter2"}, "not those of the Java client|of librdkafka"),
     ],
 )
-def test_a_key_that_the_client_does_not_know_is_named(wrong: dict[str, object], said: str) -> None:
-    with pytest.raises(SpecError, match=said) as raised:
+def test_a_key_that_the_client_does_not_know_is_named(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message) as raised:
         made(Consumer, {**SERVERS, **wrong}, LastError(), **{"group.id": "g"})
     assert "hunter2" not in str(raised.value)
 

@@ -55,9 +55,9 @@ def test_a_type_of_another_system_is_told_in_icebergs_words(stated: str, near: s
     parse_type(near)
 
 
-@pytest.mark.parametrize(("stated", "said"), [("decimal", "state its digits"), ("struct<a: text, b: wat>", "'wat'")])
-def test_what_no_type_is_near_to_is_named(stated: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("stated", "message"), [("decimal", "state its digits"), ("struct<a: text, b: wat>", "'wat'")])
+def test_what_no_type_is_near_to_is_named(stated: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_type(stated)
 
 

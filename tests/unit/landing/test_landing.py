@@ -128,7 +128,7 @@ class TestLanding:
         assert landing(route=route).decoding_hash != landing().decoding_hash
 
     @pytest.mark.parametrize(
-        ("route", "told"),
+        ("route", "message"),
         [
             ("type", "is not a mapping of field, by, tables"),
             ({"field": "type"}, "tables: needs a mapping"),
@@ -170,8 +170,8 @@ class TestLanding:
             ),
         ],
     )
-    def test_a_wrong_route_is_told(self, route: Any, told: str) -> None:
-        with pytest.raises(SpecError, match=re.escape(told)):
+    def test_a_wrong_route_is_told(self, route: Any, message: str) -> None:
+        with pytest.raises(SpecError, match=re.escape(message)):
             landing(route=route, dead_letter_table="shop.dead")
 
     def test_a_route_by_schema_is_for_records_that_name_theirs(self) -> None:
@@ -331,7 +331,7 @@ class TestSchema:
         assert Landing.from_dict(made.to_dict()) == made
 
     @pytest.mark.parametrize(
-        ("values", "said"),
+        ("values", "message"),
         [
             ({"schema": "{"}, "schema: is not JSON"),
             ({"schema": "[1]"}, "is not the schema of a record"),
@@ -350,8 +350,8 @@ class TestSchema:
             ),
         ],
     )
-    def test_what_it_cannot_be(self, values: dict[str, Any], said: str) -> None:
-        with pytest.raises(SpecError, match=re.escape(said)):
+    def test_what_it_cannot_be(self, values: dict[str, Any], message: str) -> None:
+        with pytest.raises(SpecError, match=re.escape(message)):
             landing(**{"format": "avro", **values})
 
     def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ class TestSchema:
 
 class TestMistakes:
     @pytest.mark.parametrize(
-        ("key", "value", "said"),
+        ("key", "value", "message"),
         [
             ("name", "", "'' is not a name"),
             ("control_events", 1.1, "1.1 is not '1.12' or '1.10', as a text in quotes"),
@@ -422,11 +422,11 @@ class TestMistakes:
             ("control_topic", "a b", "'a b' is not a topic name"),
         ],
     )
-    def test_a_wrong_value_is_named_with_its_key(self, key: str, value: Any, said: str) -> None:
+    def test_a_wrong_value_is_named_with_its_key(self, key: str, value: Any, message: str) -> None:
         with pytest.raises(SpecError) as refused:
             landing(**{key: value})
         assert f"{label(key)}: " in str(refused.value)
-        assert said in str(refused.value)
+        assert message in str(refused.value)
 
     @pytest.mark.parametrize("told", ["1h30m", "90m", "1h 30m", 5400, 5400.0, timedelta(minutes=90)])
     def test_a_time_may_be_told_in_many_ways(self, told: Any) -> None:
@@ -511,7 +511,7 @@ class TestYaml:
         assert Landing.from_yaml(tmp_path / "orders.yaml") == landing_of(**FULL)
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "message"),
         [
             pytest.param("a: [", "is not YAML", id="no YAML"),
             pytest.param("table: a.b\nname: x\ntable: a.c", r"line 3, column 1: key table is given twice", id="twice"),
@@ -535,10 +535,10 @@ class TestYaml:
             pytest.param("kafka: {bootstrap.servers: x}\nname: a", "missing key 'topics'", id="keys left out"),
         ],
     )
-    def test_a_mistake_is_named(self, tmp_path: Path, text: str | bytes, said: str) -> None:
+    def test_a_mistake_is_named(self, tmp_path: Path, text: str | bytes, message: str) -> None:
         with pytest.raises(SpecError) as refused:
             spec(tmp_path, text)
-        assert said in str(refused.value)
+        assert message in str(refused.value)
 
     def test_all_mistakes_are_named_together(self, tmp_path: Path) -> None:
         with pytest.raises(SpecError) as refused:
@@ -575,10 +575,10 @@ class TestYaml:
                 timestamps={"ts": "epoch_milliseconds"},
                 create={"schema": [{"name": "a", "typ": "long"}]},
             )
-        told = str(refused.value)
-        assert "or a strptime pattern (did you mean 'epoch_millis'?)" in told
-        assert "unknown key 'typ'" in told
-        assert "is not a type" not in told
+        text = str(refused.value)
+        assert "or a strptime pattern (did you mean 'epoch_millis'?)" in text
+        assert "unknown key 'typ'" in text
+        assert "is not a type" not in text
 
     def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(SpecError, match="LC1011"):

@@ -15,7 +15,7 @@ PLAIN: dict[str, Any] = {"name": "shop", "topics_pattern": r"shop\.(?P<what>.*)"
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"name": "a b"}, "name: 'a b' is not a name"),
         ({"topics_pattern": None}, "needs `topics` .* or `topics_pattern`"),
@@ -54,8 +54,8 @@ PLAIN: dict[str, Any] = {"name": "shop", "topics_pattern": r"shop\.(?P<what>.*)"
         ({"overrides": [{"table": ".*", "fromat": "json"}]}, "unknown key 'fromat' .did you mean 'format'"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_a_mistake_is_named_with_its_place(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         LandingSet(**{**PLAIN, **changed})
 
 

@@ -183,7 +183,7 @@ def test_an_option_at_its_former_place_is_named_with_its_new_one(key: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"gruops": 2}, "unknown key 'gruops' (did you mean `window: groups`?)"),
         ({"fromat": "csv"}, "unknown key 'fromat' (did you mean 'format'?)"),
@@ -199,8 +199,8 @@ def test_an_option_at_its_former_place_is_named_with_its_new_one(key: str) -> No
         ({"window": {"groups": 0}, "zzz": 1}, "unknown key 'zzz' [LC1125]\n- window.groups: 0 is not a whole number"),
     ],
 )
-def test_a_wrong_key_is_named_with_what_was_meant(values: dict[str, Any], said: str) -> None:
-    assert said in refusal(**values)
+def test_a_wrong_key_is_named_with_what_was_meant(values: dict[str, Any], message: str) -> None:
+    assert message in refusal(**values)
 
 
 def test_a_section_refuses_a_wrong_key_by_itself() -> None:

@@ -24,7 +24,7 @@ def test_masters_that_spark_takes_are_taken(master: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "message"),
     [
         ({"mster": "local"}, "unknown key 'mster' (did you mean 'master'?)"),
         ({"master": "local2"}, "`master` 'local2' is not one of local, local[4]"),
@@ -38,10 +38,10 @@ def test_masters_that_spark_takes_are_taken(master: str) -> None:
     ],
     ids=str,
 )
-def test_a_mistake_is_named_with_what_is_allowed(section: dict[str, object], told: str) -> None:
+def test_a_mistake_is_named_with_what_is_allowed(section: dict[str, object], message: str) -> None:
     (text,) = wrong_with_spark(section)
     assert text.startswith("section 'spark': ")
-    assert told in text
+    assert message in text
 
 
 SPEC = "name: a\ntopics: a\ntable: n.a\nkafka: {bootstrap.servers: h}\ncatalog: {}\n"

@@ -104,13 +104,13 @@ def test_variables_that_are_not_set_are_all_named_with_their_places(
         monkeypatch.delenv(name)
     with pytest.raises(SpecError) as refused:
         load_spec(spec_file)
-    told = str(refused.value)
-    assert "topics[0]: the environment has no variable STAGE" in told
-    assert "table: the environment has no variable STAGE" in told
-    assert "catalog.uri: the environment has no variable PG" in told
-    assert "is not a" not in told, "what else is wrong with a field is not known before it is whole"
+    text = str(refused.value)
+    assert "topics[0]: the environment has no variable STAGE" in text
+    assert "table: the environment has no variable STAGE" in text
+    assert "catalog.uri: the environment has no variable PG" in text
+    assert "is not a" not in text, "what else is wrong with a field is not known before it is whole"
     assert face.main(["status", str(spec_file)]) == 2
-    assert "hunter" not in told + "".join(capsys.readouterr())
+    assert "hunter" not in text + "".join(capsys.readouterr())
 
 
 def test_an_empty_variable_is_a_value_and_is_judged_as_one(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,13 +33,13 @@ TASKS = {"plan_task_id": "plan", "write_task_id": "write", "commit_task_id": "co
 
 
 def test_the_outcome_tells_why_the_first_group_failed() -> None:
-    asked: dict[str, Any] = {"task_ids": "write", "key": FAILURE, "map_indexes": 1}
+    requested: dict[str, Any] = {"task_ids": "write", "key": FAILURE, "map_indexes": 1}
     states = {"plan": "success", "write_0": "success", "write_1": "failed", "write_2": "failed", "commit": "skipped"}
     ti = SimpleNamespace(
         dag_id="dag",
         run_id="run",
         get_task_states=lambda **_: {"run": states},
-        xcom_pull=lambda **told: "SpecError: no such connection" if told == asked else None,
+        xcom_pull=lambda **options: "SpecError: no such connection" if options == requested else None,
     )
     task = OutcomeOperator(task_id="outcome", landing=A, **TASKS)
     assert task._ended({"ti": ti}).unwritten == "SpecError: no such connection"  # type: ignore[typeddict-item]
@@ -93,8 +93,8 @@ def test_a_commit_that_fails_of_what_the_plan_failed_of_is_skipped_and_another_e
 
 
 def ticket(landing: str) -> dict[str, Any]:
-    place = {"lane": "live", "slot": 0, "partition": 0, "read_from": 0}
-    return {"landing": landing, "commit_id": str(UUID(int=1)), **place}
+    position = {"lane": "live", "slot": 0, "partition": 0, "read_from": 0}
+    return {"landing": landing, "commit_id": str(UUID(int=1)), **position}
 
 
 def test_the_plan_of_another_landing_is_refused_by_those_that_work_by_it() -> None:
@@ -110,13 +110,13 @@ def test_the_plan_of_another_landing_is_refused_by_those_that_work_by_it() -> No
     )
     context: Any = {"ti": ti}
     commit = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
-    told = r"the plan is of landing 'former', .* of landing 'a'\..*restore the name 'former'"
-    with pytest.raises(AirflowFailException, match=told):
+    message = r"the plan is of landing 'former', .* of landing 'a'\..*restore the name 'former'"
+    with pytest.raises(AirflowFailException, match=message):
         commit._close(context)
     assert "'former'" in left[CLOSED][FAILURE]
     group = {"cycle": ticket("former"), "group": 0, "slices": 1, "records": 1, "label": ""}
     write = WriteWindowOperator(task_id="write", landing=A, group=group)
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=message):
         write._execute()
 
 
@@ -133,8 +133,8 @@ def test_an_outcome_of_tasks_that_are_not_there_names_them() -> None:
             commit_task_id="comit",
         )
         plan >> commit >> task
-    with pytest.raises(AirflowFailException) as told:
+    with pytest.raises(AirflowFailException) as raised:
         OutcomeOperator.execute.__wrapped__(task, {})  # type: ignore[attr-defined]
-    assert "commit_task_id='comit' is no task of its DAG (did you mean 'commit'?)" in str(told.value)
-    assert "write_task_id='land.write' is no task of its DAG" in str(told.value)
-    assert "plan_task_id" not in str(told.value)
+    assert "commit_task_id='comit' is no task of its DAG (did you mean 'commit'?)" in str(raised.value)
+    assert "write_task_id='land.write' is no task of its DAG" in str(raised.value)
+    assert "plan_task_id" not in str(raised.value)

@@ -120,12 +120,12 @@ class TestDecision:
         self, run: Run, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blocked(landing)
-        shown = run(BLOCKED, how="skip")
+        previewed = run(BLOCKED, how="skip")
         before = landing.kinds(), landing.snapshots()
         monkeypatch.setattr(LandingOperationOperator, "session", lambda _: pytest.fail("it was opened"))
         for answer in (None, "None", {**YES, "chosen_options": ["Reject"]}):
             with pytest.raises(AirflowFailException, match="DecisionError"):
-                run(BLOCKED, how="skip", agreed=shown, decided_by=answer)
+                run(BLOCKED, how="skip", agreed=previewed, decided_by=answer)
         assert (landing.kinds(), landing.snapshots()) == before
 
     @pytest.mark.parametrize("agreed", ["None", [], {}, {"landing": "rows"}])
@@ -143,35 +143,35 @@ class TestDecision:
 
     def test_it_has_to_be_of_this_landing(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(BLOCKED, how="skip")
+        previewed = run(BLOCKED, how="skip")
         with pytest.raises(AirflowFailException, match="of landing 'other'"):
-            run(BLOCKED, how="skip", agreed={**shown, "landing": "other"}, decided_by=YES)
+            run(BLOCKED, how="skip", agreed={**previewed, "landing": "other"}, decided_by=YES)
 
 
 class TestResetBlocked:
     def test_it_shows_first_and_writes_nothing(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
         before = landing.kinds(), landing.snapshots()
-        shown = run(BLOCKED, how="skip whole")
-        assert "GIVES UP all of: orders[0][0, 10) (6 good records, 4 bad): too many rejects" in shown["text"]
-        assert shown["ranges"] == {"orders[0]": [[0, 20]], "orders[1]": [[0, 10]]}
+        previewed = run(BLOCKED, how="skip whole")
+        assert "GIVES UP all of: orders[0][0, 10) (6 good records, 4 bad): too many rejects" in previewed["text"]
+        assert previewed["ranges"] == {"orders[0]": [[0, 20]], "orders[1]": [[0, 10]]}
         assert (landing.kinds(), landing.snapshots()) == before
 
     def test_what_was_shown_is_done_and_the_history_tells_who_said_so(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(BLOCKED, how="raise", budget="500:0.5", partitions=["orders:1"])
-        done = run(BLOCKED, how="raise", budget="500:0.5", partitions=["orders:1"], agreed=shown, decided_by=YES)
+        previewed = run(BLOCKED, how="raise", budget="500:0.5", partitions=["orders:1"])
+        done = run(BLOCKED, how="raise", budget="500:0.5", partitions=["orders:1"], agreed=previewed, decided_by=YES)
         assert done["read_again"] == {"orders[1]": [[0, 10]]}
         assert done["committed"]
-        (told,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "ann" in str(s)}
-        assert "ann in run manual__1 of DAG repairs" in told
-        assert "the producer is mended" in told
+        (text,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "ann" in str(s)}
+        assert "ann in run manual__1 of DAG repairs" in text
+        assert "the producer is mended" in text
 
     def test_a_retry_reads_again_under_the_landings_own_budget(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(BLOCKED, how="retry", partitions=["orders:1"])
-        assert "READS AGAIN, under the landing's current budget: orders[1][0, 10)" in shown["text"]
-        done = run(BLOCKED, how="Retry", agreed=shown, decided_by=YES)
+        previewed = run(BLOCKED, how="retry", partitions=["orders:1"])
+        assert "READS AGAIN, under the landing's current budget: orders[1][0, 10)" in previewed["text"]
+        done = run(BLOCKED, how="Retry", agreed=previewed, decided_by=YES)
         assert (done["read_again"], done["skipped"]) == ({"orders[1]": [[0, 10]]}, False)
         budget = own_budget(landing.session.landing.budget, landing.session.landing.dead_letter_table)
         assert [r.budget for r in landing.session.read_state(()).state.raised] == [budget]
@@ -182,26 +182,26 @@ class TestResetBlocked:
             opened, lambda s: s.group == 0 and any(p.partition == P1 for p in s.spans), blocked="b", rejected=2
         )
         landing.close("a", opened)
-        shown = run(BLOCKED, how="skip whole")
-        assert list(shown["ranges"]) == ["orders[1]"]
+        previewed = run(BLOCKED, how="skip whole")
+        assert list(previewed["ranges"]) == ["orders[1]"]
         blocked(landing)
-        done = run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
+        done = run(BLOCKED, how="skip whole", agreed=previewed, decided_by=YES)
         assert list(done["unblocked"]) == ["orders[1]"]
         assert list(run(BLOCKED, how="skip whole")["ranges"]) == ["orders[0]"]
 
     def test_another_deed_than_the_one_that_was_shown_is_refused(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(BLOCKED, how="skip")
-        for asked in ({"how": "skip whole"}, {"how": "raise", "budget": 5}):
+        previewed = run(BLOCKED, how="skip")
+        for arguments in ({"how": "skip whole"}, {"how": "raise", "budget": 5}):
             with pytest.raises(AirflowFailException, match="was not previewed and approved"):
-                run(BLOCKED, **asked, agreed=shown, decided_by=YES)
+                run(BLOCKED, **arguments, agreed=previewed, decided_by=YES)
 
     def test_other_counts_than_were_shown_are_refused(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
-        shown = run(BLOCKED, how="skip whole")
-        shown["blocked"] = [text.replace("6 good", "0 good") for text in shown["blocked"]]
+        previewed = run(BLOCKED, how="skip whole")
+        previewed["blocked"] = [text.replace("6 good", "0 good") for text in previewed["blocked"]]
         with pytest.raises(AirflowFailException, match="6 good records"):
-            run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
+            run(BLOCKED, how="skip whole", agreed=previewed, decided_by=YES)
 
     def test_nothing_to_do_is_skipped(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
@@ -209,14 +209,14 @@ class TestResetBlocked:
             run(BLOCKED, how="skip")
         landing.source.ends = {P0: 30, P1: 10}
         blocked(landing)
-        shown = run(BLOCKED, how="skip whole")
-        run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
+        previewed = run(BLOCKED, how="skip whole")
+        run(BLOCKED, how="skip whole", agreed=previewed, decided_by=YES)
         with pytest.raises(AirflowSkipException, match="already done"):
-            run(BLOCKED, how="skip whole", agreed=shown, decided_by=YES)
+            run(BLOCKED, how="skip whole", agreed=previewed, decided_by=YES)
 
     @pytest.mark.heavy(but=("*needs a *",))
     @pytest.mark.parametrize(
-        ("asked", "told"),
+        ("arguments", "message"),
         [
             ({"how": "retry later"}, "skip whole, release or drop"),
             ({"how": "raise"}, "needs a budget"),
@@ -229,48 +229,48 @@ class TestResetBlocked:
         ids=str,
     )
     def test_what_cannot_be_meant_is_refused(
-        self, run: Run, landing: FakeLanding, asked: dict[str, Any], told: str
+        self, run: Run, landing: FakeLanding, arguments: dict[str, Any], message: str
     ) -> None:
         blocked(landing)
-        with pytest.raises(AirflowFailException, match=told):
-            run(BLOCKED, rendered=asked)
+        with pytest.raises(AirflowFailException, match=message):
+            run(BLOCKED, rendered=arguments)
 
 
 class TestResetOffsets:
     def test_latest_is_where_the_topic_ended_when_it_was_shown(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 10}
-        shown = run(OFFSETS, start="latest")
-        assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in shown["text"]
+        previewed = run(OFFSETS, start="latest")
+        assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in previewed["text"]
         landing.source.ends = {P0: 95, P1: 10}
-        done = run(OFFSETS, start="latest", agreed=shown, decided_by=YES, reason="agreed with sales")
+        done = run(OFFSETS, start="latest", agreed=previewed, decided_by=YES, reason="agreed with sales")
         assert done["ledger"][DATA] == {"orders[0]": 80, "orders[1]": 10}
-        told = landing.snapshots()[-1]["lakecommit.decisions"]
-        assert "gives up orders[0] [20, 80)" in told
-        assert "agreed with sales" in told
-        assert "ann in run" in told
+        decisions = landing.snapshots()[-1]["lakecommit.decisions"]
+        assert "gives up orders[0] [20, 80)" in decisions
+        assert "agreed with sales" in decisions
+        assert "ann in run" in decisions
 
     def test_more_than_was_shown_is_not_given_up(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
-        shown = run(OFFSETS, start="orders:0=30,orders:1=40")
-        shown["tables"][0]["given_up"]["orders[1]"] = [[10, 20]]
+        previewed = run(OFFSETS, start="orders:0=30,orders:1=40")
+        previewed["tables"][0]["given_up"]["orders[1]"] = [[10, 20]]
         before = landing.snapshots()
         with pytest.raises(AirflowFailException, match=r"shop\.rows given up orders\[1\] \[20, 40\)"):
-            run(OFFSETS, start="orders:0=30,orders:1=40", agreed=shown, decided_by=YES)
+            run(OFFSETS, start="orders:0=30,orders:1=40", agreed=previewed, decided_by=YES)
         assert landing.snapshots() == before
 
     def test_another_start_or_topic_is_refused(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
-        shown = run(OFFSETS, start="orders:0=30")
+        previewed = run(OFFSETS, start="orders:0=30")
         with pytest.raises(AirflowFailException, match="start='latest'"):
-            run(OFFSETS, start="latest", agreed=shown, decided_by=YES)
+            run(OFFSETS, start="latest", agreed=previewed, decided_by=YES)
         with pytest.raises(AirflowFailException, match="topic was recreated"):
             run(
                 OFFSETS,
                 start="orders:0=30",
-                agreed={**shown, "topic_ids": {"orders": "topic-0"}},
+                agreed={**previewed, "topic_ids": {"orders": "topic-0"}},
                 decided_by=YES,
             )
 
@@ -278,30 +278,30 @@ class TestResetOffsets:
 class TestResetAttest:
     def test_what_was_shown_is_said(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
-        asked = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
+        arguments = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
         before = landing.snapshots()
-        shown = run(ASSERT, **asked)
-        assert "read AGAIN" in shown["text"]
+        previewed = run(ASSERT, **arguments)
+        assert "read AGAIN" in previewed["text"]
         assert landing.snapshots() == before
-        done = run(ASSERT, **asked, agreed=shown, decided_by="ann")
+        done = run(ASSERT, **arguments, agreed=previewed, decided_by="ann")
         assert done["attested"][DATA] == {"orders[0]": 15, "orders[1]": 10}
         assert "ann in run" in landing.snapshots()[-1]["lakecommit.decisions"]
 
     def test_a_ledger_that_has_changed_since_is_looked_at_again(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
-        asked = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
-        shown = run(ASSERT, **asked)
+        arguments = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
+        previewed = run(ASSERT, **arguments)
         landing.source.ends = {P0: 40, P1: 10}
         landing.cycle("b")
         before = landing.snapshots()
         with pytest.raises(AirflowFailException, match="was not previewed and approved"):
-            run(ASSERT, **asked, agreed=shown, decided_by=YES)
+            run(ASSERT, **arguments, agreed=previewed, decided_by=YES)
         assert landing.snapshots() == before
 
     def test_one_word_is_needed(self) -> None:
-        for asked in ({}, {"from_log": True, "at": "orders:0=1"}):
+        for arguments in ({}, {"from_log": True, "at": "orders:0=1"}):
             with pytest.raises(SpecError, match="LC8341"):
-                LandingOperationOperator(task_id="t", landing=ORDERS, operation=ASSERT, arguments=asked)
+                LandingOperationOperator(task_id="t", landing=ORDERS, operation=ASSERT, arguments=arguments)
 
     @pytest.mark.heavy(
         but=(
@@ -310,7 +310,7 @@ class TestResetAttest:
         )
     )
     @pytest.mark.parametrize(
-        ("asked", "told"),
+        ("arguments", "message"),
         [
             ({"snapshot_id": ""}, "use the id .a number. of a snapshot"),
             ({"snapshot_id": "newest"}, "use the id .a number. of a snapshot"),
@@ -320,12 +320,12 @@ class TestResetAttest:
         ids=str,
     )
     def test_what_cannot_be_meant_is_refused(
-        self, run: Run, landing: FakeLanding, asked: dict[str, Any], told: str
+        self, run: Run, landing: FakeLanding, arguments: dict[str, Any], message: str
     ) -> None:
         landing.cycle()
-        known = {name: value for name, value in asked.items() if name == "from_log"}
-        with pytest.raises(AirflowFailException, match=told):
-            run(ASSERT, **known, rendered={k: v for k, v in asked.items() if k not in known})
+        known = {name: value for name, value in arguments.items() if name == "from_log"}
+        with pytest.raises(AirflowFailException, match=message):
+            run(ASSERT, **known, rendered={k: v for k, v in arguments.items() if k not in known})
 
 
 def test_rows_are_deleted_by_a_word_of_its_own() -> None:

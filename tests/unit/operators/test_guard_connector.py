@@ -29,8 +29,8 @@ def example() -> dict[str, Any]:
 def test_the_verdict_told_last_decides(example: dict[str, Any], state: str, task: str | None) -> None:
     choose = example["what_to_do"].function
     events = [
-        SimpleNamespace(extra={"payload": {"group": "connect-x", "state": told, "reason": "because"}})
-        for told in ("stalled", state)
+        SimpleNamespace(extra={"payload": {"group": "connect-x", "state": reported, "reason": "because"}})
+        for reported in ("stalled", state)
     ]
     assert choose(triggering_asset_events={example["commits"]: events}) == task
 
@@ -75,8 +75,8 @@ def test_a_rescue_says_which_run_it_was_who_triggered_it_and_why(user: str | Non
         "ti": SimpleNamespace(dag_id="mend", task_id="r"),
         "dag_run": SimpleNamespace(run_id="a", triggering_user_name=user),
     }
-    said = rescue()._decision(context, Rescue(reason=" the worker is gone ")).by
-    assert f" {named} on {socket.gethostname()}: the worker is gone" in said
-    assert said[:4].isdecimal()
+    decided_by = rescue()._decision(context, Rescue(reason=" the worker is gone ")).by
+    assert f" {named} on {socket.gethostname()}: the worker is gone" in decided_by
+    assert decided_by[:4].isdecimal()
     nothing: Any = {}
     assert "nobody by task rescue on " in rescue()._decision(nothing, Rescue()).by

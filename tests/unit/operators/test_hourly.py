@@ -64,24 +64,24 @@ def test_hours_since_the_newest_event_are_told_and_the_next_event_goes_on(kind: 
         else KafkaToIcebergOperator(task_id="land", landing=ORDERS, hourly=True)
     )
     hours = hourly_asset_of(ORDERS)
-    asked = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}))
-    made.tell_hours(asked, CLOSED)
-    told = asked["outlet_events"][hours]
-    assert told.keys == ["2026-01-02T01:00:00", "2026-01-02T02:00:00"]
-    assert told.extra["landing"] == "orders"
+    given = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}))
+    made.send_hours(given, CLOSED)
+    event = given["outlet_events"][hours]
+    assert event.keys == ["2026-01-02T01:00:00", "2026-01-02T02:00:00"]
+    assert event.extra["landing"] == "orders"
     assert list(made.outlets) == [asset_of(ORDERS), hours]
 
     by_hand: dict[str, Any] = {"from_rest_api": True}
-    again = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}, told.extra, by_hand))
-    made.tell_hours(again, CLOSED)
+    again = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}, event.extra, by_hand))
+    made.send_hours(again, CLOSED)
     assert not again["outlet_events"]
     assert list(made.outlets) == [asset_of(ORDERS)]
 
 
 def test_where_airflow_does_not_answer_no_hour_is_told_now(caplog: pytest.LogCaptureFixture) -> None:
     made = LakeCommitOperator(task_id="commit", landing=ORDERS, plan_task_id="plan", hourly=True)
-    asked = context(Newest(away=True))
-    made.tell_hours(asked, CLOSED)
-    assert not asked["outlet_events"]
+    given = context(Newest(away=True))
+    made.send_hours(given, CLOSED)
+    assert not given["outlet_events"]
     assert list(made.outlets) == [asset_of(ORDERS)]
     assert "cannot report hours now" in caplog.text

@@ -44,7 +44,9 @@ def test_an_order_is_given_once_and_its_end_waited_for(worker: Worker, kind: str
     path, end = ORDERS[kind]
     worker.answers = [(200, status("RUNNING", "RUNNING")), (202, None), (200, status(*end))]
     assert run(kind)["connector"] == end[0]
-    assert [asked for asked in worker.asked if asked[0] != "GET"] == [("POST" if "restart" in path else "PUT", path)]
+    assert [request for request in worker.asked if request[0] != "GET"] == [
+        ("POST" if "restart" in path else "PUT", path)
+    ]
 
 
 @pytest.mark.parametrize("kind", ORDERS)

@@ -45,10 +45,10 @@ def cycle_of(run_identity: RunIdentity, number: int = 0) -> Cycle:
 
 
 def ti(states: dict[str, str], map_index: int = -1) -> Any:
-    def told(dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
+    def task_states(dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
         return {run: states for run in run_ids if states}
 
-    return SimpleNamespace(task_id="land", map_index=map_index, get_task_states=told)
+    return SimpleNamespace(task_id="land", map_index=map_index, get_task_states=task_states)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ SNAPSHOT = PublishedSnapshot(
 
 
 @pytest.mark.parametrize(
-    ("closed", "end", "told"),
+    ("closed", "end", "message"),
     [
         ({"published": (SNAPSHOT,)}, None, ""),
         ({"published": (SNAPSHOT,), "left": 9}, None, ""),
@@ -106,11 +106,11 @@ SNAPSHOT = PublishedSnapshot(
         ({"published": (SNAPSHOT,), "blocked": ("orders[0][0, 5): bad",)}, AirflowFailException, "needs a hand"),
     ],
 )
-def test_a_task_ends_as_its_run_did(closed: dict[str, Any], end: type[Exception] | None, told: str) -> None:
+def test_a_task_ends_as_its_run_did(closed: dict[str, Any], end: type[Exception] | None, message: str) -> None:
     operator = KafkaToIcebergOperator(task_id="land", landing=ORDERS)
     whole = Closed(commit_id=UUID(int=1), table="shop.orders", **closed)
     if end is None:
         operator._end_as_it_went(whole)
     else:
-        with pytest.raises(end, match=told):
+        with pytest.raises(end, match=message):
             operator._end_as_it_went(whole)

@@ -52,19 +52,19 @@ def test_a_mapped_task_is_named_by_its_partitions_and_records(group: dict[str, A
 
 def test_a_line_that_is_to_be_noticed_is_a_warning_in_the_tasks_log() -> None:
     task = commit()
-    with capture_logs() as told:
+    with capture_logs() as logged:
         task.log_line("WARNING: shop.orders is not as `create` says")
         task.log_line("cycle 0: 5 offsets")
-    levels = [(entry["log_level"], entry["event"]) for entry in told]
+    levels = [(entry["log_level"], entry["event"]) for entry in logged]
     assert levels == [("warning", "shop.orders is not as `create` says"), ("info", "cycle 0: 5 offsets")]
 
 
 def test_a_landing_is_shown_as_it_is_and_is_no_template() -> None:
     plan = PlanWindowOperator(task_id="plan", landing=ORDERS)
     plan.render_template_fields({})  # type: ignore[typeddict-item]
-    shown = serialize_template_field(plan.declared, "declared")
-    assert isinstance(shown, str)
-    assert json.loads(shown)["timestamps"] == {"at": "{% broken {{ template"}
+    rendered = serialize_template_field(plan.declared, "declared")
+    assert isinstance(rendered, str)
+    assert json.loads(rendered)["timestamps"] == {"at": "{% broken {{ template"}
 
 
 def test_without_addresses_there_are_no_links(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_a_landing_that_names_no_control_topic_takes_the_deployments(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "message"),
     [
         ("DEPLOYMENT_ID", " ", "must not be empty"),
         ("CONTROL_TOPIC", "", "must not be empty"),
@@ -39,8 +39,8 @@ def test_a_landing_that_names_no_control_topic_takes_the_deployments(monkeypatch
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused(
-    monkeypatch: pytest.MonkeyPatch, option: str, value: str, told: str
+    monkeypatch: pytest.MonkeyPatch, option: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(f"AIRFLOW__LAKECOMMIT__{option}", value)
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         Settings.read()

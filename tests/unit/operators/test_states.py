@@ -101,10 +101,10 @@ def test_the_note_of_a_run_that_published_for_another_one_says_that_its_own_wind
 def test_the_window_of_a_cleared_run_is_told_by_where_it_is() -> None:
     plan = SimpleNamespace(window_id=CYCLE, reason=None, left=0)
     ticket = SimpleNamespace(landing="orders", commit_id=CYCLE)
-    told: dict[str, Any] = {"ticket": ticket, "plan": plan, "slices": (), "groups": (), "note": "it is there"}
+    values: dict[str, Any] = {"ticket": ticket, "plan": plan, "slices": (), "groups": (), "note": "it is there"}
 
     def run(*, finished: bool) -> Any:
-        return SimpleNamespace(**told, finished=finished)
+        return SimpleNamespace(**values, finished=finished)
 
     assert {"window_id": None, "reason": "it is there"}.items() <= _window(run(finished=True)).items()
     assert _window(run(finished=False))["window_id"] == str(CYCLE)

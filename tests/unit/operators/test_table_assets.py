@@ -64,12 +64,12 @@ def test_the_tables_with_a_snapshot_are_told_with_their_own_rows(kind: str) -> N
     assert list(made.outlets) == [asset_of(EVENTS), *tables.values()]
     context: Any = {"outlet_events": Outlets()}
     closed = Closed(commit_id=UUID(int=1), table=ORDERS, published=(snapshot(REFUNDS, 5), snapshot(REFUNDS, 7)))
-    made.tell_tables(context, closed)
+    made.send_tables(context, closed)
     assert list(made.outlets) == [asset_of(EVENTS), tables[REFUNDS]]
-    told = context["outlet_events"][tables[REFUNDS]].extra
-    assert (told["table"], told["snapshot_id"], told["rows"]) == (REFUNDS, 7, 12)
+    extra = context["outlet_events"][tables[REFUNDS]].extra
+    assert (extra["table"], extra["snapshot_id"], extra["rows"]) == (REFUNDS, 7, 12)
 
 
 def test_rows_of_a_cycle_are_those_of_all_data_tables() -> None:
     published = (snapshot(ORDERS, 5), snapshot(REFUNDS, 7), snapshot("shop.dead", 9))
-    assert Closed(commit_id=UUID(int=1), table=ORDERS, beside=(REFUNDS,), published=published).rows == 12
+    assert Closed(commit_id=UUID(int=1), table=ORDERS, other_tables=(REFUNDS,), published=published).rows == 12

@@ -31,9 +31,9 @@ def test_a_default_trigger_rule_cannot_keep_a_run_from_being_closed_and_judged(r
 
 
 def test_other_defaults_reach_every_task() -> None:
-    wanted = {"retries": 2, "pool": "landings", "execution_timeout": timedelta(minutes=5)}
+    defaults = {"retries": 2, "pool": "landings", "execution_timeout": timedelta(minutes=5)}
     with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)) as made:
-        KafkaToIcebergTaskGroup("land", landing=ORDERS, max_active_groups=3, default_args=wanted)
+        KafkaToIcebergTaskGroup("land", landing=ORDERS, max_active_groups=3, default_args=defaults)
     write = made.get_task("land.write")
     assert write.max_active_tis_per_dagrun == 3
     for name in ("plan", "write", "commit", "outcome"):
@@ -76,7 +76,7 @@ def test_a_set_has_the_tasks_of_a_landing(tmp_path: Path, by_path: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("landing", "wrong", "told"),
+    ("landing", "wrong", "message"),
     [
         (SHOP, {"hourly": True}, "`hourly` is for a single landing"),
         (SHOP, {"replica_queues": ["a"]}, "1 replicas"),
@@ -84,9 +84,9 @@ def test_a_set_has_the_tasks_of_a_landing(tmp_path: Path, by_path: bool) -> None
         (ORDERS, {"tasks": 2}, "`tasks` is for a landing set"),
     ],
 )
-def test_what_is_for_the_other_of_the_two_is_refused(landing: object, wrong: dict[str, object], told: str) -> None:
+def test_what_is_for_the_other_of_the_two_is_refused(landing: object, wrong: dict[str, object], message: str) -> None:
     made = DAG("made", schedule=None, start_date=datetime(2026, 1, 1))
-    with made, pytest.raises(SpecError, match=told):
+    with made, pytest.raises(SpecError, match=message):
         KafkaToIcebergTaskGroup("land", landing=landing, **wrong)  # type: ignore[arg-type]
 
 

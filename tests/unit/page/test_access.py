@@ -84,12 +84,12 @@ def test_a_stream_ends_at_the_first_check_after_a_logout(monkeypatch: pytest.Mon
     monkeypatch.setattr(app, "GRANT_SECONDS", 0.0)
     checks = 0
 
-    async def now(who: Viewer) -> Viewer:
+    async def now(user: Viewer) -> Viewer:
         nonlocal checks
         checks += 1
         if checks > 3:
             raise HTTPException(401)
-        return who
+        return user
 
     async def collected() -> list[str]:
         return [event async for event in stream(now)]
@@ -116,8 +116,8 @@ def test_a_user_of_public_access_has_no_token_and_stays(manager: Manager) -> Non
 
 
 def test_the_auth_manager_is_given_the_team_of_each_dag(manager: Manager) -> None:
-    who = viewer(User("ann"))  # type: ignore[arg-type]
-    for asked in (who.sees_tasks, who.triggers, who.edits):
-        assert asked("land_orders")
-        assert asked("land_clicks")
+    user = viewer(User("ann"))  # type: ignore[arg-type]
+    for right in (user.sees_tasks, user.triggers, user.edits):
+        assert right("land_orders")
+        assert right("land_clicks")
     assert manager.teams == ["blue", None] * 3

@@ -113,15 +113,15 @@ def unblock(how: str) -> Any:
 def test_what_a_dag_is_for(
     tasks: list[Any], params: dict[str, Any], found: list[tuple[str, str, dict[str, str]]]
 ) -> None:
-    told = operations_in("ops", stored(dag_of(*tasks, params=params)))
-    assert [(o.kind, o.landing, o.conf) for o in told] == found
-    assert all(o.dag == "ops" and not o.asks for o in told)
+    operations = operations_in("ops", stored(dag_of(*tasks, params=params)))
+    assert [(o.kind, o.landing, o.conf) for o in operations] == found
+    assert all(o.dag == "ops" and not o.asks for o in operations)
 
 
 def test_a_dag_that_asks_a_person_says_so() -> None:
-    ask = lambda: ApprovalOperator(task_id="approve", subject="Do it?")  # noqa: E731
-    (told,) = operations_in("ops", stored(dag_of(unblock("retry"), ask)))
-    assert told.asks
+    approval = lambda: ApprovalOperator(task_id="approve", subject="Do it?")  # noqa: E731
+    (operation,) = operations_in("ops", stored(dag_of(unblock("retry"), approval)))
+    assert operation.asks
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_who_may_not_is_told_so_and_of_dags_that_he_may_not_read_nothing() -> No
 
 
 def test_each_right_is_asked_for_once_for_a_dag() -> None:
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     def granted(right: str) -> Callable[[str], bool]:
-        return lambda dag: asked.append((right, dag)) is None
+        return lambda dag: requests.append((right, dag)) is None
 
     rights = Rights(reads=lambda _: True, triggers=granted("trigger"), edits=granted("edit"))
     assert {"publish_now", "verify", "drain", "suspend"} <= set(offered(ROW, rights=rights))
-    assert sorted(asked) == [("edit", "land_orders"), ("trigger", "ops")]
+    assert sorted(requests) == [("edit", "land_orders"), ("trigger", "ops")]
 
 
 def test_a_paused_dag_does_nothing_now_and_others_landings_are_others() -> None:
@@ -202,15 +202,15 @@ def test_of_dags_that_do_the_same_one_is_taken_that_the_user_may_run_now() -> No
     does = (operation("verify", "a"), operation("verify", "b"), operation("verify", "c"))
     dags = {o.dag: KnownDag(paused=o.dag == "b", operations=(o,)) for o in does}
     assert offered(ROW, dags)["verify"].dag == "a"
-    asked: list[str] = []
+    requests: list[str] = []
 
     def triggers(dag: str) -> bool:
-        asked.append(dag)
+        requests.append(dag)
         return dag != "a"
 
     found = offered(ROW, {**dags, "other": KnownDag(paused=False)}, replace(ALL, triggers=triggers))["verify"]
     assert (found.dag, found.hindrance) == ("c", "")
-    assert "other" not in asked, "each question is one to the auth manager"
+    assert "other" not in requests, "each question is one to the auth manager"
 
 
 def test_a_connector_has_no_actions() -> None:

@@ -21,14 +21,14 @@ from airflow_provider_lakecommit.page.cycles import (
     connector_cycles_after,
     cycles_after,
 )
-from airflow_provider_lakecommit.page.seen_cycle import CycleOutcome, outcomes
+from airflow_provider_lakecommit.page.observed_cycle import CycleOutcome, outcomes
 from airflow_provider_lakecommit.stall.verdict import EventKind, ObservedEvent
 from tests.support.story import DEAD, ORDERS, P0, P1, Story, coverage, plan
 
 AT = ("orders", 0)
 
 
-def told(entries: Sequence[Entry]) -> LandingCycles:
+def folded(entries: Sequence[Entry]) -> LandingCycles:
     known = LandingCycles()
     for entry in entries:
         known = cycles_after(known, entry)
@@ -36,7 +36,7 @@ def told(entries: Sequence[Entry]) -> LandingCycles:
 
 
 def ended(story: Story) -> list[str]:
-    return [str(o) for o in outcomes(told(story.entries).cycles)]
+    return [str(o) for o in outcomes(folded(story.entries).cycles)]
 
 
 def published(story: Story, run: str, ranges: Sequence[tuple[object, int, int]], table: str = ORDERS) -> None:
@@ -59,12 +59,12 @@ def test_a_cycle_counts_what_its_slices_report_once() -> None:
     story.opens("a", [[(P0, 0, 10)], [(P1, 0, 5)]], ends={P0: 30, P1: 5})
     story.reports("a", [(P0, 0, 10)])
     story.reports("a", [(P0, 0, 10)])
-    running = told(story.entries).cycles[-1]
+    running = folded(story.entries).cycles[-1]
     assert (running.outcome, running.records, running.done, running.slices) == ("running", 10, 1, 2)
     story.reports("a", [(P1, 0, 5)])
     published(story, "a", [(P0, 0, 10), (P1, 0, 5)])
     story.closes("a")
-    known = told(story.entries)
+    known = folded(story.entries)
     done = known.cycles[-1]
     assert (done.outcome, done.records, done.files, done.planned) == ("complete", 15, 2, 15)
     assert [(p.planned, p.reported, p.published, p.end) for p in known.partitions({})] == [
@@ -86,7 +86,7 @@ def test_what_a_cycle_did_not_do_is_not_called_complete() -> None:
     story.fails_to_commit("failed")
     story.fails_to_commit("failed", "2")
     assert ended(story) == ["partial", "partial", "failed"]
-    assert told(story.entries).cycles[-1].failures == 2
+    assert folded(story.entries).cycles[-1].failures == 2
     story.closes("failed")
     assert ended(story)[-1] == "partial", "its slice was never reported"
 
@@ -110,7 +110,7 @@ def test_a_plan_without_slices_is_empty_or_refused(refused: RefusalState | None,
     story.entries[-1] = replace(opened, plan=replace(plan([]), refused=refused, reason="why"))  # type: ignore[call-arg]
     story.closes("a")
     assert ended(story) == [outcome]
-    assert told(story.entries).cycles[-1].reason == "why"
+    assert folded(story.entries).cycles[-1].reason == "why"
 
 
 def test_one_that_was_asked_to_end_is_partial_and_says_by_whom() -> None:
@@ -121,7 +121,7 @@ def test_one_that_was_asked_to_end_is_partial_and_says_by_whom() -> None:
     )
     story.reports("a", [(P0, 0, 10)])
     story.closes("a")
-    assert (ended(story), told(story.entries).cycles[-1].end_asked) == (["partial"], "ann wants it now")
+    assert (ended(story), folded(story.entries).cycles[-1].end_asked) == (["partial"], "ann wants it now")
 
 
 def test_one_that_left_out_partitions_is_partial() -> None:
@@ -139,10 +139,10 @@ def test_a_slice_behind_an_unreported_one_waits_and_counts_once_that_is_reported
     story = Story()
     story.opens("a", [[(P0, 0, 5)], [(P0, 5, 8)], [(P0, 8, 10)]], ends={P0: 10})
     story.reports("a", [(P0, 8, 10)])
-    known = told(story.entries)
+    known = folded(story.entries)
     assert ([p.reported for p in known.partitions({})], len(known.staged)) == ([None], 1)
     story.reports("a", [(P0, 0, 5)])
-    known = told(story.entries)
+    known = folded(story.entries)
     assert ([p.reported for p in known.partitions({})], len(known.staged)) == ([5], 1)
     for skipped in (False, True):
         end = deepcopy(story)
@@ -150,7 +150,7 @@ def test_a_slice_behind_an_unreported_one_waits_and_counts_once_that_is_reported
             published(end, "a", [(P0, 0, 8)], ORDERS)
         else:
             end.reports("a", [(P0, 5, 8)])
-        known = told(end.entries)
+        known = folded(end.entries)
         assert ([p.reported for p in known.partitions({})], known.staged) == ([10], ())
 
 
@@ -158,19 +158,19 @@ def test_what_nobody_has_planned_is_in_the_table_when_a_complete_plan_leaves_it_
     """A landing that begins at the newest records has skipped the older ones."""
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS,), ends={P0: 10, P1: 16})
-    by_number = {p.partition: p for p in told(story.entries).partitions({})}
+    by_number = {p.partition: p for p in folded(story.entries).partitions({})}
     assert (by_number[1].published, by_number[1].lag, by_number[0].lag) == (16, 0, 10)
     story.opens("b", [[(P0, 10, 11)]], tables=(ORDERS,), ends={P0: 11, P1: 17})
-    assert {p.partition: p.lag for p in told(story.entries).partitions({})} == {0: 11, 1: 1}
+    assert {p.partition: p.lag for p in folded(story.entries).partitions({})} == {0: 11, 1: 1}
 
 
 def test_a_partition_is_published_as_far_as_the_data_table_has_it() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS, DEAD), ends={P0: 10})
     published(story, "a", [(P0, 0, 4)], DEAD)
-    assert [p.published for p in told(story.entries).partitions({})] == [4], "until the data table is seen"
+    assert [p.published for p in folded(story.entries).partitions({})] == [4], "until the data table is seen"
     published(story, "a", [(P0, 0, 10)], ORDERS)
-    assert [p.published for p in told(story.entries).partitions({})] == [10]
+    assert [p.published for p in folded(story.entries).partitions({})] == [10]
 
 
 def test_the_history_is_bounded_and_late_events_of_old_cycles_change_none() -> None:
@@ -179,7 +179,7 @@ def test_the_history_is_bounded_and_late_events_of_old_cycles_change_none() -> N
         story.opens(f"r{n}", [[(P0, n, n + 1)]])
         story.passes(timedelta(seconds=1))
     story.closes("r0")
-    known = told(story.entries)
+    known = folded(story.entries)
     assert len(known.cycles) == MOST_CYCLES
     assert known.cycles[0].run == "r5"
     assert all(c.ended is None for c in known.cycles)
@@ -206,20 +206,20 @@ def test_a_connectors_cycles_have_files_and_no_records() -> None:
 def test_slices_of_a_window_are_told_one_by_one_until_it_ends() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)], [(P1, 0, 5)], [(P1, 5, 9)]])
-    assert [w.outcome for w in told(story.entries).cycles[-1].work.values()] == ["waiting"] * 3
+    assert [w.outcome for w in folded(story.entries).cycles[-1].work.values()] == ["waiting"] * 3
     story.reports("a", [(P0, 0, 10)])
     story.reports("a", [(P0, 0, 10)])
     story.reports("a", [(P1, 0, 5)], blocked="too many rejects")
-    running = told(story.entries).cycles[-1]
+    running = folded(story.entries).cycles[-1]
     first, second, third = running.work.values()
     assert (first.outcome, first.reports, first.counts.total, first.rows) == ("done", 2, 10, 10)
     assert (second.outcome, second.reason, third.outcome) == ("blocked", "too many rejects", "waiting")
     assert (running.redundant, running.done, running.undone, running.rows) == (1, 1, 1, ((ORDERS, 10),))
     story.reports("a", [(P1, 0, 5)])
-    running = told(story.entries).cycles[-1]
+    running = folded(story.entries).cycles[-1]
     assert (running.done, running.undone, running.counts.total) == (2, 0, 15)
     story.closes("a")
-    assert told(story.entries).cycles[-1].work == {}
+    assert folded(story.entries).cycles[-1].work == {}
 
 
 def test_what_is_planned_again_by_the_same_run_keeps_what_was_reported() -> None:
@@ -227,7 +227,7 @@ def test_what_is_planned_again_by_the_same_run_keeps_what_was_reported() -> None
     story.opens("a", [[(P0, 0, 10)], [(P1, 0, 5)]])
     story.reports("a", [(P0, 0, 10)])
     story.opens("a", [[(P0, 0, 10)], [(P1, 0, 5)]])
-    assert [w.outcome for w in told(story.entries).cycles[-1].work.values()] == ["done", "waiting"]
+    assert [w.outcome for w in folded(story.entries).cycles[-1].work.values()] == ["done", "waiting"]
 
 
 def test_slices_are_kept_of_the_newest_open_windows_only() -> None:
@@ -235,7 +235,7 @@ def test_slices_are_kept_of_the_newest_open_windows_only() -> None:
     for n in range(MOST_OPEN + 1):
         story.opens(f"r{n}", [[(P0, n, n + 1)]])
     story.reports("r0", [(P0, 0, 1)])
-    cycles = told(story.entries).cycles
+    cycles = folded(story.entries).cycles
     assert [bool(c.work) for c in cycles] == [False] + [True] * MOST_OPEN
     assert cycles[0].done == 0, "which slices of it were reported is not known any more"
 
@@ -250,7 +250,7 @@ def test_totals_count_each_slice_once_and_commits_with_their_seconds() -> None:
     published(story, "a", [(P0, 0, 10)])
     published(story, "a", [(P0, 0, 10)], DEAD)
     story.closes("a")
-    known = told(story.entries)
+    known = folded(story.entries)
     assert known.totals == Totals(read=10, committed=10, commits=1)
     done = known.cycles[-1]
     assert known.took == (done.ended or 0) - (done.last_report or 0) > 7
@@ -261,10 +261,10 @@ def test_tasks_of_a_connector_that_answer_are_told_and_those_that_ended_are_left
 
     def answers(task: str, at: float) -> None:
         nonlocal known
-        seen = ObservedEvent(
+        event = ObservedEvent(
             EventKind.ANSWERED, at, commit.bytes, task.encode(), partitions=frozenset({("orders", len(task))})
         )
-        known = connector_cycles_after(known, seen)
+        known = connector_cycles_after(known, event)
 
     for n in range(3):
         answers("a", 10.0 * n)

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.task_groups import KafkaToIcebergTaskGroup
 from tests.support.declared import nested
 from tests.unit.page.test_landings import PLACE, row
 
-READ = (TopicReading(place=PLACE, as_of=1.0),)
+READ = (TopicReading(control_topic=PLACE, as_of=1.0),)
 ORDERS = DeclaredLanding("orders", "shop.orders", "land_orders", False)
 
 
@@ -32,14 +32,19 @@ def test_one_that_never_ran_stands_before_the_healthy_ones_and_says_so() -> None
     rows = DeclaredRows(lambda: (ORDERS,))
     found = list(rows(board(row("late", Verdict.STALLED, 1.0), row("clicks"))).values())
     assert [r.name for r in found] == ["late", "orders", "clicks"]
-    told = landing_of(found[1], (), 0.0)
-    assert (told.never_ran, told.verdict, told.dags, told.tables) == (True, "unknown", ["land_orders"], ["shop.orders"])
-    assert (told.last_commit, told.read_lag, told.control_topic) == (None, None, "")
-    assert "never ran" in told.reason
+    answer = landing_of(found[1], (), 0.0)
+    assert (answer.never_ran, answer.verdict, answer.dags, answer.tables) == (
+        True,
+        "unknown",
+        ["land_orders"],
+        ["shop.orders"],
+    )
+    assert (answer.last_commit, answer.read_lag, answer.control_topic) == (None, None, "")
+    assert "never ran" in answer.reason
 
 
 @pytest.mark.parametrize(
-    ("seen", "shown"),
+    ("observed", "expected"),
     [
         (row("orders", dags=("land_orders",)), 1),
         (row("orders", dags=("another", "land_orders")), 1),
@@ -49,8 +54,8 @@ def test_one_that_never_ran_stands_before_the_healthy_ones_and_says_so() -> None
     ],
     ids=["by it", "by several", "by a command", "by another DAG", "a connector of that name"],
 )
-def test_one_that_was_seen_is_not_shown_twice(seen: LandingRow, shown: int) -> None:
-    assert len(DeclaredRows(lambda: (ORDERS,))(board(seen))) == shown
+def test_one_that_was_seen_is_not_shown_twice(observed: LandingRow, expected: int) -> None:
+    assert len(DeclaredRows(lambda: (ORDERS,))(board(observed))) == expected
 
 
 def test_it_is_not_said_that_one_never_ran_which_has_or_may_have() -> None:
@@ -58,7 +63,7 @@ def test_it_is_not_said_that_one_never_ran_which_has_or_may_have() -> None:
     reasons = {r.name: (r.never_ran, r.found.reason) for r in DeclaredRows(lambda: (ran, ORDERS))(board()).values()}
     assert reasons["clicks"][0] is False
     assert "page_topics" in reasons["clicks"][1]
-    unread = (*READ, TopicReading(place=PLACE))
+    unread = (*READ, TopicReading(control_topic=PLACE))
     for found in DeclaredRows(lambda: (ran, ORDERS))(board(topics=unread)).values():
         assert not found.never_ran
         assert "not all control topics have been read" in found.found.reason
@@ -66,9 +71,9 @@ def test_it_is_not_said_that_one_never_ran_which_has_or_may_have() -> None:
 
 def test_what_has_not_changed_is_the_same_and_what_was_seen_since_is_taken_out() -> None:
     declared = (ORDERS,)
-    rows, seen = DeclaredRows(lambda: declared), board(row("clicks"))
-    assert rows(seen) is rows(seen)
-    (own,) = (r for r in rows(seen).values() if r.never_ran)
+    rows, observed = DeclaredRows(lambda: declared), board(row("clicks"))
+    assert rows(observed) is rows(observed)
+    (own,) = (r for r in rows(observed).values() if r.never_ran)
     later = board(row("clicks"), row("late"))
     assert own in rows(later).values()
     assert [r.never_ran for r in rows(board(row("orders", dags=("land_orders",)))).values()] == [False]
@@ -77,10 +82,10 @@ def test_what_has_not_changed_is_the_same_and_what_was_seen_since_is_taken_out()
 def test_its_address_leads_to_the_landing_after_it_was_seen() -> None:
     rows = DeclaredRows(lambda: (ORDERS,))
     (never,) = rows(board()).values()
-    seen = row("orders", dags=("land_orders",))
+    observed = row("orders", dags=("land_orders",))
     assert rows.find(board(), never.key) == never
-    assert rows.find(board(seen), never.key) == seen
-    assert rows.find(board(seen), seen.key) == seen
+    assert rows.find(board(observed), never.key) == observed
+    assert rows.find(board(observed), observed.key) == observed
     assert rows.find(board(row("orders", dags=("another",))), "0123") is None
 
 
@@ -101,13 +106,13 @@ def test_a_budget_is_shown_to_who_may_read_the_dag_that_declares_and_runs_the_la
         DeclaredLanding("orders", "shop.orders", "b", True, few),
         DeclaredLanding("orders", "shop.orders", "c", True, many),
     )
-    rows, seen = DeclaredRows(lambda: declared), row("orders", dags=("c", "b", "a"))
-    told = landing_of(seen, (), 0.0, rows.budget(seen, {"a", "b", "c"}))
-    assert told.budget is not None
-    assert (told.budget.files, told.budget.slices) == (9, None)
-    assert rows.budget(seen, {"c"}) == many
-    assert rows.budget(seen, {"a"}) is None, "its tasks do not have the declaration whole"
-    assert rows.budget(seen, set()) is None
+    rows, observed = DeclaredRows(lambda: declared), row("orders", dags=("c", "b", "a"))
+    answer = landing_of(observed, (), 0.0, rows.budget(observed, {"a", "b", "c"}))
+    assert answer.budget is not None
+    assert (answer.budget.files, answer.budget.slices) == (9, None)
+    assert rows.budget(observed, {"c"}) == many
+    assert rows.budget(observed, {"a"}) is None, "its tasks do not have the declaration whole"
+    assert rows.budget(observed, set()) is None
     assert rows.budget(row("orders", dags=("d",)), {"b", "d"}) is None, "that DAG does not run it"
     assert rows.budget(row("orders", dags=("b",), state=State()), {"b"}) is None, "a connector of that name"
 

@@ -12,7 +12,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.detail_answers import detail_of
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, key_of, page_topics, ranked, search
-from airflow_provider_lakecommit.page.notes import LandingNotes, RejectSeen
+from airflow_provider_lakecommit.page.notes import LandingNotes, ObservedReject
 from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.page.remedies import remedies
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
@@ -32,7 +32,7 @@ def row(
     state: State = LANDING,
 ) -> LandingRow:
     return LandingRow(
-        place=PLACE,
+        control_topic=PLACE,
         group=(group := group_id(name) if state.landing else name),
         key=key_of(PLACE, group),
         state=state,
@@ -65,7 +65,7 @@ def test_the_worst_come_first_then_what_is_so_the_longest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("query", "found"),
     [
         ({}, {"orders", "clicks"}),
         ({"text": "SHOP.ORD"}, {"orders"}),
@@ -75,11 +75,11 @@ def test_the_worst_come_first_then_what_is_so_the_longest() -> None:
         ({"verdicts": ["stalled"]}, {"orders"}),
     ],
 )
-def test_a_search_means_names_tables_dags_and_verdicts(asked: dict[str, object], found: set[str]) -> None:
+def test_a_search_means_names_tables_dags_and_verdicts(query: dict[str, object], found: set[str]) -> None:
     rows = [row("orders", Verdict.STALLED, dags=("land_orders",)), row("clicks", dags=("land_clicks",))]
-    got, counts = search(rows, **asked)  # type: ignore[arg-type]
+    got, counts = search(rows, **query)  # type: ignore[arg-type]
     assert {r.name for r in got} == found
-    if "verdicts" in asked:
+    if "verdicts" in query:
         assert counts == {"stalled": 1, "healthy": 1}
 
 
@@ -101,8 +101,8 @@ def partition(**ends: int) -> PagePartition:
 def test_read_lag_and_commit_lag_are_two_numbers(
     partitions: tuple[PagePartition, ...], read: int | None, commit: int | None
 ) -> None:
-    shown = row("orders", partitions=partitions)
-    assert (shown.read_lag, shown.commit_lag) == (read, commit)
+    landing = row("orders", partitions=partitions)
+    assert (landing.read_lag, landing.commit_lag) == (read, commit)
 
 
 def test_a_key_tells_equal_names_of_two_topics_apart_and_fits_an_address() -> None:
@@ -120,10 +120,10 @@ def test_what_helps_fits_the_verdict_and_is_quoted() -> None:
     assert "--retry" in remedies(row("orders", Verdict.BLOCKED, state=blocked))[0].command
     typed = remedies(row("orders", dags=()))
     assert typed[0].command == "lakecommit status SPEC.yaml"
-    rejects = (RejectSeen(kind="not_json", records=1, since=0.0, at=0.0, ranges=(), reason=""),)
+    rejects = (ObservedReject(kind="not_json", records=1, since=0.0, at=0.0, ranges=(), reason=""),)
     rejected = replace(row("orders", dags=()), cycles=LandingCycles(notes=LandingNotes(rejects=rejects)))
-    shown = [r.command for r in remedies(rejected)]
-    assert "lakecommit dead-letters SPEC.yaml --values" in shown
+    found = [r.command for r in remedies(rejected)]
+    assert "lakecommit dead-letters SPEC.yaml --values" in found
     assert not any("dead-letters" in command for command in commands), "nothing was rejected"
     assert remedies(replace(stalled, dags=("one\ntwo",))) == ()
     assert remedies(row("connect-orders", Verdict.DEAD, state=State()))[0].command.endswith(
@@ -154,7 +154,7 @@ def test_blocked_ranges_are_listed_by_kind_the_largest_first() -> None:
     why = "too many ({0} rejected records): slice orders[0] [{0}, {1})".format
     parts = ((coverage([(P0, 0, 5)]), why(0, 5), 7.0), (coverage([(P0, 10, 40)]), "failed in 3 cycles: memory", 9.0))
     again = (coverage([(P0, 50, 52)]), why(50, 52), 8.0)
-    told = detail_of(row("orders", Verdict.BLOCKED, state=State(landing=True, blocked=(*parts, again))), (), 0.0)
-    kinds = [(b.kind, b.offsets, b.parts, b.since.timestamp()) for b in told.blocked_ranges]
+    detail = detail_of(row("orders", Verdict.BLOCKED, state=State(landing=True, blocked=(*parts, again))), (), 0.0)
+    kinds = [(b.kind, b.offsets, b.parts, b.since.timestamp()) for b in detail.blocked_ranges]
     assert kinds == [("failed in 3 cycles", 30, 1, 9.0), ("too many", 7, 2, 7.0)]
-    assert told.blocked == sum(b.offsets for b in told.blocked_ranges)
+    assert detail.blocked == sum(b.offsets for b in detail.blocked_ranges)

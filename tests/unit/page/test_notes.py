@@ -51,14 +51,14 @@ class Log:
         rejected = sum(rejects.values())
         counted = tuple(replace(s, counts=Counts(landed=10 - rejected, rejected=rejected)) for s in report.spans)
         report = replace(report, spans=counted)
-        told = SliceReported(offset=self.offset, at=NOON, commit_id=opened.commit_id, report=report)
-        self.known = cycles_after(self.known, told)
+        reported = SliceReported(offset=self.offset, at=NOON, commit_id=opened.commit_id, report=report)
+        self.known = cycles_after(self.known, reported)
 
     def publishes(self, opened: CycleOpened, table: str = DEAD) -> None:
         self.offset += 1
         covered = opened.plan.coverage
-        told = {"table": table, "snapshot_id": self.offset, "token": uuid4(), "coverage": covered}
-        entry = TablePublished(offset=self.offset, at=NOON, commit_id=opened.commit_id, **told)
+        fields = {"table": table, "snapshot_id": self.offset, "token": uuid4(), "coverage": covered}
+        entry = TablePublished(offset=self.offset, at=NOON, commit_id=opened.commit_id, **fields)
         self.known = cycles_after(self.known, entry)
 
     @property
@@ -131,6 +131,6 @@ def test_notes_are_answered_newest_first() -> None:
     log.opens("a", "s1", SKIPPED, later)
     for kind in ("bad_json", "missing_required id"):
         log.rejects(log.opens(kind), {kind: 1})
-    told = detail_of(replace(row("orders"), cycles=log.known), (), 0.0)
-    assert [d.at for d in told.decisions] == [later.at, SKIPPED.at]
-    assert [(r.kind, r.at) for r in told.rejects] == [("missing_required id", NOON), ("bad_json", NOON)]
+    detail = detail_of(replace(row("orders"), cycles=log.known), (), 0.0)
+    assert [d.at for d in detail.decisions] == [later.at, SKIPPED.at]
+    assert [(r.kind, r.at) for r in detail.rejects] == [("missing_required id", NOON), ("bad_json", NOON)]

@@ -11,7 +11,7 @@ from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.page.cycles import LandingCycles
 from airflow_provider_lakecommit.page.declared_landings import UNREAD, UNSEEN
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic
-from airflow_provider_lakecommit.page.seen_cycle import SeenCycle
+from airflow_provider_lakecommit.page.observed_cycle import ObservedCycle
 from airflow_provider_lakecommit.page.summary import summary_of
 from airflow_provider_lakecommit.stall.verdict import Diagnosis, State, Verdict
 from tests.support.story import P0, coverage
@@ -19,16 +19,22 @@ from tests.support.story import P0, coverage
 PLACE = PageTopic("kafka_default", "control")
 REFUSED = "[LC6250] landing orders: 2 of 3 checks refuse 1,204 rows, which stay on branch audit"
 LANDING = State(landing=True)
-OPEN = SeenCycle(commit_id="c", began=0.0, slices=1)
+OPEN = ObservedCycle(commit_id="c", began=0.0, slices=1)
 BLOCKED = State(
     landing=True, blocked=((coverage([(P0, 10, 20)]), "over", 5.0), (coverage([(P0, 30, 31)]), "over", 6.0))
 )
 
 
-def row(verdict: Verdict, reason: str = "", state: State = LANDING, *cycles: SeenCycle) -> LandingRow:
+def row(verdict: Verdict, reason: str = "", state: State = LANDING, *cycles: ObservedCycle) -> LandingRow:
     found = Diagnosis(verdict=verdict, reason=reason, clears="a COMMIT_COMPLETE")
     return LandingRow(
-        place=PLACE, group="g", key="k", state=state, found=found, cycles=LandingCycles(cycles=cycles), dags=("land",)
+        control_topic=PLACE,
+        group="g",
+        key="k",
+        state=state,
+        found=found,
+        cycles=LandingCycles(cycles=cycles),
+        dags=("land",),
     )
 
 
@@ -51,18 +57,18 @@ def row(verdict: Verdict, reason: str = "", state: State = LANDING, *cycles: See
     ],
 )
 def test_a_state_is_one_word_and_one_line(found: LandingRow, word: str, headline: str) -> None:
-    told = summary_of(found)
-    assert told.word == word
-    assert told.headline.startswith(headline)
+    summary = summary_of(found)
+    assert summary.word == word
+    assert summary.headline.startswith(headline)
     alarm = found.found.verdict in (Verdict.STALLED, Verdict.SLOWING, Verdict.BLOCKED)
-    assert bool(told.if_nothing) is alarm, "what happens if nobody acts"
-    assert not alarm or "COMMIT_COMPLETE" not in told.clears, "no words of the protocol"
-    assert max(map(len, (told.headline, told.clears, told.if_nothing))) <= 130, "a few lines on a phone"
+    assert bool(summary.if_nothing) is alarm, "what happens if nobody acts"
+    assert not alarm or "COMMIT_COMPLETE" not in summary.clears, "no words of the protocol"
+    assert max(map(len, (summary.headline, summary.clears, summary.if_nothing))) <= 130, "a few lines on a phone"
 
 
 def test_a_window_whose_records_were_all_rejected_is_a_warning_though_commits_get_through() -> None:
     def warned(counts: Counts) -> str:
-        ended = SeenCycle(commit_id="c", began=0.0, slices=1, done=1, ended=1.0, counts=counts)
+        ended = ObservedCycle(commit_id="c", began=0.0, slices=1, done=1, ended=1.0, counts=counts)
         return summary_of(row(Verdict.HEALTHY, "", State(landing=True), ended)).warning
 
     assert warned(Counts(rejected=4, gaps=1)) == "all 4 records of the newest window were rejected"

@@ -63,9 +63,9 @@ def sensor(**options: Any) -> StalledCommitSensor:
     ],
 )
 def test_what_is_wrong_is_told_when_the_dag_is_parsed(options: dict[str, Any], wrong: str) -> None:
-    with pytest.raises(ValueError, match=r"StalledCommitSensor 'guard': |StallPolicy: ") as told:
+    with pytest.raises(ValueError, match=r"StalledCommitSensor 'guard': |StallPolicy: ") as raised:
         sensor(**options)
-    assert wrong in str(told.value)
+    assert wrong in str(raised.value)
 
 
 def test_a_landing_brings_its_place() -> None:
@@ -96,12 +96,12 @@ def test_a_spec_brings_its_landing_as_with_the_operators(tmp_path: Path) -> None
 def test_a_name_of_which_nothing_was_seen_is_let_go_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, verdict: str, level: int
 ) -> None:
-    told: list[int] = []
+    lines: list[int] = []
     made = sensor(landing="ordrs")
-    monkeypatch.setattr(type(made), "log", SimpleNamespace(log=lambda level, *_: told.append(level)))
+    monkeypatch.setattr(type(made), "log", SimpleNamespace(log=lambda level, *_: lines.append(level)))
     context = cast("Any", {})
     assert made._goes(context, Ruling(answer=GuardAnswer.GO, verdict=verdict, reason="told"), made._target())
-    assert told == [level]
+    assert lines == [level]
 
 
 def test_a_landing_by_name_is_on_the_control_topic_of_the_deployment() -> None:
@@ -120,12 +120,12 @@ def test_a_group_is_judged_as_a_connector_until_its_events_say_otherwise() -> No
 def test_the_configuration_of_a_connector_tells_where_it_commits() -> None:
     kind = {"connector.class": "org.apache.iceberg.connect.IcebergSinkConnector"}
     assert Sink.of("orders", kind) == Sink(control_topic="control-iceberg", group="connect-orders", interval=300.0)
-    told = {
+    values = {
         "iceberg.control.topic": "control",
         "iceberg.connect.group-id": "mine",
         "iceberg.control.commit.interval-ms": "1500",
     }
-    assert Sink.of("orders", kind | told) == Sink(control_topic="control", group="mine", interval=1.5)
+    assert Sink.of("orders", kind | values) == Sink(control_topic="control", group="mine", interval=1.5)
     with pytest.raises(SpecError, match="LC7522"):
         Sink.of("orders", {"connector.class": "FileStreamSink"})
 
@@ -189,12 +189,12 @@ def test_what_could_not_be_sent_is_sent_by_the_next_run(monkeypatch: pytest.Monk
         sent.append("stalled")
 
     notifier = CommitsStalledNotifier(send, name="sink")
-    told = {"ti": Ti(), "reason": "STALLED"}
+    values = {"ti": Ti(), "reason": "STALLED"}
     with pytest.raises(ConnectionError):
-        notifier(told)
+        notifier(values)
     away.clear()
-    notifier(told)
-    notifier(told)
+    notifier(values)
+    notifier(values)
     assert sent == ["stalled"]
     assert kept.values == {"lakecommit_commits_sink": "stalled"}
 

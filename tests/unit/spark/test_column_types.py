@@ -15,7 +15,7 @@ SCHEMA = create_from_spec(
 
 
 @pytest.mark.parametrize(
-    ("kind", "column", "reason", "told"),
+    ("kind", "column", "reason", "message"),
     [
         ("wrong_value", "n", "column n is a string, not a number", " (the table has int)"),
         ("wrong_value", "lines.element.price", "too large", " (the table has decimal(4, 2))"),
@@ -27,7 +27,7 @@ SCHEMA = create_from_spec(
     ],
 )
 def test_a_value_that_its_column_cannot_take_is_told_with_the_columns_type(
-    kind: str, column: str | None, reason: str, told: str
+    kind: str, column: str | None, reason: str, message: str
 ) -> None:
     (found,) = with_types([Reject(index=3, kind=kind, column=column, reason=reason)], SCHEMA)
-    assert found == Reject(index=3, kind=kind, column=column, reason=f"{reason}{told}")
+    assert found == Reject(index=3, kind=kind, column=column, reason=f"{reason}{message}")

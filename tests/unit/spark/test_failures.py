@@ -96,10 +96,10 @@ def test_what_is_no_records_doing_is_cut_by_partition_only() -> None:
     st.sets(st.integers(0, 399), max_size=6),
     st.sampled_from(["nothing", "chunk", "record"]),
 )
-def test_all_but_the_bad_records_is_done_and_each_of_these_stands_alone(bad: set[int], told: str) -> None:
+def test_all_but_the_bad_records_is_done_and_each_of_these_stands_alone(bad: set[int], message: str) -> None:
     """400 records in four partitions; a failure tells its record, the ten it was handled with, or nothing."""
     # Where nothing is told, each takes so many attempts that more than three are left for the next cycle.
-    bad = set(sorted(bad)[:3]) if told == "nothing" else bad
+    bad = set(sorted(bad)[:3]) if message == "nothing" else bad
     whole = tuple(span(0, 100, p) for p in range(4))
     done: list[Spans] = []
 
@@ -113,7 +113,7 @@ def test_all_but_the_bad_records_is_done_and_each_of_these_stands_alone(bad: set
                         "record": (span(offset, offset + 1, s.partition.partition),),
                         "chunk": (span(first, first + 10, s.partition.partition),),
                     }
-                    raise RecordsError("LC9999", "boom", places[told])
+                    raise RecordsError("LC9999", "boom", places[message])
         done.append(spans)
 
     try:

@@ -148,10 +148,10 @@ def test_a_part_is_not_the_slice(attempts: Attempts) -> None:
 
 
 def test_an_answer_that_was_lost_is_no_other_attempt(attempts: Attempts) -> None:
-    said: list[UUID] = []
+    lines: list[UUID] = []
 
     def send() -> None:
-        said.append(attempts.report())
+        lines.append(attempts.report())
         raise FencedError("LC9999", "taken over")
 
     attempt = uuid4()
@@ -159,8 +159,8 @@ def test_an_answer_that_was_lost_is_no_other_attempt(attempts: Attempts) -> None
     # The id of the attempt is known when it is sent.
     result = send_report(control, attempts.job, attempts.work, attempt, send)
     assert result is not None
-    assert result.detail == f"by attempt {said[0]}"
-    assert attempts.send(fenced(1), attempt=said[0]) is None
+    assert result.detail == f"by attempt {lines[0]}"
+    assert attempts.send(fenced(1), attempt=lines[0]) is None
 
 
 def test_for_a_cycle_that_is_over_nothing_is_reported(attempts: Attempts) -> None:

@@ -244,7 +244,7 @@ def test_a_table_that_lacks_a_column_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"key": {"column": "k", "columns": ["a"]}}, "needs either `column`"),
         ({"key": {"format": "json"}}, "needs either `column`"),
@@ -268,7 +268,7 @@ def test_a_table_that_lacks_a_column_is_told() -> None:
         ({"format": "csv", "csv": {"columns": ["a"], "null_text": None}}, "null_text None is not a text"),
     ],
 )
-def test_what_is_wrong_with_a_section_is_said_when_it_is_declared(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecError) as told:
+def test_what_is_wrong_with_a_section_is_said_when_it_is_declared(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as raised:
         landing(**more)
-    assert said in str(told.value)
+    assert message in str(raised.value)

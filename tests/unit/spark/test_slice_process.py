@@ -83,7 +83,7 @@ def test_its_outcome_is_that_of_the_slice(says: Says, run: Callable[[], SliceOut
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "message"),
     [
         ("os.kill(os.getpid(), 9)", "was killed by signal 9, probably because the system ran out of memory"),
         ("os.kill(os.getpid(), 11)", "was killed by signal 11"),
@@ -93,10 +93,10 @@ def test_its_outcome_is_that_of_the_slice(says: Says, run: Callable[[], SliceOut
     ],
 )
 def test_its_death_is_a_failure_of_its_records(
-    says: Says, run: Callable[[], SliceOutcome], end: str, told: str
+    says: Says, run: Callable[[], SliceOutcome], end: str, message: str
 ) -> None:
     says(f"out.write({slice_process.READY!r}); out.flush(); {end}")
-    with pytest.raises(RecordsError, match=told) as died:
+    with pytest.raises(RecordsError, match=message) as died:
         run()
     assert "orders[0][0, 10)" in str(died.value)
     assert (passes(died.value), spans_of(died.value)) == (False, ())
@@ -106,9 +106,9 @@ def test_one_that_does_not_come_to_its_work_says_nothing_of_the_records(
     says: Says, run: Callable[[], SliceOutcome]
 ) -> None:
     says("raise ModuleNotFoundError('pyarrow')")
-    with pytest.raises(SparkJobError, match="LC5033") as told:
+    with pytest.raises(SparkJobError, match="LC5033") as raised:
         run()
-    assert passes(told.value)
+    assert passes(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_one_that_does_not_come_to_its_work_says_nothing_of_the_records(
 )
 def test_what_it_raises_is_raised_here(says: Says, run: Callable[[], SliceOutcome], error: Any) -> None:
     says(ready(slice_process._error_fields(error)))
-    with pytest.raises(type(error)) as told:
+    with pytest.raises(type(error)) as raised:
         run()
-    assert str(told.value) == str(error)
-    assert getattr(told.value, "spans", ()) == getattr(error, "spans", ())
+    assert str(raised.value) == str(error)
+    assert getattr(raised.value, "spans", ()) == getattr(error, "spans", ())
 
 
 @pytest.mark.parametrize(("error", "expected"), [(OSError("disk"), True), (OverflowError("date"), False)])
@@ -135,9 +135,9 @@ def test_what_others_raise_keeps_its_kind(
     says: Says, run: Callable[[], SliceOutcome], error: Exception, expected: bool
 ) -> None:
     says(ready(slice_process._error_fields(error)))
-    with pytest.raises((SparkJobError, RecordsError), match=f"{type(error).__name__}: {error}") as told:
+    with pytest.raises((SparkJobError, RecordsError), match=f"{type(error).__name__}: {error}") as raised:
         run()
-    assert passes(told.value) is expected
+    assert passes(raised.value) is expected
 
 
 def test_nothing_secret_is_in_its_arguments_or_its_environment(says: Says, run: Callable[[], SliceOutcome]) -> None:

@@ -195,15 +195,15 @@ def spoilt(work: SliceWork, records: int, **landing: Any) -> SliceWork:
 def test_a_slice_is_read_no_further_once_it_is_surely_over_its_budget(
     work: SliceWork, monkeypatch: pytest.MonkeyPatch, landing: dict[str, Any], chunks: int
 ) -> None:
-    asked = Chunks(of=10)
-    monkeypatch.setattr(Reader, "chunks", asked)
+    request = Chunks(of=10)
+    monkeypatch.setattr(Reader, "chunks", request)
     monkeypatch.setattr(slices, "BATCH_RECORDS", 10)
     tables = (TABLE,) if "dead_letter_table" in landing else (TABLE, DEAD)
     of = spoilt(work, 100, **{"dead_letter_max_records": 1000, **landing})
 
     outcome = land(replace(of, slice=replace(of.slice, tables=tables)))
 
-    assert asked.read == chunks
+    assert request.read == chunks
     assert [s.counts for s in outcome.spans] == [Counts(rejected=10 * chunks)]
     assert outcome.blocked is not None
     assert outcome.blocked.startswith(
@@ -219,22 +219,22 @@ def test_a_slice_is_read_no_further_once_it_is_surely_over_its_budget(
 def test_a_slice_is_read_on_as_long_as_its_window_can_be_within_the_ratio(
     work: SliceWork, monkeypatch: pytest.MonkeyPatch, window: int, read: int
 ) -> None:
-    asked = Chunks(of=10)
-    monkeypatch.setattr(Reader, "chunks", asked)
+    request = Chunks(of=10)
+    monkeypatch.setattr(Reader, "chunks", request)
     monkeypatch.setattr(slices, "BATCH_RECORDS", 10)
 
     outcome = land(replace(spoilt(work, 100, dead_letter_max_ratio=0.2), window=window))
 
-    assert (asked.read, outcome.blocked is None) == (read, window == 1000)
+    assert (request.read, outcome.blocked is None) == (read, window == 1000)
 
 
 def test_what_is_left_of_a_small_slice_is_read_and_counted(work: SliceWork, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Chunks(of=3)
-    monkeypatch.setattr(Reader, "chunks", asked)
+    request = Chunks(of=3)
+    monkeypatch.setattr(Reader, "chunks", request)
 
     outcome = land(spoilt(work, 35, dead_letter_max_records=5))
 
-    assert asked.read == 3
+    assert request.read == 3
     assert [s.counts for s in outcome.spans] == [Counts(rejected=30, gaps=5)]
     assert "the rest was not read" not in (outcome.blocked or "")
 

@@ -100,7 +100,7 @@ def test_an_age_that_is_not_known_holds(state: State, unknown_holds: bool) -> No
 
 
 @pytest.mark.parametrize(
-    ("waits_since", "answer", "told"),
+    ("waits_since", "answer", "message"),
     [
         (NOON - 60, GuardAnswer.HOLD, "the table's valid-through time is unknown"),
         (NOON - 61, GuardAnswer.FAIL, "for 61 s, longer than the allowed 60 s"),
@@ -109,12 +109,12 @@ def test_an_age_that_is_not_known_holds(state: State, unknown_holds: bool) -> No
 )
 @pytest.mark.parametrize("unknown_holds", [False, True])
 def test_an_age_that_is_not_known_is_as_old_as_the_wait_for_it(
-    waits_since: float | None, answer: GuardAnswer, told: str, unknown_holds: bool
+    waits_since: float | None, answer: GuardAnswer, message: str, unknown_holds: bool
 ) -> None:
     guard = replace(GUARD, max_age=600.0, fail_after=60.0, waits_since=waits_since, unknown_holds=unknown_holds)
     found = rule(State(), NOON, guard)
     assert found.answer is answer
-    assert told in found.reason or (unknown_holds and answer is GuardAnswer.HOLD)
+    assert message in found.reason or (unknown_holds and answer is GuardAnswer.HOLD)
 
 
 def test_what_is_known_to_have_begun_before_the_wait_is_older_than_it() -> None:

@@ -15,7 +15,7 @@ def snapshot(operation: Operation, **sums: str) -> Snapshot:
 
 
 @pytest.mark.parametrize(
-    ("operation", "sums", "fewer", "said"),
+    ("operation", "sums", "fewer", "message"),
     [
         (Operation.APPEND, {"added_records": "5"}, 0, "added 5 rows"),
         (Operation.OVERWRITE, {"added_records": "93", "deleted_records": "100"}, 7, "removed 100 rows and added 93"),
@@ -27,11 +27,13 @@ def snapshot(operation: Operation, **sums: str) -> Snapshot:
         (Operation.DELETE, {"deleted_records": "many"}, 0, ""),
     ],
 )
-def test_what_they_took_out_is_told_in_rows(operation: Operation, sums: dict[str, str], fewer: int, said: str) -> None:
+def test_what_they_took_out_is_told_in_rows(
+    operation: Operation, sums: dict[str, str], fewer: int, message: str
+) -> None:
     change = row_change(snapshot(operation, **sums))
     assert (change.fewer, change.wrong) == (fewer, False)
-    assert said in str(change)
-    assert bool(said) == bool(str(change))
+    assert message in str(change)
+    assert bool(message) == bool(str(change))
 
 
 @pytest.mark.parametrize("added", ["93", "107"])

@@ -97,7 +97,7 @@ def without_extra(s: LandingSnapshot) -> LandingSnapshot:
 
 
 @pytest.mark.parametrize(
-    ("forged", "told"),
+    ("forged", "message"),
     [
         (without_extra(deleting()), "does not record which"),
         (replace(deleting(), removed=(*GONE, AddedFile(path="more", rows=3))), "removed files had 22"),
@@ -115,10 +115,10 @@ def without_extra(s: LandingSnapshot) -> LandingSnapshot:
         (replace(SECOND, removed=GONE[:1], record=replace(SECOND.record, snapshot_id=9)), "but does not record it"),
     ],
 )
-def test_each_forgery_is_found(forged: LandingSnapshot, told: str) -> None:
+def test_each_forgery_is_found(forged: LandingSnapshot, message: str) -> None:
     before = () if forged.record.kind is SnapshotKind.REPLACE else (FIRST,)
     found = wrong(forged) if not before else texts(check_table(history(ORIGIN, FIRST, forged)))
-    assert told in found
+    assert message in found
 
 
 def test_a_replaced_file_that_another_writer_brings_back_is_found() -> None:
@@ -184,7 +184,7 @@ def test_what_is_gone_for_good_renews_every_lane_of_the_landing() -> None:
 
 def test_what_another_lane_lands_anew_renews_nobody() -> None:
     taken = cover((P0, 5, 20))
-    anew = Replacement(lane=REPLAY, coverage=taken, judged=(("r2", taken),))
+    anew = Replacement(lane=REPLAY, coverage=taken, evaluated=(("r2", taken),))
     live, lane, _ = sections_after([LIVE_SECTION, LANE, OTHER], "orders", taken, anew, TOKEN, {})
     assert (live.epoch, lane.epoch) == (LIVE_SECTION.epoch, LANE.epoch)
     assert (lane.covered, lane.evaluated) == (taken, {"r2": taken})

@@ -49,7 +49,7 @@ def test_what_adds_up_is_all_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "message"),
     [
         ((replays((3, 5), rows=3), HAS, having((3, 5))), "3 rows for 2 dead letters"),
         ((replays((3, 5), rows=1), HAS, having((3, 5))), "1 rows for 2 dead letters"),
@@ -60,8 +60,8 @@ def test_what_adds_up_is_all_right() -> None:
         ((replays((3, 8)), HAS, having((3, 8))), "5 dead letters were replayed, 4 were rejected"),
     ],
 )
-def test_what_does_not_is_found(step: Step, told: str) -> None:
-    assert told in problems(step)
+def test_what_does_not_is_found(step: Step, message: str) -> None:
+    assert message in problems(step)
 
 
 def test_a_replay_that_was_done_twice_is_found_though_each_adds_up() -> None:

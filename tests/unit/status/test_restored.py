@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import Severity, check_landing
 from tests.fakes.lake import data_file
@@ -60,7 +60,7 @@ def test_rows_that_are_read_again_and_brought_back_are_off(
 
 def test_a_person_who_has_said_since_what_is_there_is_believed(landing: FakeLanding, rolled_back: list[str]) -> None:
     add(landing, *rolled_back)
-    attest(landing.session, from_offsets(landing.session, {("orders", 0): 40}, [DATA]))
+    assert_tables(landing.session, from_offsets(landing.session, {("orders", 0): 40}, [DATA]))
     assert [level for level, _ in told(landing)] == [Severity.NOTE]
     landing.cycle("goes on")
     assert sum(int(s.get("lakecommit.rows", 0)) for s in landing.snapshots()) == 50

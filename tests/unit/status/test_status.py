@@ -152,8 +152,8 @@ def test_a_headroom_that_is_short_is_a_warning_by_how_often_the_landing_runs(lan
 
 def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: FakeLanding) -> None:
     landing.report(landing.open(), lambda s: s.spans[0].partition == P1)
-    told = json.loads(json.dumps(to_dict(status(landing))))
-    assert set(told) == {
+    answer = json.loads(json.dumps(to_dict(status(landing))))
+    assert set(answer) == {
         "landing",
         "at",
         "lag",
@@ -175,11 +175,11 @@ def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: Fake
         "stalled",
         "redundant",
     }
-    assert told["tables"][0]["pending"] == {"slices": 1, "files": 1, "bytes": 100}
-    assert told["tables"][0]["ends"] == {"orders[0]": 0, "orders[1]": 0}
-    first, second = told["partitions"]
+    assert answer["tables"][0]["pending"] == {"slices": 1, "files": 1, "bytes": 100}
+    assert answer["tables"][0]["ends"] == {"orders[0]": 0, "orders[1]": 0}
+    first, second = answer["partitions"]
     assert (first["reported"], second["reported"]) == (first["landed"], second["stable"])
-    assert (told["read_lag"], told["commit_lag"]) == (first["lag"], second["lag"])
+    assert (answer["read_lag"], answer["commit_lag"]) == (first["lag"], second["lag"])
     assert (first["headroom"]["known"], first["headroom"]["expires_at"]) == (False, None)
     assert second["headroom"] is None
 

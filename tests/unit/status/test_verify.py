@@ -115,7 +115,7 @@ def test_totals_are_of_one_landing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "message"),
     [
         (
             snapshot(2, cover((P0, 0, 9)), cover((P0, 0, 10))),
@@ -143,9 +143,9 @@ def test_totals_are_of_one_landing() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_snapshot_that_does_not_add_up_is_wrong(broken: LandingSnapshot, told: str) -> None:
+def test_a_snapshot_that_does_not_add_up_is_wrong(broken: LandingSnapshot, message: str) -> None:
     found = check_landing(LANDING, [history(ORIGIN, broken)])
-    assert told in texts(found)
+    assert message in texts(found)
     assert {f.snapshot_id for f in found} == {2}
     assert {f.level for f in found} == {Severity.WRONG}
 

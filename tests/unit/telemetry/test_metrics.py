@@ -205,13 +205,13 @@ def test_receivers_of_statsd_and_opentelemetry_get_every_metric_of_tasks_and_com
 
 
 def test_without_metrics_nothing_is_loaded_and_commands_read_no_airflow() -> None:
-    told = """
+    message = """
 import json, sys
 from airflow_provider_lakecommit.telemetry.send import start_for_commands
 start_for_commands()([])
 print(json.dumps("airflow" in sys.modules))
 """
-    done = subprocess.run([sys.executable, "-c", told], check=True, timeout=600, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", message], check=True, timeout=600, capture_output=True, text=True)
     assert json.loads(done.stdout) is False
 
 

@@ -32,8 +32,8 @@ GUARD = Guard(
 
 
 def waits(**options: Any) -> StalledCommitTrigger:
-    told = {"control_topic": "control", "control_group_id": "a", "guard": guard_to_json(GUARD)}
-    return StalledCommitTrigger(**{**told, "deadline": 1.5, "jitter": 3.0, **options})
+    values = {"control_topic": "control", "control_group_id": "a", "guard": guard_to_json(GUARD)}
+    return StalledCommitTrigger(**{**values, "deadline": 1.5, "jitter": 3.0, **options})
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def marks(*of_orders: tuple[int, int]) -> Mapping[SourcePartition, Watermark]:
 
 
 @pytest.mark.parametrize(
-    ("found", "compacted", "earliest", "told"),
+    ("found", "compacted", "earliest", "message"),
     [
         ([(0, 0), (0, 0)], (), True, EMPTY),
         ([(0, 0)], ("orders",), False, EMPTY),
@@ -41,11 +41,11 @@ def marks(*of_orders: tuple[int, int]) -> Mapping[SourcePartition, Watermark]:
     ],
 )
 def test_a_topic_has_one_warning(
-    found: Sequence[tuple[int, int]], compacted: Sequence[str], earliest: bool, told: str | None
+    found: Sequence[tuple[int, int]], compacted: Sequence[str], earliest: bool, message: str | None
 ) -> None:
     notes = list(source_notes(marks(*found), Coverage(), compacted, earliest=earliest))
-    assert len(notes) == (told is not None)
-    assert told is None or notes[0].startswith(told)
+    assert len(notes) == (message is not None)
+    assert message is None or notes[0].startswith(message)
 
 
 def test_a_topic_with_landed_records_has_none() -> None:

@@ -181,12 +181,12 @@ def test_what_is_no_error_of_ours_is_raised_first_and_nothing_is_begun_after_it(
 
 
 def test_work_that_was_cancelled_behind_our_back_has_failed(landing: Commits) -> None:
-    async def gone(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+    async def cancelled(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
         if isinstance(task.about, TableCommit) and task.about.name == DEAD:
             raise asyncio.CancelledError
         return await go_on()
 
-    done = landing.run(gone)
+    done = landing.run(cancelled)
     assert published(done) == [DATA]
     with pytest.raises(ClosedError, match=DEAD):
         done.check()

@@ -89,5 +89,5 @@ def test_the_end_is_told_by_the_names_and_whether_trying_again_can_help(clocked:
     )
     error = clocked.tables.error()
     assert isinstance(error, TableError)
-    told = f"{DEAD}: its column is gone [LC9999]; {A}: {A} is away [LC9999]; the next run publishes"
-    assert str(error) == f"{told} the slices that wait for {DEAD}, {A} [LC6241]"
+    message = f"{DEAD}: its column is gone [LC9999]; {A}: {A} is away [LC9999]; the next run publishes"
+    assert str(error) == f"{message} the slices that wait for {DEAD}, {A} [LC6241]"

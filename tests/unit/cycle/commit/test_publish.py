@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.log import CycleClosed, Directives
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle.commit import carry
-from airflow_provider_lakecommit.cycle.commit.carry import CARRY_AGE
+from airflow_provider_lakecommit.cycle.commit import refresh
+from airflow_provider_lakecommit.cycle.commit.refresh import REFRESH_AGE
 from airflow_provider_lakecommit.cycle.commit.reported import CHECK_AGE
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
@@ -71,9 +71,9 @@ class TestTableWithoutRows:
     ) -> None:
         quiet.cycle("a")
         if by == "cycles":
-            monkeypatch.setattr(carry, "CARRY_CYCLES", 1)
+            monkeypatch.setattr(refresh, "REFRESH_CYCLES", 1)
         else:
-            quiet.clock.passes(CARRY_AGE)
+            quiet.clock.passes(REFRESH_AGE)
         closed = quiet.cycle("b")
         # No rows, so nothing is told of it.
         assert closed.published == ()
@@ -116,7 +116,7 @@ class TestIdleBesideOthers:
 
     @pytest.fixture
     def idle(self, make_landing: Callable[..., FakeLanding], monkeypatch: pytest.MonkeyPatch) -> FakeLanding:
-        monkeypatch.setattr(carry, "MOVE_AFTER", 50)
+        monkeypatch.setattr(refresh, "MOVE_AFTER", 50)
         landing = make_landing(slice_records=10, dead_letter_table=DEAD)
         landing.control.partitions = 1
         landing.cycle("first")
@@ -124,8 +124,8 @@ class TestIdleBesideOthers:
 
     def others_say(self, landing: FakeLanding, records: int) -> None:
         other = landing.connect(name="others", table="shop.others")
-        word = other.sender("commit", uuid4()).closed(uuid4(), landing.clock(), None, Directives())
-        landing.send(0, [word] * records)
+        record = other.sender("commit", uuid4()).closed(uuid4(), landing.clock(), None, Directives())
+        landing.send(0, [record] * records)
 
     def read_from(self, landing: FakeLanding) -> list[int]:
         found = []

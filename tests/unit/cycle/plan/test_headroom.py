@@ -13,10 +13,10 @@ from airflow_provider_lakecommit.cycle.plan.headroom import (
     FEW,
     ROUNDS,
     Watch,
-    ask,
-    looked_at,
+    headroom_now,
     plan_lines,
     plan_threshold,
+    request,
     sharpened,
     warnings,
 )
@@ -48,12 +48,12 @@ def written_at(landing: FakeLanding, times: dict[SourcePartition, datetime]) -> 
     landing.source.first_since = first_since
 
 
-def look(landing: FakeLanding) -> FoldedLog:
+def read_log(landing: FakeLanding) -> FoldedLog:
     return landing.session.read_state(prepare_for_commit(landing.session).ledgers)
 
 
 def watch(landing: FakeLanding, threshold: timedelta = HOUR) -> Watch:
-    return ask(landing.session, look(landing).state, landing.source.watermarks(), threshold)
+    return request(landing.session, read_log(landing).state, landing.source.watermarks(), threshold)
 
 
 def test_the_shortest_headroom_comes_first_and_one_that_is_unknown_last(asking: FakeLanding) -> None:
@@ -75,12 +75,12 @@ def test_advice_that_cannot_be_made_is_a_warning_and_no_error(
         raise error
 
     asking.source.first_since = broken
-    session, folded, source = asking.session, look(asking), asking.source.watermarks()
+    session, folded, source = asking.session, read_log(asking), asking.source.watermarks()
     assert plan_lines(session, watch(asking)) == ()
-    assert looked_at(session, folded.state, source, HOUR, 1.0) == ()
+    assert headroom_now(session, folded.state, source, HOUR, 1.0) == ()
     assert any("WARNING: could not determine the retention of unread offsets" in line for line in asking.lines)
     monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom.oldest_unread", broken)
-    assert ask(session, folded.state, source, HOUR).found() == ()
+    assert request(session, folded.state, source, HOUR).found() == ()
 
 
 def test_a_partition_without_unread_offsets_is_not_asked_about(asking: FakeLanding) -> None:
@@ -106,7 +106,7 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_never_a_warning(askin
 
 
 def test_an_answer_that_does_not_come_makes_it_unknown(asking: FakeLanding) -> None:
-    late = Watch(began=0.0, threshold=HOUR, asked=watch(asking).asked, answers=lambda _: [])
+    late = Watch(began=0.0, threshold=HOUR, requested=watch(asking).requested, answers=lambda _: [])
     (line,) = plan_lines(asking.session, late)
     assert "unknown time (no answer in time)" in line
     assert asking.lines == []
@@ -120,7 +120,7 @@ def test_the_time_to_wait_counts_from_when_it_was_asked(monkeypatch: pytest.Monk
         return []
 
     monkeypatch.setattr("airflow_provider_lakecommit.cycle.plan.headroom.time.monotonic", lambda: 107.0)
-    Watch(began=100.0, threshold=HOUR, asked=(), answers=answers).found(10.0)
+    Watch(began=100.0, threshold=HOUR, requested=(), answers=answers).found(10.0)
     assert waited == [3.0]
 
 
@@ -156,10 +156,10 @@ def test_of_many_partitions_only_whether_they_are_short_is_asked(asking: FakeLan
 
 def test_the_threshold_is_the_timeout_or_two_runs(landing: FakeLanding) -> None:
     landing.open("a")
-    assert plan_threshold(landing.session, look(landing)) == landing.session.landing.window.completion_timeout
+    assert plan_threshold(landing.session, read_log(landing)) == landing.session.landing.window.completion_timeout
     landing.clock.passes(DAY)
     landing.open("b")
-    assert plan_threshold(landing.session, look(landing)) == 2 * DAY
+    assert plan_threshold(landing.session, read_log(landing)) == 2 * DAY
 
 
 def unsure(p: SourcePartition = P0) -> Headroom:

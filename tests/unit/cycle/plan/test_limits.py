@@ -30,7 +30,7 @@ def no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe, "sizes", lambda *_: {})
 
 
-def goal(make_landing: MakeLanding, **fields: object) -> FakeLanding:
+def with_targets(make_landing: MakeLanding, **fields: object) -> FakeLanding:
     """A backlog, and slices of a second each."""
     landing = make_landing(**{"slice_records": Window.slice_records, **fields})
     landing.source.ends = {P0: PLENTY, P1: PLENTY}
@@ -48,14 +48,14 @@ def cycle(landing: FakeLanding, run: str) -> int:
 def test_without_a_goal_all_there_is_makes_a_window_and_measurements_change_nothing(
     make_landing: MakeLanding,
 ) -> None:
-    landing = goal(make_landing)
+    landing = with_targets(make_landing)
     assert cycle(landing, "a") == 2 * PLENTY
     assert "measured" in "".join(landing.snapshots()[-1])
     assert not any("target" in line for line in preview(landing.session).explain)
 
 
 def test_windows_follow_what_the_windows_before_took(make_landing: MakeLanding) -> None:
-    landing = goal(make_landing, target_window=timedelta(seconds=4))
+    landing = with_targets(make_landing, target_window=timedelta(seconds=4))
     assert cycle(landing, "a") == 4 * ASSUMED_RATE
     # One slice of a second: 200,000 records a second would make 800,000, the step allows half of that.
     second = landing.open("b")
@@ -65,14 +65,14 @@ def test_windows_follow_what_the_windows_before_took(make_landing: MakeLanding) 
 
 
 def test_the_same_log_and_tables_make_the_same_plan(make_landing: MakeLanding) -> None:
-    landing = goal(make_landing, target_window="4s", target_file_size=5_000_000)
+    landing = with_targets(make_landing, target_window="4s", target_file_size=5_000_000)
     cycle(landing, "a")
     first, again = preview(landing.session), preview(landing.connect())
     assert (first.plan.slices, first.explain) == (again.plan.slices, again.explain)
 
 
 def test_files_come_to_their_size(make_landing: MakeLanding) -> None:
-    landing = goal(make_landing, target_file_size=2_000_000, max_records=1_000_000)
+    landing = with_targets(make_landing, target_file_size=2_000_000, max_records=1_000_000)
     assert cycle(landing, "a") == 1_000_000
     assert {len(s) for s in landing.open("b").slices} == {500_000}
 
@@ -93,9 +93,9 @@ def test_an_executor_of_the_release_before_is_told_of_no_goal(make_landing: Make
     landing = make_landing(target_window=60, target_file_size=1_000_000, group_by="load")
     job = group_job(landing.session.landing, landing.control, landing.open().groups[0], "lake")
     assert job is not None
-    told = json.loads(job.to_json())["landing"]
-    assert not {"target_window", "target_file_size", "group_by"} & told.keys()
-    assert told["slice_records"] == 10
+    landing_of_job = json.loads(job.to_json())["landing"]
+    assert not {"target_window", "target_file_size", "group_by"} & landing_of_job.keys()
+    assert landing_of_job["slice_records"] == 10
 
 
 def test_a_goal_changes_no_row() -> None:

@@ -224,9 +224,9 @@ def test_a_look_from_before_another_run_landed_is_no_log_that_lost_records(
     landing.source.ends[P0] += 10
     landing.cycle("other")
     landing.source.ends[P0] += 5
-    looks = iter([before])
-    look = landing.source.watermarks
-    monkeypatch.setattr(landing.source, "watermarks", lambda **options: next(looks, None) or look(**options))
+    reads = iter([before])
+    read = landing.source.watermarks
+    monkeypatch.setattr(landing.source, "watermarks", lambda **options: next(reads, None) or read(**options))
     assert [str(s.coverage) for s in plan(landing).slices] == ["orders[0] [30, 35)"]
     landing.source.ends[P0] = 29
     with pytest.raises(SourceError, match="LC1302"):
@@ -235,14 +235,14 @@ def test_a_look_from_before_another_run_landed_is_no_log_that_lost_records(
 
 def test_dead_processes_are_asked_for_once_each_and_their_slot_is_free(landing: FakeLanding) -> None:
     landing.open("dead")
-    asked: list[str] = []
+    requests: list[str] = []
 
     def release(cycle: Cycle) -> bool:
-        asked.append(cycle.run)
+        requests.append(cycle.run)
         return True
 
     opened = landing.open("b", release=release)
-    assert asked == ["dead"]
+    assert requests == ["dead"]
     assert (len(opened.slices), opened.ticket.slot) == (3, 0)
 
 
@@ -256,7 +256,7 @@ def test_a_window_that_is_refused_opens_empty_and_says_so(make_landing: Callable
 
 
 def test_a_preview_is_what_would_be_planned_and_says_and_makes_nothing(landing: FakeLanding) -> None:
-    shown = preview(landing.session)
+    previewed = preview(landing.session)
     assert landing.kinds() == []
     assert landing.session.tables.find("shop.rows") is None
-    assert [s.spans for s in shown.slices] == [s.spans for s in landing.open().slices]
+    assert [s.spans for s in previewed.slices] == [s.spans for s in landing.open().slices]

@@ -36,8 +36,8 @@ def test_a_table_that_joins_later_starts_where_the_data_tables_ledger_ends(landi
 def test_a_table_that_was_dropped_is_no_first_run_while_the_log_remembers_it(landing: FakeLanding) -> None:
     landing.cycle()
     landing.catalog.drop_table(DATA)
-    told = rf"^{DATA} of catalog fake has no ledger.* recreated, or this is another catalog\..*reset assert"
-    with pytest.raises(LedgerError, match=told):
+    message = rf"^{DATA} of catalog fake has no ledger.* recreated, or this is another catalog\..*reset assert"
+    with pytest.raises(LedgerError, match=message):
         prepare(landing.session, landing.source.watermarks())
     assert landing.session.tables.find(DATA) is None
 
@@ -100,9 +100,9 @@ class TestCatalogWithoutTags:
         answer = landing.catalog.commit_table
 
         def short(*request: Any) -> Any:
-            told = answer(*request)
-            refs = {name: ref for name, ref in told.metadata.refs.items() if name == "main"}
-            return told.model_copy(update={"metadata": told.metadata.model_copy(update={"refs": refs})})
+            message = answer(*request)
+            refs = {name: ref for name, ref in message.metadata.refs.items() if name == "main"}
+            return message.model_copy(update={"metadata": message.metadata.model_copy(update={"refs": refs})})
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(landing.catalog, "commit_table", short)

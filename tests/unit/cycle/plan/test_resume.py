@@ -11,7 +11,13 @@ import pytest
 
 from airflow_provider_lakecommit.control.control_log import ControlLog
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
-from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles, cycles_of, look_back, look_up, published_by
+from airflow_provider_lakecommit.cycle.plan.resume import (
+    EarlierCycles,
+    cycle_of_ticket,
+    cycles_of,
+    find_cycle,
+    published_by,
+)
 from airflow_provider_lakecommit.cycle.session.landing_session import cycle_id_of
 from tests.fakes.session import CREATE, DATA, P0, P1, FakeLanding
 from tests.support.declared import changed_landing
@@ -30,7 +36,7 @@ def found(landing: FakeLanding, run: str = "a") -> EarlierCycles:
 def test_a_run_that_the_log_does_not_know_begins_anew(landing: FakeLanding) -> None:
     landing.cycle("other")
     assert earlier(landing) is None
-    assert look_back(landing.session, cycle_id_of(landing.session, landing.run_identity())) is None
+    assert find_cycle(landing.session, cycle_id_of(landing.session, landing.run_identity())) is None
 
 
 def test_an_open_cycle_is_continued_under_its_number(landing: FakeLanding) -> None:
@@ -91,7 +97,7 @@ def test_a_cycle_that_its_log_has_forgotten_is_as_if_it_had_never_been(landing: 
     opened = landing.open()
     landing.close(opened=opened)
     landing.control.cut(opened.ticket.partition, landing.control.read(opened.ticket.partition).end)
-    assert look_up(landing.session, opened.ticket) is None
+    assert cycle_of_ticket(landing.session, opened.ticket) is None
     assert earlier(landing) is None
 
 
@@ -102,7 +108,7 @@ def test_a_cycle_opened_anew_under_its_old_id_is_the_new_one(landing: FakeLandin
     landing.cycle("b")
     landing.source.ends = {P0: 40, P1: 10}
     landing.open("a")
-    state = look_back(landing.session, cycle_id_of(landing.session, landing.run_identity()))
+    state = find_cycle(landing.session, cycle_id_of(landing.session, landing.run_identity()))
     assert state is not None
     assert [str(s) for s in state.granted] == ["orders[0][30, 40)"]
     assert not state.state.over

@@ -140,14 +140,14 @@ def test_what_is_reported_of_a_lost_log_is_named_with_its_table(make_landing: Ca
     landing.leader_epoch = 0
     landing.report(landing.open("a"))
     landing.source.epochs = {P0: [0, 5], P1: [0]}
-    told = diverged_logs(landing.session, *_seen(landing))[1]
-    assert f"{DATA} gets rows of orders[0] [5, 20)" in told
+    losses = diverged_logs(landing.session, *_observed(landing))[1]
+    assert f"{DATA} gets rows of orders[0] [5, 20)" in losses
     landing.close("a")
-    told = diverged_logs(landing.session, *_seen(landing))[1]
-    assert f"{DATA} has rows of orders[0] [5, 20)" in told
+    losses = diverged_logs(landing.session, *_observed(landing))[1]
+    assert f"{DATA} has rows of orders[0] [5, 20)" in losses
 
 
-def _seen(landing: FakeLanding) -> tuple[LandingState, SourceState]:
+def _observed(landing: FakeLanding) -> tuple[LandingState, SourceState]:
     ledgers = prepare_for_commit(landing.session).ledgers
     return landing.session.read_state(ledgers).state, landing.source.watermarks()
 

@@ -173,9 +173,9 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(followed: Followed) ->
     followed.away = lambda: SourceUnavailableError("LC9999", "no answer") if 10 < followed.seconds < 40 else None
     outcomes = list(followed.follow(lifetime=timedelta(minutes=2)).cycles())
     assert sum(rows(outcomes)) == 34
-    told = [line for line in followed.landing.lines if "continuing in" in line]
-    assert 3 <= len(told) <= 7
-    assert told[0] == "WARNING: continuing in 1 s, after error 1 in a row: no answer [LC9999]"
+    lines = [line for line in followed.landing.lines if "continuing in" in line]
+    assert 3 <= len(lines) <= 7
+    assert lines[0] == "WARNING: continuing in 1 s, after error 1 in a row: no answer [LC9999]"
 
 
 def test_a_source_that_needs_a_person_ends_it(followed: Followed) -> None:
@@ -266,10 +266,10 @@ def test_a_stop_while_it_waits_ends_it(followed: Followed) -> None:
 
 def test_over_is_asked_now_and_then_and_ends_it(make: Callable[..., Followed]) -> None:
     followed = make()
-    identity, asked = followed.landing.run_identity(), list[float]()
+    identity, requests = followed.landing.run_identity(), list[float]()
 
     def over() -> bool:
-        asked.append(followed.seconds)
+        requests.append(followed.seconds)
         return followed.seconds >= 25
 
     follow = Follow(
@@ -281,7 +281,7 @@ def test_over_is_asked_now_and_then_and_ends_it(make: Callable[..., Followed]) -
         over=over,
     )
     list(follow.cycles())
-    assert len(asked) <= 4
+    assert len(requests) <= 4
     assert followed.seconds < 36
 
 
@@ -292,17 +292,17 @@ def test_it_says_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed
     for second in range(5, 200, 5):
         followed.come(float(second), 1)
     quiet = followed.landing.lines
-    said: list[int] = []
+    counts: list[int] = []
     for n, _ in enumerate(followed.follow(lifetime=timedelta(seconds=190)).cycles()):
-        said.append(len(quiet))
+        counts.append(len(quiet))
         if n == 15:
             followed.engine.acts.append(die)
     lines = [line for line in quiet if line.startswith("followed for")]
     assert len(lines) == 4
     assert "; records were 0.0 to " in lines[1]
-    told = [line for line in quiet[said[1] :] if "reported" in line or line.startswith("cycle ")]
-    assert any("0 slices (0 records) are reported" in line for line in told)
-    assert len(told) < 12, told
+    of_windows = [line for line in quiet[counts[1] :] if "reported" in line or line.startswith("cycle ")]
+    assert any("0 slices (0 records) are reported" in line for line in of_windows)
+    assert len(of_windows) < 12, of_windows
 
 
 def test_a_table_that_is_rolled_back_under_it_is_told(followed: Followed) -> None:
@@ -315,8 +315,8 @@ def test_a_table_that_is_rolled_back_under_it_is_told(followed: Followed) -> Non
     followed.plans.insert(2, (30.0, roll_back))
     # What two windows had published is read again, together with what came since.
     assert rows(list(followed.follow().cycles())) == [30, 10, 10, 30]
-    said = [line for line in followed.landing.lines if "rolled back" in line]
-    assert [line.partition(" from ")[0] for line in said] == [f"WARNING: {DATA}: the branch was rolled back"]
+    lines = [line for line in followed.landing.lines if "rolled back" in line]
+    assert [line.partition(" from ")[0] for line in lines] == [f"WARNING: {DATA}: the branch was rolled back"]
 
 
 def test_the_sum_of_a_run_does_not_grow_with_its_windows(followed: Followed) -> None:
@@ -346,7 +346,7 @@ def test_its_own_old_snapshots_go_while_it_follows_and_no_row_with_them(followed
     assert landing.open("next").plan.left == 0, "the ledger is there"
 
 
-def beside(followed: Followed, identity: RunIdentity) -> None:
+def start_other(followed: Followed, identity: RunIdentity) -> None:
     """Another run opens a cycle, and leaves it to others."""
     open_cycle(followed.landing.connect(), identity)
 
@@ -355,7 +355,7 @@ def test_a_run_ends_behind_its_window_once_a_later_run_of_its_dag_follows(follow
     for second in range(1, 60):
         followed.come(second, 5)
     later = replace(followed.landing.run_identity("later"), turn=1000)
-    followed.plans.append((20.2, lambda: beside(followed, later)))
+    followed.plans.append((20.2, lambda: start_other(followed, later)))
     followed.plans.sort(key=lambda plan: plan[0])
     outcomes = list(followed.follow(turns=True).cycles())
     assert 20.0 <= followed.seconds <= 24.0
@@ -365,9 +365,9 @@ def test_a_run_ends_behind_its_window_once_a_later_run_of_its_dag_follows(follow
 
 def test_an_idle_run_sees_the_later_one_within_some_seconds(followed: Followed) -> None:
     later = replace(followed.landing.run_identity("later"), turn=1000)
-    followed.plans.append((20.0, lambda: beside(followed, later)))
+    followed.plans.append((20.0, lambda: start_other(followed, later)))
     list(followed.follow(turns=True).cycles())
-    assert 20.0 <= followed.seconds <= 20.0 + 2 * follow_run.ASK_SECONDS
+    assert 20.0 <= followed.seconds <= 20.0 + 2 * follow_run.CHECK_SECONDS
 
 
 @pytest.mark.heavy(but=("other1",))
@@ -378,7 +378,7 @@ def test_what_is_no_later_follow_of_its_dag_ends_no_run(followed: Followed, othe
     for second in range(1, 60):
         followed.come(second, 5)
     run = replace(followed.landing.run_identity("later"), **other)
-    followed.plans.append((20.2, lambda: beside(followed, run)))
+    followed.plans.append((20.2, lambda: start_other(followed, run)))
     followed.plans.sort(key=lambda plan: plan[0])
     list(followed.follow(turns=True).cycles())
     assert followed.seconds >= 60.0
@@ -399,8 +399,8 @@ def test_a_run_goes_on_where_the_log_does_not_say_who_follows(
 def test_a_run_takes_over_from_all_that_began_before_it(followed: Followed) -> None:
     for second in range(1, 60):
         followed.come(second, 5)
-    beside(followed, replace(followed.landing.run_identity("z"), turn=1))
-    followed.plans.append((20.2, lambda: beside(followed, replace(followed.landing.run_identity("z", 1), turn=1))))
+    start_other(followed, replace(followed.landing.run_identity("z"), turn=1))
+    followed.plans.append((20.2, lambda: start_other(followed, replace(followed.landing.run_identity("z", 1), turn=1))))
     followed.plans.sort(key=lambda plan: plan[0])
     list(followed.follow(turns=True).cycles())
     assert followed.seconds >= 60.0
@@ -450,28 +450,28 @@ def test_a_run_whose_spark_is_away_takes_over_from_nobody(
 def test_a_run_takes_a_turn_in_a_control_topic_that_was_made_anew(followed: Followed) -> None:
     landing, control = followed.landing, followed.landing.control
     for number in range(3):
-        beside(followed, landing.run_identity("before", number))
+        start_other(followed, landing.run_identity("before", number))
     run = Successor(landing.session, landing.lines.append, followed.engine.start, turns=True)
     run.in_turn(landing.run_identity("first"))
     control.topic_id = "control-2"
     control.logs.clear()
-    assert not run.ask()
+    assert not run.has_begun()
     partition = landing.session.own_partition()
     control.logs[partition] = [None]
     later = turn_at(log_end(landing.session, partition))
-    beside(followed, replace(landing.run_identity("later"), turn=later))
-    assert run.ask()
+    start_other(followed, replace(landing.run_identity("later"), turn=later))
+    assert run.has_begun()
 
 
 def test_a_later_run_is_seen_where_the_control_topic_has_got_more_partitions(followed: Followed) -> None:
     landing, control = followed.landing, followed.landing.control
-    beside(followed, landing.run_identity("before"))
+    start_other(followed, landing.run_identity("before"))
     former = control.partition_for(landing.session.landing.group_id)
     control.partitions = next(n for n in range(4, 100) if partition_of(landing.session.landing.group_id, n) != former)
     run = Successor(landing.connect(), landing.lines.append, followed.engine.start, turns=True)
     run.in_turn(landing.run_identity("first"))
-    beside(followed, replace(landing.run_identity("later"), turn=1000))
-    assert run.ask()
+    start_other(followed, replace(landing.run_identity("later"), turn=1000))
+    assert run.has_begun()
 
 
 OTHER = "shop.others"
@@ -506,8 +506,8 @@ def test_a_table_that_takes_no_commits_for_a_while_ends_no_follow_and_is_tried_e
     assert tries[0] <= 50
     assert not outcomes[-1].closed.failed
     assert outcomes[-1].closed.valid_through is not None
-    told = [line for line in routed.landing.lines if "not to be written" in line or "accepts commits again" in line]
-    assert len(told) == 2
+    lines = [line for line in routed.landing.lines if "not to be written" in line or "accepts commits again" in line]
+    assert len(lines) == 2
     assert any("commits fail for shop.rows" in line for line in routed.landing.lines if "followed for" in line)
     state = routed.landing.session.read_state(()).state
     assert max(c.cycle.slot for c in state.cycles.values()) <= 2, "what is left open takes no slots"
@@ -533,7 +533,7 @@ def test_a_follow_that_was_taken_over_from_leaves_a_failing_table_to_the_other_a
     refused = routed.landing.catalog.refused
     later = replace(routed.landing.run_identity("later"), turn=1000)
     at(routed, 20.0, lambda: refused.update({DATA: 0}))
-    at(routed, 150.2, lambda: beside(routed, later))
+    at(routed, 150.2, lambda: start_other(routed, later))
     with pytest.raises(TableError, match="LC6212"):
         list(routed.follow(turns=True, lifetime=timedelta(seconds=290)).cycles())
     assert routed.seconds < 190

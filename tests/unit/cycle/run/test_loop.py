@@ -78,8 +78,8 @@ def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(e
     with pytest.raises(SourceError, match=r"orders\[0\] \[40, 60\).*LC1303"):
         next(found)
     again = LandingRunner(landing.session, engine, lambda n: replace(landing.run_identity("c"), number=n))
-    told = list(_until_error(again))
-    assert told == [], "nothing is left to publish, and no cycle is opened for it"
+    outcomes = list(_until_error(again))
+    assert outcomes == [], "nothing is left to publish, and no cycle is opened for it"
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_brokers_that_are_away_are_told_once(
 def test_brokers_that_do_not_answer_are_not_waited_for_twice(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = Mock()
+    drained = Mock()
     monkeypatch.setattr(loop, "open_cycle", Mock(side_effect=SourceUnavailableError("LC9999", "no answer")))
-    monkeypatch.setattr(drain, "drain", asked)
+    monkeypatch.setattr(drain, "drain", drained)
     monkeypatch.setattr(engine.landing.session.control, "answers", lambda: False)
     with pytest.raises(SourceUnavailableError):
         cycles(engine)
-    asked.assert_not_called()
+    drained.assert_not_called()
 
 
 def _until_error(run: LandingRunner) -> Iterator[CycleOutcome]:

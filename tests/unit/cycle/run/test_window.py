@@ -15,10 +15,12 @@ P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0
 
 
-def after_look(records: int, *, now: float, asked: float | None = None, full: Full | None = None) -> Next:
+def after_look(records: int, *, now: float, checked: float | None = None, full: Full | None = None) -> Next:
     """The answer to the first look after a plan at second 0."""
-    seen = Ahead(records=records)
-    return Pace.after(0.0, AGE).saw(seen, asked=now if asked is None else asked, now=now, full=full or Full())[1]
+    ahead = Ahead(records=records)
+    return Pace.after(0.0, AGE).saw(
+        ahead, checked_at=now if checked is None else checked, now=now, full=full or Full()
+    )[1]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_the_rows_of_the_table(records: int, now: float, full: Full, expected: N
 def test_looks_at_an_idle_topic_become_rare_and_not_too_rare() -> None:
     pace, now, pauses = Pace.after(0.0, AGE), 0.0, []
     for _ in range(8):
-        pace, then = pace.saw(Ahead(records=0), asked=now, now=now, full=Full())
+        pace, then = pace.saw(Ahead(records=0), checked_at=now, now=now, full=Full())
         pauses.append(then.seconds)
         now += then.seconds
     assert pauses == [0.5, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0]
@@ -51,7 +53,7 @@ def test_looks_at_an_idle_topic_become_rare_and_not_too_rare() -> None:
 def test_a_slow_follow_looks_now_and_then_all_the_same() -> None:
     pace = Pace.after(0.0, 3600.0)
     for n in range(5):
-        pace, then = pace.saw(Ahead(records=0), asked=float(n), now=float(n), full=Full())
+        pace, then = pace.saw(Ahead(records=0), checked_at=float(n), now=float(n), full=Full())
         assert then.seconds <= SELDOM
 
 
@@ -64,9 +66,9 @@ def test_no_record_waits_longer_than_it_may_and_none_is_hurried(comes: float, ag
     """One record on an idle topic, whose looks are answered after a while."""
     pace, now = Pace.after(0.0, age), 0.0
     while True:
-        asked = now
+        checked = now
         now += answer
-        pace, then = pace.saw(Ahead(records=int(comes <= asked)), asked=asked, now=now, full=Full())
+        pace, then = pace.saw(Ahead(records=int(comes <= checked)), checked_at=checked, now=now, full=Full())
         now += then.seconds
         if then.open:
             break

@@ -106,15 +106,15 @@ def test_of_other_landings_in_the_same_partition_nothing_is_taken(landing: FakeL
     assert len(landing.session.read_state(()).entries) == 1
 
 
-def whose(slot: int, deployment: str = "") -> Cycle:
+def holder(slot: int, deployment: str = "") -> Cycle:
     return Cycle(commit_id=uuid4(), dag="d", run="r", number=0, slot=slot, deployment=deployment)
 
 
 def test_each_role_and_slot_of_a_deployment_has_one_id_and_the_last_offset_is_told(landing: FakeLanding) -> None:
     ids: list[str] = []
     landing.control.before_send = ids.append
-    assert landing.session.send("plan", whose(0), 1, [WORD, WORD]) == 1
-    assert landing.session.send("commit", whose(3, "eu-1"), 1, [WORD]) == 3
+    assert landing.session.send("plan", holder(0), 1, [WORD, WORD]) == 1
+    assert landing.session.send("commit", holder(3, "eu-1"), 1, [WORD]) == 3
     assert ids == ["lakecommit-rows-live-0-plan", "lakecommit-rows-@eu-1-live-3-commit"]
 
 
@@ -124,7 +124,7 @@ def test_whom_a_newer_attempt_has_shut_out_learns_that(landing: FakeLanding) -> 
 
     landing.control.before_send = take_over
     with pytest.raises(FencedError):
-        landing.session.send("plan", whose(0), 0, [WORD])
+        landing.session.send("plan", holder(0), 0, [WORD])
     assert landing.control.logs == {}
 
 
@@ -143,20 +143,20 @@ def opened(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_writer_stays_open_for_the_next_cycle_in_its_slot(landing: FakeLanding, opened: list[str]) -> None:
     for slot in (0, 1, 0, 1, 0):
-        landing.session.send("commit", whose(slot), 0, [WORD])
+        landing.session.send("commit", holder(slot), 0, [WORD])
     assert opened == ["lakecommit-rows-live-0-commit", "lakecommit-rows-live-1-commit"]
 
 
-@pytest.mark.parametrize(("role", "said"), [("commit", 2), ("skip", 2), ("plan", 1)])
+@pytest.mark.parametrize(("role", "sent"), [("commit", 2), ("skip", 2), ("plan", 1)])
 def test_a_writer_that_was_shut_out_while_it_rested_is_opened_anew_but_a_planner_looks_first(
-    landing: FakeLanding, opened: list[str], role: str, said: int
+    landing: FakeLanding, opened: list[str], role: str, sent: int
 ) -> None:
-    landing.session.send(role, whose(0), 0, [WORD])
+    landing.session.send(role, holder(0), 0, [WORD])
     landing.control.writers[opened[0]] = object()
     with pytest.raises(FencedError) if role == "plan" else nullcontext():
-        landing.session.send(role, whose(0), 0, [WORD])
-    assert sum(r is not None for r in landing.control.logs[0]) == said
-    landing.session.send(role, whose(0), 0, [WORD])
+        landing.session.send(role, holder(0), 0, [WORD])
+    assert sum(r is not None for r in landing.control.logs[0]) == sent
+    landing.session.send(role, holder(0), 0, [WORD])
     assert len(opened) == 2
 
 
@@ -164,12 +164,12 @@ def test_a_writer_whose_transaction_was_interrupted_is_not_used_again(landing: F
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    landing.session.send("commit", whose(0), 0, [WORD])
+    landing.session.send("commit", holder(0), 0, [WORD])
     landing.control.before_send = interrupt
     with pytest.raises(KeyboardInterrupt):
-        landing.session.send("commit", whose(0), 0, [WORD])
+        landing.session.send("commit", holder(0), 0, [WORD])
     landing.control.before_send = lambda _: None
-    landing.session.send("commit", whose(0), 0, [WORD])
+    landing.session.send("commit", holder(0), 0, [WORD])
     assert len(opened) == 2
 
 
@@ -178,7 +178,7 @@ def test_after_its_close_a_session_says_nothing_more(landing: FakeLanding) -> No
     landing.session.close()
     assert landing.control.closed
     with pytest.raises(ClosedError, match="LC6220"):
-        landing.session.send("commit", whose(0), 0, [WORD])
+        landing.session.send("commit", holder(0), 0, [WORD])
     assert landing.control.logs == {}
     with pytest.raises(ClosedError):
         landing.session.tables.load("shop.rows")
@@ -220,7 +220,7 @@ def test_landings_of_one_catalog_name_a_table_alike_and_those_of_two_do_not(land
     assert one.key("shop.rows") == other.key("shop.rows") != one.key("shop.other")
     elsewhere = landing.connect(iceberg_conn_id="another")
     assert elsewhere.key("shop.rows") != one.key("shop.rows")
-    elsewhere.place = one.landing.connections.iceberg
+    elsewhere.catalog_key = one.landing.connections.iceberg
     assert elsewhere.key("shop.rows") == one.key("shop.rows")
     assert str(one.key("shop.rows")) == "shop.rows"
 

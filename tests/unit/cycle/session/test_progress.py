@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.session.progress import Progress, progress_told
+from airflow_provider_lakecommit.cycle.session.progress import Progress, report_progress
 from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.spark.job import DECODED, WindowJob, decoded_of, note_decoded
@@ -57,36 +57,36 @@ class Told:
 
 
 def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) -> None:
-    opened, told = landing.open(), Told()
+    opened, reported = landing.open(), Told()
     first, *rest = opened.slices
-    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
-        told.wait_for(0)
+    with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):
+        reported.wait_for(0)
         landing.report(opened, lambda s: s is first)
-        one = told.wait_for(1)
+        one = reported.wait_for(1)
         landing.report(opened, lambda s: s in rest)
-        every = told.wait_for(len(opened.slices))
+        every = reported.wait_for(len(opened.slices))
     assert (one.records, one.all_records, one.all_slices) == (len(first), 30, len(opened.slices))
     assert (every.records, every.left) == (30, 0.0)
     assert one.start > 0.0, "what engines take to start is no part of the rate"
-    assert [p.slices for p in told.all].count(len(opened.slices)) == 1, "what is done is told once"
-    count = len(told.all)
+    assert [p.slices for p in reported.all].count(len(opened.slices)) == 1, "what is done is told once"
+    count = len(reported.all)
     threading.Event().wait(0.05)
-    assert len(told.all) == count, "it ends with the block"
+    assert len(reported.all) == count, "it ends with the block"
 
 
 def test_decoded_records_of_slices_that_are_not_reported_count(
     landing: FakeLanding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, told = landing.open(), Told()
+    opened, reported = landing.open(), Told()
     first, second, *_ = opened.slices
     monkeypatch.setenv(DECODED, str(tmp_path))
     note_decoded(first, 3)
     note_decoded(second, 1_000_000)
     assert decoded_of([first]) == 3
-    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
-        begun = told.wait_for(0)
+    with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):
+        begun = reported.wait_for(0)
         landing.report(opened)
-        ended = told.wait_for(len(opened.slices))
+        ended = reported.wait_for(len(opened.slices))
     assert (begun.slices, begun.records) == (0, 30), "never more than there are"
     assert (ended.records, begun.left) == (30, 0.0)
     (tmp_path / str(second.slice_id)).unlink()
@@ -97,48 +97,48 @@ def test_decoded_records_of_slices_that_are_not_reported_count(
 
 
 def test_what_was_reported_before_is_no_part_of_it(landing: FakeLanding) -> None:
-    opened, told = landing.open(), Told()
+    opened, reported = landing.open(), Told()
     landing.report(opened, lambda s: s is opened.slices[0])
-    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
-        assert told.wait_for(0).all_slices == len(opened.slices) - 1
+    with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):
+        assert reported.wait_for(0).all_slices == len(opened.slices) - 1
 
 
 def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing: FakeLanding) -> None:
-    opened, told = landing.open(), Told()
+    opened, reported = landing.open(), Told()
     job = job_of(landing, opened)
-    with progress_told(landing.control, [job], told, 0.01):
-        told.wait_for(0)
+    with report_progress(landing.control, [job], reported, 0.01):
+        reported.wait_for(0)
         landing.control.away = ControlTopicError("LC9999", "away")
         landing.control.away = None
         landing.report(opened)
-        told.wait_for(len(opened.slices))
+        reported.wait_for(len(opened.slices))
     landing.control.away = ControlTopicError("LC9999", "away")
-    with progress_told(landing.control, [job], told, 0.01):
+    with report_progress(landing.control, [job], reported, 0.01):
         pass
-    with progress_told(landing.control, [], told, 0.01):
+    with report_progress(landing.control, [], reported, 0.01):
         pass
 
 
 def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: FakeLanding) -> None:
-    opened, told = landing.open(), Told()
+    opened, reported = landing.open(), Told()
     first = opened.slices[0]
-    with progress_told(landing.control, [job_of(landing, opened)], told, 0.01):
+    with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):
         landing.report(opened, lambda s: s is first)
-        told.wait_for(1)
+        reported.wait_for(1)
         landing.control.away = ControlTopicError("LC9999", "no answer from Kafka")
-        line = str(told.wait_for_trouble())
+        line = str(reported.wait_for_trouble())
         assert line.startswith(f"1 of {len(opened.slices)} slices, {len(first)} of 30 records were reported")
         assert "no answer from Kafka" in line
         assert "left" not in line, "nobody knows how long it takes then"
         landing.control.away = None
         landing.report(opened, lambda s: s is not first)
-        assert not told.wait_for(len(opened.slices)).trouble
+        assert not reported.wait_for(len(opened.slices)).trouble
 
 
 def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        progress_told(landing.control, [job_of(landing, landing.open())], Told(), 0.01),
+        report_progress(landing.control, [job_of(landing, landing.open())], Told(), 0.01),
     ):
         raise KeyboardInterrupt
 
@@ -160,7 +160,7 @@ def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
 )
 def test_it_is_one_line(progress: tuple[int, int, int, int, float, float], text: str) -> None:
     slices, all_slices, records, all_records, seconds, start = progress
-    told = Progress(
+    made = Progress(
         slices=slices,
         all_slices=all_slices,
         records=records,
@@ -168,4 +168,4 @@ def test_it_is_one_line(progress: tuple[int, int, int, int, float, float], text:
         seconds=seconds,
         start=start,
     )
-    assert text == str(told)
+    assert text == str(made)

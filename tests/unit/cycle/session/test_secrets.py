@@ -92,14 +92,14 @@ def test_a_catalog_that_is_away_is_missed_for_its_keys_and_not_for_settings_of_o
     def connect(*_: object, **__: object) -> Vendor:
         raise ConnectionRefusedError("nobody is there")
 
-    said: list[str] = []
+    lines: list[str] = []
     tables, jobs = Tables(OWN, connect=connect), [job_of(("rows",), ("rows",), keys=keys)]
     if keys:
         with pytest.raises(CatalogError, match="LC3361"):
-            secrets_for(tables, KAFKA, jobs, log=said.append)
+            secrets_for(tables, KAFKA, jobs, log=lines.append)
     else:
-        assert secrets_for(tables, KAFKA, jobs, log=said.append).io_of("rows") == OWN
-        (line,) = said
+        assert secrets_for(tables, KAFKA, jobs, log=lines.append).io_of("rows") == OWN
+        (line,) = lines
         assert line.startswith("table rows is written with only the storage properties of the connection: catalog")
 
 

@@ -78,17 +78,17 @@ def state(cycle_target: TableTarget, *, finished: bool, spec_version: str = LAND
 def test_writers_are_told_the_layout_and_of_properties_only_what_is_about_writing() -> None:
     own = {"write.parquet.compression-codec": "zstd", "schema.name-mapping.default": "[]"}
     made = table(properties={**own, "owner": "me", "lakecommit.keep-snapshots": "5", "rewrite.x": "y"})
-    told = target_of("shop.orders", made, EPOCH)
-    assert told.properties == own
-    assert Schema.model_validate_json(told.schema) == made.schema()
-    assert PartitionSpec.model_validate_json(told.spec) == made.spec()
-    assert (told.table, told.uuid, told.location, told.epoch) == (
+    target = target_of("shop.orders", made, EPOCH)
+    assert target.properties == own
+    assert Schema.model_validate_json(target.schema) == made.schema()
+    assert PartitionSpec.model_validate_json(target.spec) == made.spec()
+    assert (target.table, target.uuid, target.location, target.epoch) == (
         "shop.orders",
         made.metadata.table_uuid,
         "s3://lake/orders",
         EPOCH,
     )
-    assert (told.schema_id, told.spec_id, told.format_version) == (0, 0, 2)
+    assert (target.schema_id, target.spec_id, target.format_version) == (0, 0, 2)
 
 
 def test_an_unsorted_table_has_no_order_and_a_sorted_one_has_its_own() -> None:
@@ -125,7 +125,7 @@ def test_a_table_that_was_filled_as_it_is_now_is_not_looked_at_again_whatever_it
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "known",
     [
         fold((), (), timedelta(hours=1)),
         state(UNFIT, finished=False),
@@ -139,9 +139,9 @@ def test_a_table_that_was_filled_as_it_is_now_is_not_looked_at_again_whatever_it
     ],
     ids=["no cycle", "nothing finished", "spec", "schema", "partitions", "properties", "order", "uuid", "name"],
 )
-def test_a_table_of_which_the_log_shows_anything_else_is_looked_at(shown: LandingState) -> None:
+def test_a_table_of_which_the_log_shows_anything_else_is_looked_at(known: LandingState) -> None:
     with pytest.raises(TableError, match="LC4004"):
-        check_unless_filled(LANDING, [UNFIT], shown)
+        check_unless_filled(LANDING, [UNFIT], known)
 
 
 def test_of_several_tables_only_those_that_are_not_known_are_looked_at() -> None:

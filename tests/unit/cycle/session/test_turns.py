@@ -50,8 +50,8 @@ def test_the_newest_run_of_the_dag_stays(cycles: list[Cycle], successor: str | N
 @pytest.mark.parametrize("turns", [(1, 1, 1), (1, 2, 2), (1, 2, 3), (2, 2, 1)])
 def test_of_runs_that_begin_together_one_stays_in_whatever_order_they_are_seen(turns: tuple[int, ...]) -> None:
     runs = [cycle(run, turn) for run, turn in zip("abc", turns, strict=True)]
-    for seen in permutations(runs):
-        stay = [c.run for c in runs if successor_of(seen, replace(RUN, run_id=c.run, turn=c.turn)) is None]
+    for order in permutations(runs):
+        stay = [c.run for c in runs if successor_of(order, replace(RUN, run_id=c.run, turn=c.turn)) is None]
         assert len(stay) == 1
 
 
@@ -63,7 +63,7 @@ def test_turns_grow_with_the_log_and_each_start_is_seen_once(make_landing: Calla
     second = log_end(landing.session, landing.session.own_partition())
     assert turn_at(second) > turn_at(first)
     landing.cycle("b")
-    seen, place = cycles_since(landing.session, first)
-    assert [c.run for c in seen] == ["a", "b"]
+    starts, position = cycles_since(landing.session, first)
+    assert [c.run for c in starts] == ["a", "b"]
     assert [c.run for c in cycles_since(landing.session, second)[0]] == ["b"]
-    assert cycles_since(landing.session, place) == ([], place)
+    assert cycles_since(landing.session, position) == ([], position)

@@ -101,8 +101,8 @@ def test_a_name_that_is_too_long_is_the_trouble_of_its_topic() -> None:
 
 
 def test_a_pattern_that_matches_nothing_names_what_is_near() -> None:
-    said = matches_nothing(a_set(topics_pattern=r"shop\.ordres\..*"), ["shop.orders.eu", "__x", "else"])
-    assert "shop.orders.eu" in said
+    text = matches_nothing(a_set(topics_pattern=r"shop\.ordres\..*"), ["shop.orders.eu", "__x", "else"])
+    assert "shop.orders.eu" in text
 
 
 def test_a_dag_can_name_one_landing_of_a_set_by_its_topics() -> None:
@@ -120,9 +120,9 @@ def test_a_dag_can_name_one_landing_of_a_set_by_its_topics() -> None:
 
 
 def test_a_set_whose_exclude_takes_out_all_that_its_pattern_matches_says_so() -> None:
-    said = matches_nothing(a_set(topics_pattern=r"shop\..*", exclude=".*"), ["shop.orders", "else"])
-    assert "1 topics match topics_pattern" in said
-    assert "(shop.orders), but all of them are excluded by `exclude`" in said
+    text = matches_nothing(a_set(topics_pattern=r"shop\..*", exclude=".*"), ["shop.orders", "else"])
+    assert "1 topics match topics_pattern" in text
+    assert "(shop.orders), but all of them are excluded by `exclude`" in text
 
 
 TOPICS = st.lists(st.text("abAB.-_", min_size=1, max_size=4), unique=True, max_size=12)

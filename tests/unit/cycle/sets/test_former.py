@@ -15,13 +15,13 @@ from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle, Plan, Sl
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.sets.former import (
     FormerLanding,
+    are_missing,
     former_landing,
-    is_gone,
     reported_in,
     table_of_name,
     tables_of,
     topics_of_plan,
-    was_whole,
+    was_complete,
 )
 from airflow_provider_lakecommit.landing import LandingSet
 from tests.support.declared import nested_set
@@ -70,19 +70,21 @@ WHOLE = CycleClosed(offset=2, at=AT, commit_id=OWN, valid_through=AT)
 
 
 def test_one_whose_topics_are_all_gone_is_named_with_its_topics() -> None:
-    assert is_gone(shop(), ["shop.orders"], ["shop.other"])
+    assert are_missing(shop(), ["shop.orders"], ["shop.other"])
     landing = former_landing(shop(), NAME, "lake.orders", ["shop.orders"], ["lake.orders"])
-    text = str(FormerLanding(landing=landing, gone=True))
+    text = str(FormerLanding(landing=landing, topics_missing=True))
     assert text.startswith("shop.lake.orders: its topics are missing")
     assert "(shop.orders); lake.orders stays as it is" in text
 
 
 @pytest.mark.parametrize("closed", [[], [CycleClosed(offset=2, at=AT, commit_id=OWN, valid_through=None)]])
 def test_what_was_not_landed_before_its_topic_went_is_said(closed: list[Entry]) -> None:
-    assert was_whole([opened("shop.orders"), WHOLE])
-    assert not was_whole([opened("shop.orders"), *closed])
+    assert was_complete([opened("shop.orders"), WHOLE])
+    assert not was_complete([opened("shop.orders"), *closed])
     landing = former_landing(shop(), NAME, "lake.orders", ["shop.orders"], ["lake.orders"])
-    assert "not all of their records that the newest" in str(FormerLanding(landing=landing, gone=True, whole=False))
+    assert "not all of their records that the newest" in str(
+        FormerLanding(landing=landing, topics_missing=True, whole=False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_what_was_not_landed_before_its_topic_went_is_said(closed: list[Entry]) 
 def test_one_that_has_a_topic_left_or_that_is_excluded_is_not_gone(
     topics: Sequence[str], known: Collection[str], exclude: str
 ) -> None:
-    assert not is_gone(shop(exclude=exclude), topics, known)
+    assert not are_missing(shop(exclude=exclude), topics, known)
 
 
 def test_of_a_plan_that_could_ask_no_broker_the_one_before_tells_the_topics() -> None:

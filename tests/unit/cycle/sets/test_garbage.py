@@ -24,17 +24,17 @@ def nothing_is_frozen() -> Iterator[None]:
 
 def test_it_is_as_it_was_after_an_error() -> None:
     before = gc.get_threshold()
-    seen: list[tuple[int, int, int]] = []
+    observed: list[tuple[int, int, int]] = []
 
     def work() -> None:
         with rarely_collected():
-            seen.append(gc.get_threshold())
+            observed.append(gc.get_threshold())
             assert gc.get_freeze_count()
             raise ValueError("oops")
 
     with pytest.raises(ValueError, match="oops"):
         work()
-    assert seen == [RARE]
+    assert observed == [RARE]
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
 
@@ -76,14 +76,14 @@ def test_what_is_garbage_is_found_within_it() -> None:
 
     found: list[str] = []
 
-    def told(phase: str, _: dict[str, int]) -> None:
+    def collected(phase: str, _: dict[str, int]) -> None:
         found.append(phase)
 
-    gc.callbacks.append(told)
+    gc.callbacks.append(collected)
     try:
         with rarely_collected():
             for _ in range(2 * YOUNG):
                 Knot()
     finally:
-        gc.callbacks.remove(told)
+        gc.callbacks.remove(collected)
     assert "stop" in found

@@ -153,7 +153,7 @@ def test_those_who_read_at_the_same_time_share_a_request_that_begins_after_each_
         late = topic.logs[1][0]
         assert late is not None
         others = [pool.submit(offsets, shared.of(name), 0, 1) for name in names]
-        while len(shared._looks._waiting) < len(names):
+        while len(shared._reads._waiting) < len(names):
             threading.Event().wait(0.005)
         go_on.set()
         assert first.result() == [0]
@@ -168,16 +168,16 @@ def test_records_of_many_go_out_in_one_transaction_and_each_is_told_its_offsets(
     topic.before_send = sent.append
     barrier = threading.Barrier(8)
 
-    def say(name: str) -> tuple[str, tuple[int, ...]]:
+    def send_one(name: str) -> tuple[str, tuple[int, ...]]:
         barrier.wait(30)
         return name, send(shared.of(name), record_of(name), record_of(name))
 
     with ThreadPoolExecutor(8) as pool:
-        told = dict(pool.map(say, [f"l{n}" for n in range(8)]))
+        offsets_of = dict(pool.map(send_one, [f"l{n}" for n in range(8)]))
     assert len(sent) < 8, "fewer transactions than landings"
-    for name, at in told.items():
+    for name, at in offsets_of.items():
         assert offsets(shared.of(name)) == list(at)
-    assert sorted(o for at in told.values() for o in at) == [r.offset for r in topic.logs[0] if r is not None]
+    assert sorted(o for at in offsets_of.values() for o in at) == [r.offset for r in topic.logs[0] if r is not None]
 
 
 def test_a_record_that_cannot_be_sent_fails_its_own_landing_only(topic: CountedControl, shared: SharedControl) -> None:
@@ -198,7 +198,7 @@ def test_a_record_that_cannot_be_sent_fails_its_own_landing_only(topic: CountedC
     shared._writer = lambda partition, number: Limited(number)  # type: ignore[assignment,method-assign,return-value]
     barrier = threading.Barrier(3)
 
-    def say(record: Record) -> object:
+    def send_one(record: Record) -> object:
         barrier.wait(30)
         try:
             return send(shared.of("one"), record)
@@ -206,7 +206,7 @@ def test_a_record_that_cannot_be_sent_fails_its_own_landing_only(topic: CountedC
             return e
 
     with ThreadPoolExecutor(3) as pool:
-        answers = list(pool.map(say, [record_of("one"), big, record_of("two")]))
+        answers = list(pool.map(send_one, [record_of("one"), big, record_of("two")]))
     assert isinstance(answers[1], WireError)
     assert all(isinstance(a, tuple) and len(a) == 1 for a in (answers[0], answers[2]))
 

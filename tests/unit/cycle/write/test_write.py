@@ -115,12 +115,12 @@ def test_a_plan_that_is_not_in_the_log_any_more_is_an_error_that_says_why_and_wh
     ticket = ticket_of(landing.open())
     partition = ticket.cycle.partition
     landing.control.cut(partition, len(landing.control.logs[partition]))
-    for ask in (
+    for read in (
         lambda: job_of(landing, ticket),
         lambda: group_result(landing.session.landing, landing.control, ticket),
     ):
         with pytest.raises(ControlTopicError, match="LC6236"):
-            ask()
+            read()
 
 
 def test_what_is_reported_is_safe_and_the_rest_will_be_read_again(landing: FakeLanding) -> None:
@@ -175,12 +175,12 @@ def test_a_job_that_dies_is_no_error_and_is_not_run_again() -> None:
 
 
 def test_after_processes_died_what_is_left_is_run_apart_a_few_times() -> None:
-    died, said = SparkJobError("LC9999", "Python worker exited unexpectedly", workers_died=True), list[str]()
+    died, lines = SparkJobError("LC9999", "Python worker exited unexpectedly", workers_died=True), list[str]()
     engine = Engine([died, DONE])
     left = replace(some_job(), slot=1)
-    assert run_group(some_job(), engine.run, lambda: left, said.append) == (left, DONE)
+    assert run_group(some_job(), engine.run, lambda: left, lines.append) == (left, DONE)
     assert [(job.slot, job.deaths) for job in engine.ran] == [(0, 0), (1, 1)]
-    assert "; retrying the remaining slices, each in its own process" in said[0]
+    assert "; retrying the remaining slices, each in its own process" in lines[0]
     engine = Engine([died] * 5)
     assert run_group(some_job(), engine.run, some_job, print) == (some_job(), died)
     assert [job.deaths for job in engine.ran] == [0, 1, 2]
@@ -195,14 +195,14 @@ def test_other_errors_of_an_engine_are_raised() -> None:
 
 def test_after_an_earlier_attempt_s_job_what_is_left_is_run_as_often_as_it_takes() -> None:
     rest = [replace(some_job(), slot=n) for n in (1, 2)]
-    engine, said = (
+    engine, lines = (
         Engine([EarlierWorkError("LC9999", "waited"), EarlierWorkError("LC9999", "waited again"), DONE]),
         list[str](),
     )
     left = iter(rest)
-    assert run_group(some_job(), engine.run, lambda: next(left), said.append) == (rest[1], DONE)
+    assert run_group(some_job(), engine.run, lambda: next(left), lines.append) == (rest[1], DONE)
     assert engine.ran == [some_job(), *rest]
-    assert said == ["waited [LC9999]", "waited again [LC9999]"]
+    assert lines == ["waited [LC9999]", "waited again [LC9999]"]
 
 
 def test_an_earlier_attempt_may_have_left_nothing() -> None:
@@ -232,10 +232,10 @@ class HeldUp(FakeControl):
 @pytest.mark.parametrize("ever", [True, False])
 def test_a_log_is_read_to_all_that_was_sent_before_or_as_far_as_it_can_be(ever: bool) -> None:
     control = HeldUp(stable=2, ever=ever)
-    words = [Outgoing(key=b"k", value=bytes([n]), headers=[]) for n in range(3)]
-    for word in words:
+    records = [Outgoing(key=b"k", value=bytes([n]), headers=[]) for n in range(3)]
+    for record in records:
         with control.writer("t", 0) as writer:
-            writer.send([(word.key, word.value, word.headers)])
+            writer.send([(record.key, record.value, record.headers)])
     log = read_decided(control, 0, 0)
     assert [r.offset for r in log.records] == ([0, 2, 4] if ever else [0])
     assert log.end == (6 if ever else 2)

@@ -302,7 +302,7 @@ class TestUnions:
 class TestHostile:
     @pytest.mark.parametrize("read", [True, False])
     @pytest.mark.parametrize(
-        ("kind", "target", "octets", "said"),
+        ("kind", "target", "octets", "message"),
         [
             ("long", "long", b"\xff" * 9 + b"\x02", "more than 64 bits"),
             ("long", "long", b"\xff" * 20, "more than 64 bits"),
@@ -328,17 +328,17 @@ class TestHostile:
         ],
     )
     def test_it_is_named_and_costs_nothing_else(
-        self, kind: Any, target: Any, octets: bytes, said: str, read: bool
+        self, kind: Any, target: Any, octets: bytes, message: str, read: bool
     ) -> None:
         schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "c", "type": kind}]}
         columns = table({"name": "id", "type": "int"}, *([target] if read else []))
         decoder = AvroDecoder(columns, FormatOptions(format="avro", schema=json.dumps(schema)))
         found = decoder.decode([b"\x02" + octets])
         assert [r.kind for r in found.rejects] == ["not_avro"]
-        assert said in found.rejects[0].reason
+        assert message in found.rejects[0].reason
 
     @pytest.mark.parametrize(
-        ("kind", "target", "octets", "said"),
+        ("kind", "target", "octets", "message"),
         [
             ("int", "int", b"\x80\x80\x80\x80\x20", "more than 32 bits"),
             ("boolean", "boolean", b"\x02", "neither 0 nor 1"),
@@ -350,11 +350,11 @@ class TestHostile:
             ),
         ],
     )
-    def test_a_value_that_its_type_cannot_have(self, kind: Any, target: str, octets: bytes, said: str) -> None:
+    def test_a_value_that_its_type_cannot_have(self, kind: Any, target: str, octets: bytes, message: str) -> None:
         decoder = AvroDecoder(table(target), FormatOptions(format="avro", schema=json.dumps(of(kind))))
         found = decoder.decode([octets, b"\x00"])
         assert (found.table.num_rows, [r.kind for r in found.rejects]) == (1, ["not_avro"])
-        assert said in found.rejects[0].reason
+        assert message in found.rejects[0].reason
 
     def test_items_of_no_bytes_are_believed_up_to_a_number(self) -> None:
         schema = of({"type": "array", "items": {"type": "record", "name": "E", "fields": []}})
@@ -387,7 +387,7 @@ class TestHostile:
         assert [r.index for r in found.rejects] == [1_000, 1_001]
 
     @pytest.mark.parametrize(
-        ("schema", "said"),
+        ("schema", "message"),
         [
             (
                 {"type": "record", "name": "N", "fields": [{"name": "c", "type": ["null", "N"]}]},
@@ -398,10 +398,10 @@ class TestHostile:
             ({"type": "record", "name": "R", "fields": [{"name": "other", "type": "int"}]}, "no field of the table"),
         ],
     )
-    def test_a_schema_that_cannot_be_read_is_refused_by_name(self, schema: Any, said: str) -> None:
+    def test_a_schema_that_cannot_be_read_is_refused_by_name(self, schema: Any, message: str) -> None:
         with pytest.raises(TableError, match="LC4001") as refused:
             AvroDecoder(table("int"), FormatOptions(format="avro", schema=json.dumps(schema)))
-        assert said in str(refused.value)
+        assert message in str(refused.value)
 
 
 class Source:

@@ -54,7 +54,7 @@ for _ in range(DEEPEST + 1):
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         (record(("f", {**FIXED, "size": "x"})), "a fixed size of 'x' bytes"),
         (record(("f", {**FIXED, "size": -1})), "a fixed size of -1 bytes"),
@@ -82,12 +82,12 @@ for _ in range(DEEPEST + 1):
         ("5", "is not an Avro schema"),
     ],
 )
-def test_a_schema_that_is_none_rejects_its_records_by_name(schema: Any, said: str) -> None:
+def test_a_schema_that_is_none_rejects_its_records_by_name(schema: Any, message: str) -> None:
     found = read(schema, OWN, b"\x02" * 6)
     (reject,) = found.rejects
     assert (found.table.num_rows, reject.kind) == (0, "wrong_schema")
     assert reject.reason.startswith("schema id 7: the schema")
-    assert said in reject.reason
+    assert message in reject.reason
 
 
 def test_a_decimal_with_a_scale_that_no_number_has_rejects_its_records() -> None:
@@ -245,11 +245,11 @@ def test_the_items_of_a_long_array_are_the_same_as_of_a_short_one(
     assert found.ignored == {"y": 4}
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x02", b"\x01\x10\x02q", b"\x03\x02", b"\x80" * 11])
+@pytest.mark.parametrize("corruption", [b"", b"\x02", b"\x01\x10\x02q", b"\x03\x02", b"\x80" * 11])
 @pytest.mark.parametrize(("setting", "number"), [("STEP", 0), ("STEP", 100), ("PIECE", 3)])
 @pytest.mark.parametrize("inner", ["string", "long", "boolean"])
 def test_blocks_of_few_items_are_the_items_of_one(
-    inner: str, setting: str, number: int, damage: bytes, monkeypatch: pytest.MonkeyPatch
+    inner: str, setting: str, number: int, corruption: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of one item, then of two with their length, and what is no block any more."""
     monkeypatch.setattr(items, setting, number)
@@ -259,7 +259,7 @@ def test_blocks_of_few_items_are_the_items_of_one(
     columns = [OWN[0], {"name": "x", "type": {"list": inner}}]
     array = (b"\x02" + one) * 5 + two * 3
     good = (array + b"\x00") * 2 + b"\x0e"
-    found = read(schema, columns, good, array + damage, b"\x00\x00\x10", array + b"\x00" + array + damage, good)
+    found = read(schema, columns, good, array + corruption, b"\x00\x00\x10", array + b"\x00" + array + corruption, good)
     assert [(r.index, r.kind) for r in found.rejects] == [(1, "not_avro"), (3, "not_avro")]
     assert found.table.column("a").to_pylist() == [7, 8, 7]
     value = {"string": "q", "long": 7, "boolean": True}[inner]
@@ -340,9 +340,10 @@ def test_a_name_that_two_types_of_a_union_have_is_refused_where_one_comes() -> N
         b"\x04\x02x",
     )
     assert found.table.column("u").to_pylist() == [None]
-    said = "several types of the union have the name Order: name this field"
+    message = "several types of the union have the name Order: name this field"
     assert [(r.index, r.kind, r.reason.partition(": ")[2]) for r in found.rejects] == [
-        (i, "wrong_value", f"{said} {name} (schema id 7)") for i, name in ((0, "shop_v1_Order"), (2, "shop_v2_Order"))
+        (i, "wrong_value", f"{message} {name} (schema id 7)")
+        for i, name in ((0, "shop_v1_Order"), (2, "shop_v2_Order"))
     ]
 
 

@@ -61,8 +61,8 @@ class TestNames:
         assert found.table.column("name").to_pylist() == ["b"]
 
     def test_a_field_that_is_asked_for_by_its_name_is_no_alias_of_another(self) -> None:
-        asked = record({"name": "name", "type": "string", "aliases": ["id"]}, {"name": "id", "type": "long"})
-        found = rows(read(record({"name": "id", "type": "long"}), self.COLUMNS, [{"id": 5}], asked))
+        request = record({"name": "name", "type": "string", "aliases": ["id"]}, {"name": "id", "type": "long"})
+        found = rows(read(record({"name": "id", "type": "long"}), self.COLUMNS, [{"id": 5}], request))
         assert found == [{"id": 5, "name": None}]
 
     def test_types_that_name_each_other_many_times_cost_no_more_than_their_text(self) -> None:
@@ -71,9 +71,9 @@ class TestNames:
         for n in range(40):
             below = inner["name"]
             inner = record({"name": "a", "type": inner}, {"name": "b", "type": ["null", below]}, name=f"L{n}")
-        asked = record(*self.ASKED["fields"], {"name": "x", "type": ["null", inner]})
-        written = json.loads(json.dumps(asked).replace('"name": "name"', '"name": "older"'))
-        found = read(written, self.COLUMNS, [{"id": 1, "older": "x", "x": (0, None)}], asked)
+        request = record(*self.ASKED["fields"], {"name": "x", "type": ["null", inner]})
+        written = json.loads(json.dumps(request).replace('"name": "name"', '"name": "older"'))
+        found = read(written, self.COLUMNS, [{"id": 1, "older": "x", "x": (0, None)}], request)
         assert rows(found) == [{"id": 1, "name": "x"}]
 
     def test_of_several_records_of_a_union_another_one_is_none(self) -> None:
@@ -82,9 +82,9 @@ class TestNames:
         old = {"name": "old", "type": "int"}
         written = record({"name": "u", "type": [record(old, name="C"), record(old, name="B")]})
         new = {"name": "new", "type": "int", "aliases": ["old"]}
-        asked = record({"name": "u", "type": [record(new, name="A"), record(new, name="B")]})
+        request = record({"name": "u", "type": [record(new, name="A"), record(new, name="B")]})
         values = [{"u": (0, {"old": 1})}, {"u": (1, {"old": 2})}]
-        assert rows(read(written, columns, values, asked)) == [
+        assert rows(read(written, columns, values, request)) == [
             {"u": {"C": {"new": None, "old": 1}, "B": None}},
             {"u": {"C": None, "B": {"new": 2, "old": None}}},
         ]
@@ -124,7 +124,7 @@ class TestDefaults:
             {"name": "at", "type": "timestamptz"},
             {"name": "cost", "type": "decimal(9, 2)"},
         )
-        asked = record(
+        request = record(
             {"name": "land", "type": ["null", "string"], "default": "NL"},
             {"name": "at", "type": MILLIS, "default": 1500},
             {"name": "cost", "type": exact(9, 2), "default": "\u0001\u00ff"},
@@ -133,21 +133,21 @@ class TestDefaults:
         at = datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)
         filled = {"land": "NL", "cost": Decimal("5.11")}
         older = record({"name": "id", "type": "int"})
-        assert rows(read(written, columns, [{"id": 1, "at": (0, None)}], asked)) == [{"id": 1, "at": None, **filled}]
-        assert rows(read(older, columns, [{"id": 2}] * 3, asked)) == [{"id": 2, "at": at, **filled}] * 3
+        assert rows(read(written, columns, [{"id": 1, "at": (0, None)}], request)) == [{"id": 1, "at": None, **filled}]
+        assert rows(read(older, columns, [{"id": 2}] * 3, request)) == [{"id": 2, "at": at, **filled}] * 3
 
     def test_a_record_that_is_null_is_not_filled(self) -> None:
         columns = table({"struct": [{"name": "a", "type": "int"}, {"name": "b", "type": "int", "required": True}]})
         inner = {"name": "a", "type": "int"}
         written = record({"name": "c", "type": ["null", record(inner, name="I")]})
-        asked = record({"name": "c", "type": record(inner, {"name": "b", "type": "int", "default": 9}, name="J")})
-        found = rows(read(written, columns, [{"c": (0, None)}, {"c": (1, {"a": 1})}], asked))
+        request = record({"name": "c", "type": record(inner, {"name": "b", "type": "int", "default": 9}, name="J")})
+        found = rows(read(written, columns, [{"c": (0, None)}, {"c": (1, {"a": 1})}], request))
         assert found == [{"c": None}, {"c": {"a": 1, "b": 9}}]
 
     def test_a_required_column_whose_default_is_null_is_missing(self) -> None:
         columns = table({"name": "id", "type": "long"}, {"name": "land", "type": "string", "required": True})
-        asked = record({"name": "land", "type": ["null", "string"], "default": None})
-        found = read(record({"name": "id", "type": "int"}), columns, [{"id": 1}], asked)
+        request = record({"name": "land", "type": ["null", "string"], "default": None})
+        found = read(record({"name": "id", "type": "int"}), columns, [{"id": 1}], request)
         assert [(r.kind, r.column) for r in found.rejects] == [("missing_required", "land")]
 
     @settings(max_examples=examples(150), deadline=None)
@@ -160,7 +160,7 @@ class TestDefaults:
         gone = set(data.draw(st.sets(st.sampled_from(speakable)))) if speakable else set()
         left = [f for f in schema["fields"] if f["name"] not in gone] or schema["fields"][:1]
         gone -= {f["name"] for f in left}
-        asked = record(
+        request = record(
             *(
                 {**f, "default": in_json(f["type"], value[f["name"]])} if f["name"] in gone else f
                 for f in schema["fields"]
@@ -172,7 +172,7 @@ class TestDefaults:
         plain = whole.decode([encoded(schema, value)])
         if plain.rejects:
             return
-        found = read(record(*left, name=schema["name"]), columns, [value] * 2, asked)
+        found = read(record(*left, name=schema["name"]), columns, [value] * 2, request)
         assert found.rejects == ()
         assert [comparable(row) for row in rows_of(found.table)] == [
             comparable(row) for row in rows_of(plain.table)
@@ -215,7 +215,7 @@ class TestMistakes:
     COLUMNS = table({"name": "id", "type": "int"}, {"name": "kind", "type": "string"})
 
     @pytest.mark.parametrize(
-        ("asked", "said"),
+        ("asked", "message"),
         [
             ({"type": "recor", "name": "R"}, "reader_schema: the schema is not an Avro schema"),
             (record({"name": "Id", "type": "int"}), "reader_schema: the table has none of its fields"),
@@ -245,10 +245,10 @@ class TestMistakes:
             (record({"name": "kind", "type": "long", "default": 1}), "the default of kind: column kind: the table has"),
         ],
     )
-    def test_they_are_told_before_anything_is_read(self, asked: Any, said: str) -> None:
+    def test_they_are_told_before_anything_is_read(self, asked: Any, message: str) -> None:
         with pytest.raises(TableError) as failed:
             read(record({"name": "id", "type": "int"}), self.COLUMNS, [], asked)
-        assert said in str(failed.value)
+        assert message in str(failed.value)
 
     def test_one_that_is_none_is_no_fault_of_the_records_where_a_table_evolves(self) -> None:
         made = landing_of(

@@ -154,10 +154,10 @@ def test_the_word_in_the_summary_stays_small(lake: Lake) -> None:
 def test_however_long_names_types_and_the_reason_are(number: int) -> None:
     wide = StructType(*(NestedField(n + 1, f"inner_{n}", StringType(), required=False) for n in range(400)))
     text = evolved_to_text(3, [Added(path=(f"c{n}",), kind=wide) for n in range(number)], "because " * 2_000)
-    told = json.loads(text)
+    answer = json.loads(text)
     assert len(text) < 5_000
-    assert told["changes"][0].startswith("add c0 struct<inner_0")
-    assert told["reason"].startswith("because because")
+    assert answer["changes"][0].startswith("add c0 struct<inner_0")
+    assert answer["reason"].startswith("because because")
 
 
 def test_a_comment_is_no_longer_than_catalogs_take_it(lake: Lake) -> None:

@@ -166,7 +166,7 @@ def test_a_warning_is_no_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "references", "said"),
+    ("text", "references", "message"),
     [
         (f"{ORDER} // \ud800", [], "the schema is not valid UTF-8"),
         (f"{ORDER}\0", [], "does not compile"),
@@ -175,9 +175,9 @@ def test_a_warning_is_no_verdict() -> None:
         (ORDER, [(f"{'a' * 300}.proto", HEAD)], "not a file name: File name too long"),
     ],
 )
-def test_no_schema_of_a_registry_stops_a_slice(text: str, references: list[tuple[str, str]], said: str) -> None:
+def test_no_schema_of_a_registry_stops_a_slice(text: str, references: list[tuple[str, str]], message: str) -> None:
     (reject,) = decoder(OneSchema(text, *references)).decode([FRAMED]).rejects
-    assert (reject.kind, said in reject.reason) == ("wrong_schema", True), reject.reason
+    assert (reject.kind, message in reject.reason) == ("wrong_schema", True), reject.reason
 
 
 def _ended(code: int, stderr: bytes) -> Callable[..., Done]:

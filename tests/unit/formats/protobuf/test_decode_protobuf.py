@@ -210,7 +210,7 @@ def test_nanoseconds_keep_what_they_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "kind", "value", "said"),
+    ("declared", "kind", "value", "message"),
     [
         ("uint64 c", LongType(), 2**63, "9223372036854775808"),
         ("int64 c", IntegerType(), 2**31, "2147483648"),
@@ -252,11 +252,11 @@ def test_nanoseconds_keep_what_they_hold() -> None:
     ],
 )
 def test_a_value_that_its_column_cannot_hold_is_a_reject(
-    declared: str, kind: IcebergType, value: Any, said: str
+    declared: str, kind: IcebergType, value: Any, message: str
 ) -> None:
     (reject,) = one(declared, kind, value).rejects
     assert (reject.kind, reject.column) == ("wrong_value", "c")
-    assert said in reject.reason
+    assert message in reject.reason
 
 
 def test_a_required_column_needs_a_field_that_is_there() -> None:
@@ -273,7 +273,7 @@ def test_a_required_column_needs_a_field_that_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "kind", "said"),
+    ("declared", "kind", "message"),
     [
         ("double c", FloatType(), "is float, the field is double"),
         ("int64 c", DoubleType(), "is double, the field is a whole number"),
@@ -287,12 +287,12 @@ def test_a_required_column_needs_a_field_that_is_there() -> None:
     ],
 )
 def test_a_column_that_no_field_fits_is_told_before_a_record_is_read(
-    declared: str, kind: IcebergType, said: str
+    declared: str, kind: IcebergType, message: str
 ) -> None:
-    with pytest.raises(TableError) as told:
+    with pytest.raises(TableError) as raised:
         one(declared, kind, None)
-    assert "message shop.Order: column c" in str(told.value)
-    assert said in str(told.value)
+    assert "message shop.Order: column c" in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_the_last_member_of_a_oneof_is_there() -> None:
@@ -597,9 +597,9 @@ def _with_imports(file: Any) -> Iterator[descriptor_pb2.FileDescriptorProto]:
     ],
 )
 def test_a_stated_schema_that_cannot_be_used_is_told(schema: str, message: str, said: str) -> None:
-    with pytest.raises(TableError) as told:
+    with pytest.raises(TableError) as raised:
         decoder(schema, ID, message=message)
-    assert said in str(told.value)
+    assert said in str(raised.value)
 
 
 @pytest.fixture

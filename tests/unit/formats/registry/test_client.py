@@ -172,7 +172,7 @@ class TestSubjects:
 
 class TestFaults:
     @pytest.mark.parametrize(
-        ("answer", "said"),
+        ("answer", "message"),
         [
             ((500, "application/json", b'{"error_code": 50001, "message": "in the backend store"}'), "HTTP 500"),
             ((404, "text/html", b"<html>not here</html>"), "HTTP 404"),
@@ -188,12 +188,12 @@ class TestFaults:
         ],
     )
     def test_an_answer_that_is_none_blames_no_record(
-        self, fake: FakeRegistry, answer: tuple[int, str, bytes], said: str
+        self, fake: FakeRegistry, answer: tuple[int, str, bytes], message: str
     ) -> None:
         number = fake.register("orders-value", ORDER)
         registry = connected(fake)
         fake.before = lambda _path: answer
-        with pytest.raises(RegistryError, match=said):
+        with pytest.raises(RegistryError, match=message):
             registry.schema(number)
         fake.before = lambda _path: None
         assert registry.schema(number).text

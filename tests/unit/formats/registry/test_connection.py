@@ -47,7 +47,7 @@ def test_one_that_has_too_many_questions_is_said_so(first: FakeRegistry) -> None
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ((302, "text/html", b""), "it redirects: use the target address as its url"),
         ((404, "text/html", b"no"), "check that its url has the full path"),
@@ -56,9 +56,9 @@ def test_one_that_has_too_many_questions_is_said_so(first: FakeRegistry) -> None
         ((500, "text/html", b"no"), "check its url and its own log"),
     ],
 )
-def test_the_remedy_is_that_of_the_answer(first: FakeRegistry, answer: tuple[int, str, bytes], said: str) -> None:
+def test_the_remedy_is_that_of_the_answer(first: FakeRegistry, answer: tuple[int, str, bytes], message: str) -> None:
     first.before = lambda _path: answer
-    with pytest.raises(RegistryError, match=said):
+    with pytest.raises(RegistryError, match=message):
         SchemaRegistry({"url": first.url, **QUICK}).schema(1)
 
 

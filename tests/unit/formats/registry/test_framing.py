@@ -31,7 +31,7 @@ def test_what_confluents_client_frames_is_read_back(values: list[tuple[int | UUI
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (b"", "the value is empty"),
         (b"\x00", "ends within the schema's id, after 1 bytes"),
@@ -43,12 +43,12 @@ def test_what_confluents_client_frames_is_read_back(values: list[tuple[int | UUI
         (b"\x00\x80\x00\x00\x00\x02", "names schema id 2147483648, but ids end at 2147483647"),
     ],
 )
-def test_a_value_that_is_not_framed_is_named_alone(value: bytes, said: str) -> None:
+def test_a_value_that_is_not_framed_is_named_alone(value: bytes, message: str) -> None:
     good = bytes([0, 0, 0, 0, 7, 1])
     found = framed([good, value, good])
     assert found.groups == (Framed(key=7, start=5, positions=[0, 2]),)
     assert list(found.unframed) == [1]
-    assert said in found.unframed[1]
+    assert message in found.unframed[1]
     assert list(framed([value]).unframed) == [0]
 
 

@@ -457,7 +457,7 @@ def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "message"),
     [
         ("select lakecommit_place as id from record", "lakecommit_place, the record's internal position"),
         ("select id, cast(r.lakecommit_place as int) as n from record r", "lakecommit_place"),
@@ -536,14 +536,14 @@ def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
         ("-- nothing", "it has 0 statements, but must have one"),
     ],
 )
-def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told: str) -> None:
+def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, message: str) -> None:
     with pytest.raises(TableError) as refused:
         check_schema(landing(sql), schema_of(TABLE))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("functions", "told"),
+    ("functions", "message"),
     [
         ({"gone": "tests.unit.formats.transforms.test_transform.gone"}, "gone cannot be imported"),
         ({"upper": f"{__name__}.doubled"}, "SQL already has a function upper"),
@@ -552,13 +552,13 @@ def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, told:
         ({"table": f"{__name__}.TABLE"}, "table .* is not a function but a list"),
     ],
 )
-def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], told: str) -> None:
-    with pytest.raises(TableError, match=told):
+def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], message: str) -> None:
+    with pytest.raises(TableError, match=message):
         check_schema(landing("select id from record", functions=functions), schema_of(TABLE))
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"transform": 7}, "transform.sql: 7 is not SQL"),
         ({"transform": "select 1"}, "transform.sql: needs `transform.record_schema`"),
@@ -594,10 +594,10 @@ def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], told
         ),
     ],
 )
-def test_wrong_fields_are_told_without_an_engine(fields: dict[str, Any], told: str) -> None:
+def test_wrong_fields_are_told_without_an_engine(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as refused:
         landing_of(name="a", topics="a", table="s.t", **fields)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_every_type_comes_through_as_it_is() -> None:
@@ -768,10 +768,10 @@ def test_rows_reasons_and_places_are_those_of_each_record_alone(sql: str, record
 def test_records_that_fail_cost_a_query_each_and_values_that_do_not_fit_none(
     sql: str, bad: Mapping[str, Any], queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def counted(connection: Any, query: str, table: pa.Table) -> pa.Table:
-        asked.append(query)
+        requests.append(query)
         return run(connection, query, table)
 
     run = transform.run
@@ -783,7 +783,7 @@ def test_records_that_fail_cost_a_query_each_and_values_that_do_not_fit_none(
     block = decoder.decode(values(*({"id": i, **good, **(bad if i % 40 == 0 else {})} for i in range(2000))))
     decoder.close()
     assert [r.index for r in block.rejects] == list(range(0, 2000, 40))
-    assert len(asked) == queries
+    assert len(requests) == queries
 
 
 def test_a_column_that_the_key_fills_may_be_named_as_one_of_the_record() -> None:

@@ -382,7 +382,7 @@ MICROS = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "stated", "value", "rules", "told"),
+    ("kind", "stated", "value", "rules", "message"),
     [
         ({"list": "decimal(9, 2)"}, {"type": "array", "items": DECIMAL}, [digits(150)], {"x.element": "base64"}, None),
         (
@@ -419,7 +419,7 @@ MICROS = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
     ],
 )
 def test_a_schema_is_held_against_columns_on_every_level_and_against_how_bytes_are_read(
-    kind: Any, stated: dict[str, Any], value: Any, rules: dict[str, str], told: str | None
+    kind: Any, stated: dict[str, Any], value: Any, rules: dict[str, str], message: str | None
 ) -> None:
     schema = connect_schema()
     for image in schema["fields"][:2]:
@@ -430,8 +430,8 @@ def test_a_schema_is_held_against_columns_on_every_level_and_against_how_bytes_a
     decoder = block_decoder(landing, {"s.t": schema_of([{"name": "id", "type": "long"}, {"name": "x", "type": kind}])})
     block = decoder.decode([compact({"schema": schema, "payload": change("c", None, {"id": 1, "x": value})})])
     decoder.close()
-    assert [r.kind for r in block.rejects] == ([] if told is None else ["wrong_schema"])
-    assert all((told or "") in r.reason for r in block.rejects)
+    assert [r.kind for r in block.rejects] == ([] if message is None else ["wrong_schema"])
+    assert all((message or "") in r.reason for r in block.rejects)
 
 
 def test_sql_may_stand_behind_an_envelope() -> None:
@@ -447,7 +447,7 @@ def test_sql_may_stand_behind_an_envelope() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"unwrap": "maxwell"}, "'maxwell' is not one of debezium"),
         ({"unwrap": {"columns": {}}}, "envelope None is not one of debezium"),
@@ -460,14 +460,14 @@ def test_sql_may_stand_behind_an_envelope() -> None:
         ({"unwrap": "debezium", "unknown_fields": "dead_letter"}, "only `columns.unknown_fields: ignore` is possible"),
     ],
 )
-def test_a_wrong_section_is_told(fields: dict[str, Any], told: str) -> None:
+def test_a_wrong_section_is_told(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as refused:
         landing_of(name="a", topics="a", table="s.t", **fields)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         (
             [*ROW, {"name": "_is_deleted", "type": "string"}],
@@ -478,6 +478,6 @@ def test_a_wrong_section_is_told(fields: dict[str, Any], told: str) -> None:
         ([{"name": "nam", "type": "string"}], r"no column 'name' \(its columns are nam\) \(did you mean 'nam'"),
     ],
 )
-def test_a_table_that_an_envelope_cannot_fill_is_told(columns: list[dict[str, Any]], told: str) -> None:
-    with pytest.raises(TableError, match=told):
+def test_a_table_that_an_envelope_cannot_fill_is_told(columns: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(TableError, match=message):
         unwrapped([], columns, timestamps={"name": "epoch_millis"} if columns[0]["name"] == "nam" else {})

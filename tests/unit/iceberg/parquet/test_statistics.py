@@ -55,7 +55,7 @@ def write(tmp_path: Any) -> Write:
     """A file of some columns: (type, values) by name, or a schema with rows; no catalog is needed for it."""
 
     def one(rows: list[dict[str, Any]], schema: Schema, *, groups_of: int = 1000, **properties: str) -> DataFile:
-        told = {f"write.metadata.metrics.{k.replace('__', '.')}": v for k, v in properties.items()}
+        values = {f"write.metadata.metrics.{k.replace('__', '.')}": v for k, v in properties.items()}
         target = TableTarget(
             table="shop.orders",
             uuid=uuid4(),
@@ -64,7 +64,7 @@ def write(tmp_path: Any) -> Write:
             schema_id=0,
             spec=UNPARTITIONED_PARTITION_SPEC.model_dump_json(),
             spec_id=0,
-            properties={**told, "write.parquet.row-group-limit": str(groups_of)},
+            properties={**values, "write.parquet.row-group-limit": str(groups_of)},
             format_version=2,
             epoch=uuid4(),
         )

@@ -29,7 +29,7 @@ READING = 7
 LONG = "a-topic-of-a-long-name"
 
 
-def wanted(*ranges: tuple[str, int, int, int]) -> RowRanges:
+def ranges_of(*ranges: tuple[str, int, int, int]) -> RowRanges:
     coverage = Coverage.of((SourcePartition(t, p, "id"), OffsetRange(a, b)) for t, p, a, b in ranges)
     return RowRanges(COLUMNS, [(READING, coverage)])
 
@@ -74,12 +74,12 @@ ORDERS = ("orders", "orders")
     ],
 )
 def test_what_statistics_say(file: Any, share: FileShare) -> None:
-    assert wanted(("orders", 0, 5, 10), ("orders", 0, 20, 22)).of_file(file) is share
+    assert ranges_of(("orders", 0, 5, 10), ("orders", 0, 20, 22)).of_file(file) is share
 
 
 def test_a_name_that_was_cut_has_to_be_read() -> None:
     file = stats((LONG[:16], LONG[:15] + chr(ord(LONG[15]) + 1)), (0, 0), (5, 9))
-    assert wanted((LONG, 0, 5, 10)).of_file(file) is FileShare.UNKNOWN
+    assert ranges_of((LONG, 0, 5, 10)).of_file(file) is FileShare.UNKNOWN
 
 
 ROW = st.tuples(
@@ -95,7 +95,7 @@ RANGE = st.tuples(st.sampled_from(["orders", "returns"]), st.integers(0, 2), st.
 @given(st.lists(ROW, max_size=30), st.lists(RANGE, max_size=5))
 def test_rows_are_told_apart_as_one_by_one(rows: list[Any], ranges: list[Any]) -> None:
     named = [(t, p, min(a, b), max(a, b)) for t, p, a, b in ranges]
-    found = wanted(*named).of_rows(
+    found = ranges_of(*named).of_rows(
         pa.array([t for t, _, _, _ in rows], pa.string()),
         pa.array([p for _, p, _, _ in rows], pa.int32()),
         pa.array([g for _, _, _, g in rows], pa.int64()),
@@ -110,7 +110,7 @@ def test_rows_are_told_apart_as_one_by_one(rows: list[Any], ranges: list[Any]) -
 
 def test_a_column_of_a_dictionary_is_read() -> None:
     topic = pa.array(["orders", None, "orders"]).dictionary_encode()
-    found = wanted(("orders", 0, 0, 5)).of_rows(
+    found = ranges_of(("orders", 0, 0, 5)).of_rows(
         topic, pa.array([0, 0, 1], pa.int32()), pa.array([READING] * 3, pa.int64()), pa.array([1, 1, 1], pa.int64())
     )
     assert found.tolist() == [True, False, False]

@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.operations.dead_letters.letters import DeadLetter
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import DeadLetter
 from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, Readings, State
 
 
 def has(*ranges: tuple[int, int], topic_id: str = "a") -> Coverage:
-    place = SourcePartition(topic="orders", topic_id=topic_id, partition=0)
-    return Coverage({place: RangeSet.of(*ranges)})
+    partition = SourcePartition(topic="orders", topic_id=topic_id, partition=0)
+    return Coverage({partition: RangeSet.of(*ranges)})
 
 
 def letter(offset: int, generation: int | None) -> DeadLetter:
@@ -55,10 +55,10 @@ CASES: dict[str, tuple[Readings, Readings, Coverage, DeadLetter, State]] = {
 }
 
 
-@pytest.mark.parametrize(("data", "dead", "closed", "asked", "state"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("data", "dead", "closed", "letter", "state"), CASES.values(), ids=CASES)
 def test_the_state_of_a_dead_letter(
-    data: Readings, dead: Readings, closed: Coverage, asked: DeadLetter, state: State
+    data: Readings, dead: Readings, closed: Coverage, letter: DeadLetter, state: State
 ) -> None:
     one = OpenSet(data, dead, closed)
-    assert one.state(asked) is state
-    assert one.state(asked) is State.TWICE
+    assert one.state(letter) is state
+    assert one.state(letter) is State.TWICE

@@ -61,13 +61,13 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 def test_a_trace_shows_no_login(worker: Worker) -> None:
     """Java quotes the settings that it does not like."""
-    told = status("RUNNING", "FAILED")
-    told["tasks"][0]["trace"] = (
+    answer = status("RUNNING", "FAILED")
+    answer["tasks"][0]["trace"] = (
         'org.apache.kafka.common.config.ConfigException: Invalid value me required username="u" '
         'password="canary-1"; for configuration sasl.jaas.config\n\tat x\n'
         "Caused by: java.sql.SQLException: jdbc:postgresql://db/x?user=u&password=canary-2 and canary-3 and hush-4711"
     )
-    worker.answers = [(200, told)]
+    worker.answers = [(200, answer)]
     found = ConnectRest(url=worker.url, password="hush-4711", headers={"X-Key": "canary-3"}).status("sink")
     assert "canary" not in repr(found)
     assert "hush" not in repr(found)
@@ -135,25 +135,25 @@ def test_a_connector_that_is_not_there_is_not_tried_again(worker: Worker) -> Non
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ((500, {"message": "Request timed out"}), "500 Request timed out; check the worker's log"),
         ((401, b"<html>who are you</html>"), "401 <html>who are you</html>; check login and password"),
         ((200, b"<html>hello</html>"), "does not answer GET /connectors"),
     ],
 )
-def test_what_is_wrong_is_told(worker: Worker, answer: tuple[int, Any], told: str) -> None:
+def test_what_is_wrong_is_told(worker: Worker, answer: tuple[int, Any], message: str) -> None:
     worker.answers = [answer]
     with pytest.raises(ConnectError) as caught:
         rest(worker).connectors()
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_worker_that_is_away_is_told_without_its_password() -> None:
-    gone = Worker()
-    gone.server_close()
+    stopped = Worker()
+    stopped.server_close()
     with pytest.raises(ConnectError, match="LC7519") as caught:
-        ConnectRest(url=gone.url.replace("//", "//me:canary@"), login="me", password="canary").connectors()
+        ConnectRest(url=stopped.url.replace("//", "//me:canary@"), login="me", password="canary").connectors()
     assert "canary" not in str(caught.value)
     assert "canary" not in repr(ConnectRest(url="http://x", password="canary", headers={"key": "canary"}))
 
@@ -169,7 +169,7 @@ def test_waiting_looks_until_it_is_so(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "running", "paused", "stopped"),
+    ("states", "running", "paused", "stopped"),
     [
         (("RUNNING", "RUNNING"), True, False, False),
         (("RUNNING",), False, False, False),
@@ -179,8 +179,8 @@ def test_waiting_looks_until_it_is_so(worker: Worker) -> None:
         (("STOPPED", "PAUSED"), False, False, False),
     ],
 )
-def test_how_a_connector_is(told: tuple[str, ...], running: bool, paused: bool, stopped: bool) -> None:
-    first, *tasks = (Part(name=str(n), state=state, worker="") for n, state in enumerate(told))
+def test_how_a_connector_is(states: tuple[str, ...], running: bool, paused: bool, stopped: bool) -> None:
+    first, *tasks = (Part(name=str(n), state=state, worker="") for n, state in enumerate(states))
     found = ConnectorStatus(connector=first, tasks=tuple(tasks))
     assert (found.is_running, found.is_paused, found.is_stopped) == (running, paused, stopped)
 

@@ -21,7 +21,7 @@ def test_a_connector_of_the_same_topics_and_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "said"),
+    ("setting", "value", "message"),
     [
         ("iceberg.tables.dynamic-enabled", "true", "names a table by the value"),
         ("iceberg.tables.route-field", "kind", "skips or redirects"),
@@ -35,9 +35,9 @@ def test_a_connector_of_the_same_topics_and_table() -> None:
         ("topics", "orders", "does not read returns"),
     ],
 )
-def test_what_it_does_otherwise_is_named(setting: str, value: str, said: str) -> None:
+def test_what_it_does_otherwise_is_named(setting: str, value: str, message: str) -> None:
     (reason,) = reasons_against(LANDING, "sink", {**CONFIG, setting: value}, {"orders"})
-    assert said in reason
+    assert message in reason
 
 
 def test_of_topics_by_a_pattern_those_count_that_it_has_read() -> None:
@@ -47,7 +47,7 @@ def test_of_topics_by_a_pattern_those_count_that_it_has_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "said"),
+    ("setting", "value", "message"),
     [
         ("transforms", "flat, rename", "flat, rename"),
         ("value.converter", "io.confluent.connect.avro.AvroConverter", "AvroConverter"),
@@ -56,11 +56,11 @@ def test_of_topics_by_a_pattern_those_count_that_it_has_read() -> None:
         ("iceberg.tables.evolve-schema-enabled", "true", "adds columns"),
     ],
 )
-def test_what_makes_other_rows_is_noted(setting: str, value: str, said: str) -> None:
+def test_what_makes_other_rows_is_noted(setting: str, value: str, message: str) -> None:
     config = {"value.converter": "org.apache.kafka.connect.json.JsonConverter"}
     assert notes_on(LANDING, config) == ()
     (note,) = notes_on(LANDING, {**config, setting: value})
-    assert said in note
+    assert message in note
 
 
 def test_where_it_begins() -> None:

@@ -46,7 +46,7 @@ def test_where_it_goes_on(offset: int | None, announced: int | None, least: int 
 
 
 @pytest.mark.parametrize(
-    ("offset", "announced", "said"),
+    ("offset", "announced", "message"),
     [
         (30, 40, "its offsets were reset; 10 offsets from 30 on are in the table"),
         (50, 40, "its offsets were reset; 10 offsets from 40 on are unread"),
@@ -54,9 +54,9 @@ def test_where_it_goes_on(offset: int | None, announced: int | None, least: int 
         (101, 101, "the partition ends at 100: the topic was recreated"),
     ],
 )
-def test_what_cannot_be_known_is_a_problem(offset: int | None, announced: int, said: str) -> None:
+def test_what_cannot_be_known_is_a_problem(offset: int | None, announced: int, message: str) -> None:
     (problem,) = sink_offsets(progress(offset, announced), {P0: MARK}).problems
-    assert said in problem
+    assert message in problem
     assert problem.startswith("orders[0]: ")
 
 

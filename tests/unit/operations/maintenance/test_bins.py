@@ -85,8 +85,8 @@ def test_frequent_runs_rewrite_each_row_a_few_times_and_leave_few_files() -> Non
         if n % 100 == 0:
             for one in bins_of(sources, rules):
                 rewritten += one.size
-                gone = {s.path for s in one.sources}
-                sources = [s for s in sources if s.path not in gone] + [source(one.size, one.sources[-1].age)]
+                replaced = {s.path for s in one.sources}
+                sources = [s for s in sources if s.path not in replaced] + [source(one.size, one.sources[-1].age)]
             most = max(most, len(sources))
     assert most < 20
     assert rewritten <= log2(windows) * windows * 100

@@ -70,6 +70,6 @@ def test_what_is_refused_is_told_without_keys(store: KeyedStore) -> None:
     keys = store.give("lake")
     files = FileStore("s3://lake/t", {**store.properties, **keys.properties})
     store.end(keys)
-    with pytest.raises(StorageError, match="LC7708") as told:
+    with pytest.raises(StorageError, match="LC7708") as raised:
         list(files.walk())
-    assert not any(secret in str(told.value) for secret in keys.values)
+    assert not any(secret in str(raised.value) for secret in keys.values)

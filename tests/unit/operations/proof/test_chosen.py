@@ -112,6 +112,6 @@ def test_pieces_are_spread_evenly_over_holes(share: float) -> None:
     ranges = RangeSet.of((0, 3_333), (5_000, 5_001), (7_000, 40_000))
     found = spread(ranges, share)
     assert found - ranges == RangeSet()
-    wanted = len(ranges) * share
-    assert wanted - 1 <= len(found) <= wanted + wanted / PIECE + 1
+    expected = len(ranges) * share
+    assert expected - 1 <= len(found) <= expected + expected / PIECE + 1
     assert isinstance(found.ranges[0], OffsetRange)

@@ -17,8 +17,8 @@ SECONDS = 30.0
 
 
 @pytest.fixture(autouse=True)
-def looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
 
 
 def now(landing: FakeLanding, wait: float = 0.0) -> PublishedNow:
@@ -28,7 +28,7 @@ def now(landing: FakeLanding, wait: float = 0.0) -> PublishedNow:
 def test_where_nothing_is_under_way_nothing_is_asked(landing: FakeLanding) -> None:
     landing.cycle()
     done = now(landing)
-    assert not done.asked
+    assert not done.requested
     assert not done.published
     assert str(done) == "no window is open, and no reported slice waits to be published"
     assert "EndRequested" not in landing.kinds()
@@ -55,7 +55,7 @@ def test_what_a_dead_run_has_reported_is_published_here(landing: FakeLanding) ->
     opened = landing.open("dead")
     landing.report(opened, lambda s: s is opened.slices[0])
     done = now(landing)
-    assert done.asked == (opened.ticket.commit_id,)
+    assert done.requested == (opened.ticket.commit_id,)
     assert not done.closed
     assert sum(p.rows for p in done.published) == 10
     assert sum(map(len, landing.open("next").slices)) == 20, "its claim has ended"

@@ -60,20 +60,20 @@ class TestResetOffsets:
         assert ends(landing) == {"orders[0]": 20, "orders[1]": 10}
 
         assert landing.said("does not go back over orders[0] [5, 20), which it has")
-        (shown,) = init_preview(landing.session, {("orders", 0): 5}).tables
-        assert str(shown.behind) == "orders[0] [5, 20)"
-        assert not shown.loses
+        (previewed,) = init_preview(landing.session, {("orders", 0): 5}).tables
+        assert str(previewed.behind) == "orders[0] [5, 20)"
+        assert not previewed.loses
 
     def test_verify_names_what_was_given_up_by_whom_and_why(self, landing: FakeLanding) -> None:
         ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=SAID)
         ledger_init(landing.session, {("orders", 0): 15}, decision=SAID)
-        told = notes(landing)
-        assert "a user set the ledger of landing 'rows'; it starts at orders[0]@3, orders[1]@0" in told
-        assert "a user set the ledger of landing 'rows'; gives up orders[0] [3, 15), 12 offsets" in told
-        assert "decision of a user: now ann on here, `a command` of landing rows: an outage; gives up nothing" in told
+        lines = notes(landing)
+        assert "a user set the ledger of landing 'rows'; it starts at orders[0]@3, orders[1]@0" in lines
+        assert "a user set the ledger of landing 'rows'; gives up orders[0] [3, 15), 12 offsets" in lines
+        assert "decision of a user: now ann on here, `a command` of landing rows: an outage; gives up nothing" in lines
         landing.cycle()
-        assert told[-1] in notes(landing)
-        assert told[-1].endswith("an outage; gives up orders[0] [3, 15)")
+        assert lines[-1] in notes(landing)
+        assert lines[-1].endswith("an outage; gives up orders[0] [3, 15)")
 
     @pytest.mark.heavy
     def test_what_a_table_has_passed_without_a_row_is_not_told_as_given_up(
@@ -84,9 +84,9 @@ class TestResetOffsets:
         landing.cycle()
         ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10}, decision=SAID)
         history = read_history(landing.session.tables, DEAD, "main", progress=landing.lines.append)
-        told = [f.text for f in check_landing(landing.session.landing, [history])]
-        assert "a user set the ledger of landing 'rows'; gives up nothing" in told
-        assert not any("gives up orders" in text for text in told)
+        lines = [f.text for f in check_landing(landing.session.landing, [history])]
+        assert "a user set the ledger of landing 'rows'; gives up nothing" in lines
+        assert not any("gives up orders" in text for text in lines)
 
     def test_beside_what_was_passed_it_names_what_is_given_up(self, make_landing: Callable[..., FakeLanding]) -> None:
         landing = make_landing(dead_letter_table=DEAD)
@@ -95,8 +95,8 @@ class TestResetOffsets:
         landing.close(opened=opened)
         ledger_init(landing.session, {("orders", 0): 15, ("orders", 1): 10})
         history = read_history(landing.session.tables, DEAD, "main", progress=landing.lines.append)
-        told = [f.text for f in check_landing(landing.session.landing, [history])]
-        assert "a user set the ledger of landing 'rows'; gives up orders[0] [0, 15), 15 offsets" in told
+        lines = [f.text for f in check_landing(landing.session.landing, [history])]
+        assert "a user set the ledger of landing 'rows'; gives up orders[0] [0, 15), 15 offsets" in lines
 
     @pytest.mark.parametrize(
         ("start", "message"),
@@ -156,8 +156,8 @@ class TestResetBlocked:
         assert landing.said("recorded the decision in the control log")
         landing.close("b", landing.open("b"))
         assert ends(landing)["orders[0]"] == 20
-        (said,) = [text for text in notes(landing) if text.startswith("decision of a user")]
-        assert said == f"decision of a user: {replace(SAID, what='gives up orders[0] [0, 20)')}"
+        (message,) = [text for text in notes(landing) if text.startswith("decision of a user")]
+        assert message == f"decision of a user: {replace(SAID, what='gives up orders[0] [0, 20)')}"
 
     def test_the_history_tells_once_who_had_a_range_read_again_also_where_the_commit_failed(
         self, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
@@ -169,8 +169,8 @@ class TestResetBlocked:
         for run in ("b", "c"):
             landing.source.ends = {**landing.source.ends, P1: landing.source.ends[P1] + 1}
             landing.cycle(run)
-        told = f"decision of a user: {replace(SAID, what='reads orders[0] [0, 20) again')}"
-        assert [text for text in notes(landing) if text.startswith("decision of a user")] == [told]
+        message = f"decision of a user: {replace(SAID, what='reads orders[0] [0, 20) again')}"
+        assert [text for text in notes(landing) if text.startswith("decision of a user")] == [message]
         (summary,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "lakecommit.decisions" in s}
         assert summary.count("ann") == 1
 

@@ -66,17 +66,17 @@ def test_all_unknown_arguments_of_a_group_are_told_together() -> None:
             KafkaToIcebergTaskGroup("land", landing=ORDERS, max_active_group=2, spark=1)
 
 
-@pytest.mark.parametrize("told", ["1h30m", 5400, timedelta(minutes=90)])
-def test_times_may_be_told_in_many_ways(told: Any) -> None:
-    policy = StallPolicy(max_valid_through_age=told, fail_after=told)
+@pytest.mark.parametrize("time", ["1h30m", 5400, timedelta(minutes=90)])
+def test_times_may_be_told_in_many_ways(time: Any) -> None:
+    policy = StallPolicy(max_valid_through_age=time, fail_after=time)
     guard = StalledCommitSensor(task_id="a", landing="orders", policy=policy)
     assert guard._target().guard.max_age == guard._target().guard.fail_after == 5400.0
-    KafkaConnectOperator(task_id="a", connector="c", action="pause", arguments={"wait": told})
-    assert BacklogTrigger(landing=ORDERS, age=told).limits.age == 5400.0
-    assert PauseLandingOperator(task_id="a", landing=ORDERS, wait=told).wait == timedelta(minutes=90)
-    operation(spoken(PUBLISH_NOW), wait=told)
+    KafkaConnectOperator(task_id="a", connector="c", action="pause", arguments={"wait": time})
+    assert BacklogTrigger(landing=ORDERS, age=time).limits.age == 5400.0
+    assert PauseLandingOperator(task_id="a", landing=ORDERS, wait=time).wait == timedelta(minutes=90)
+    operation(spoken(PUBLISH_NOW), wait=time)
     follow = KafkaToIcebergOperator(
-        task_id="a", landing=ORDERS, follow_for=told, window_age=told, keep_snapshots=told
+        task_id="a", landing=ORDERS, follow_for=time, window_age=time, keep_snapshots=time
     ).follow
     assert follow is not None
     assert {follow.lifetime, follow.window_age, follow.keep_snapshots} == {timedelta(minutes=90)}
@@ -111,8 +111,8 @@ def test_a_dag_with_a_wrong_landing_is_an_import_error_that_tells_all_of_it(tmp_
     file.write_text(WRONG)
     with pytest.raises(SpecError) as refused:
         exec(compile(file.read_text(), str(file), "exec"), {})
-    for said in ("did you mean 'topics'?", "column id: 'bigint'", "use 'long'", "no column 'ts'"):
-        assert said in str(refused.value)
+    for text in ("did you mean 'topics'?", "column id: 'bigint'", "use 'long'", "no column 'ts'"):
+        assert text in str(refused.value)
 
 
 def in_a_dag() -> DAG:
@@ -172,7 +172,7 @@ def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "wrong", "told"),
+    ("kind", "wrong", "message"),
     [
         (BLOCKED, {"how": "skipp"}, "how='skipp': use raise"),
         (BLOCKED, {"how": "raise"}, "needs a budget"),
@@ -187,22 +187,24 @@ def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
         (ASSERT, {"from_log": True, "others": "maybe"}, "others='maybe'"),
     ],
 )
-def test_a_wrong_value_is_told_before_anybody_runs_or_approves_it(kind: Any, wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(SpecError, match=re.escape(told)):
+def test_a_wrong_value_is_told_before_anybody_runs_or_approves_it(
+    kind: Any, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError, match=re.escape(message)):
         operation(kind, **wrong)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [({"max_cycles": "a"}, "max_cycles='a': use a number"), ({"spark_conf": "x=y"}, "spark_conf='x=y': use a mapping")],
 )
-def test_a_wrong_value_of_a_landing_task_is_told(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(SpecError, match=re.escape(told)):
+def test_a_wrong_value_of_a_landing_task_is_told(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(message)):
         KafkaToIcebergOperator(task_id="a", landing=ORDERS, **wrong)
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "message"),
     [
         ("reset ofsets", {}, r"'reset ofsets' is not one of reset offsets, .* \(did you mean 'reset offsets'\?\)"),
         (
@@ -218,11 +220,11 @@ def test_a_wrong_value_of_a_landing_task_is_told(wrong: dict[str, Any], told: st
     ],
 )
 def test_an_operation_and_its_arguments_are_checked_when_the_dag_is_parsed(
-    name: str, arguments: dict[str, Any], told: str
+    name: str, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         operation(name, **arguments)
-    with in_a_dag(), pytest.raises(SpecError, match=told):
+    with in_a_dag(), pytest.raises(SpecError, match=message):
         LandingOperationOperator.partial(task_id="a", landing=ORDERS, operation=name, arguments=arguments).expand(
             reason=["a"]
         )
@@ -234,15 +236,15 @@ def test_what_needs_no_approval_takes_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "arguments", "told"),
+    ("action", "arguments", "message"),
     [
         ("pausing", {}, r"'pausing' is not one of pause, resume, restart, rescue \(did you mean 'pause'"),
         ("resume", {"jiter": "2m"}, r"unknown argument 'jiter' \(did you mean 'jitter'"),
         ("rescue", {"commit": "perhaps"}, "commit='perhaps': use True or False"),
     ],
 )
-def test_an_action_on_a_connector_is_checked_too(action: str, arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+def test_an_action_on_a_connector_is_checked_too(action: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
         KafkaConnectOperator(task_id="a", connector="c", action=action, arguments=arguments)
 
 
@@ -260,9 +262,9 @@ def test_what_is_only_known_in_the_run_is_left_to_it() -> None:
     KafkaToIcebergOperator(task_id="a", landing=ORDERS, spark_conf="{{ params.conf }}")
 
 
-@pytest.mark.parametrize("told", ["orders:0, orders[1]", ["orders:0", "orders:1"]])
-def test_one_text_may_name_several_partitions(told: Any) -> None:
-    assert ResetBlocked(how="skip", partitions=told)._chosen() == ({("orders", 0), ("orders", 1)}, None)
+@pytest.mark.parametrize("partitions", ["orders:0, orders[1]", ["orders:0", "orders:1"]])
+def test_one_text_may_name_several_partitions(partitions: Any) -> None:
+    assert ResetBlocked(how="skip", partitions=partitions)._chosen() == ({("orders", 0), ("orders", 1)}, None)
 
 
 def test_the_words_on_other_landings_are_those_of_the_ledger() -> None:
@@ -270,9 +272,9 @@ def test_the_words_on_other_landings_are_those_of_the_ledger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [({"spark_conf": "x=y"}, "spark_conf="), ({"max_active_groups": "two"}, "max_active_groups='two'")],
 )
-def test_a_wrong_value_of_a_group_is_named(wrong: dict[str, Any], told: str) -> None:
-    with in_a_dag(), pytest.raises(SpecError, match=told):
+def test_a_wrong_value_of_a_group_is_named(wrong: dict[str, Any], message: str) -> None:
+    with in_a_dag(), pytest.raises(SpecError, match=message):
         KafkaToIcebergTaskGroup("land", landing=ORDERS, **wrong)

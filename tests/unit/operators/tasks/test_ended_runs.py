@@ -43,23 +43,23 @@ class Here:
 
 
 def cycle(run: str, *, dag: str = "land", deployment: str | None = None, number: int = 0) -> Cycle:
-    whose = deployment or Settings.read().deployment_id
-    made = cycle_id(whose, ORDERS.name, LIVE, dag, run, number)
+    owner = deployment or Settings.read().deployment_id
+    made = cycle_id(owner, ORDERS.name, LIVE, dag, run, number)
     return Cycle(commit_id=made, dag=dag, run=run, number=number, slot=0)
 
 
-def is_gone(asked: Asked, of: Cycle) -> bool:
+def is_gone(answers: Asked, of: Cycle) -> bool:
     task = PlanWindowOperator(task_id="plan", landing=ORDERS)
-    return EndedRuns(asked, task.log).of(cast(LandingSession, Here(ORDERS)))(of)
+    return EndedRuns(answers, task.log).of(cast(LandingSession, Here(ORDERS)))(of)
 
 
 @pytest.mark.parametrize(
-    ("state", "gone"),
+    ("state", "ended"),
     [("queued", False), ("running", False), ("restarting", False), ("success", True), ("failed", True), (None, True)],
 )
-def test_a_run_is_gone_when_it_has_ended_or_is_not_there(state: str | None, gone: bool) -> None:
+def test_a_run_is_gone_when_it_has_ended_or_is_not_there(state: str | None, ended: bool) -> None:
     runs = {("land", "other"): state} if state else {}
-    assert is_gone(Asked(runs), cycle("other", number=2)) is gone
+    assert is_gone(Asked(runs), cycle("other", number=2)) is ended
 
 
 def test_a_run_of_another_dag_of_this_airflow_is_asked_for_there() -> None:

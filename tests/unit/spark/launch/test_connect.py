@@ -129,9 +129,9 @@ def test_no_token_is_in_a_text() -> None:
     url = ConnectUrl.parse(f"sc://spark/;token={CANARY}")
     assert CANARY not in f"{url} {url!r}"
     for wrong in (f"sc://spark:x/;token={CANARY}", f"http://spark/;token={CANARY}"):
-        with pytest.raises(SpecError) as told:
+        with pytest.raises(SpecError) as raised:
             ConnectUrl.parse(wrong)
-        assert CANARY not in str(told.value)
+        assert CANARY not in str(raised.value)
 
 
 def test_of_a_long_text_the_first_line_and_the_error_are_told() -> None:
@@ -160,22 +160,22 @@ def test_sessions_are_of_a_deployment_a_landing_and_a_lane(monkeypatch: pytest.M
 
 
 def test_a_session_that_the_server_closed_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    requests = []
 
     def settings(client: ConnectClient, *keys: str) -> dict[str, str]:
-        asked.append(client.session_id)
-        if len(asked) < 3:
+        requests.append(client.session_id)
+        if len(requests) < 3:
             raise SparkConnectError(FailureKind.SESSION_OVER, "closed")
         return dict.fromkeys(keys, "there")
 
     monkeypatch.setattr(ConnectClient, "settings", settings)
     engines = [ConnectEngine("sc://localhost", deployment="d", landing="l") for _ in range(2)]
     engines[0].start()
-    found = asked[-1]
-    assert len(set(asked)) == 3
-    asked.clear()
+    found = requests[-1]
+    assert len(set(requests)) == 3
+    requests.clear()
     engines[1].start()
-    assert asked[-1] == found
+    assert requests[-1] == found
 
 
 def test_the_package_is_the_same_whoever_packs_it() -> None:

@@ -43,7 +43,7 @@ def test_what_is_no_java_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("exit 1", r"Java 17 or 21.*\[LC5081\]"),
         ("echo 'openjdk version \"1.8.0_402\"' >&2; exit 1", r"Java 8 in .*Java 17 or 21.*\[LC5081\]"),
@@ -51,18 +51,18 @@ def test_what_is_no_java_is_told_with_its_place(tmp_path: Path) -> None:
     ],
 )
 def test_a_session_without_a_usable_java_names_those_that_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], script: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], script: str, message: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", home(tmp_path, script)["JAVA_HOME"])
     engine = LocalSpark(SparkSection({"master": "local[1]"}), log=lambda _: None, on_start=lambda: None)
     with warnings.catch_warnings():
         # pyspark leaves the input of the process that did not become one open.
         warnings.simplefilter("ignore", ResourceWarning)
-        with pytest.raises(SparkJobError, match=said) as found:
+        with pytest.raises(SparkJobError, match=message) as found:
             engine.start()
         engine.close()
-        told = str(found.value)
+        text = str(found.value)
         del found
         gc.collect()
-    assert "GATEWAY" not in told
-    assert str(tmp_path) in told
+    assert "GATEWAY" not in text
+    assert str(tmp_path) in text

@@ -63,9 +63,9 @@ def dies(error: Exception) -> Act:
 
 
 def run(job: WindowJob, *acts: Act) -> tuple[list[SliceStatus], list[str]]:
-    said: list[str] = []
-    results = run_replicas(job, lambda each: acts[each.replica](each), said.append)
-    return [r.status for r in results], said
+    lines: list[str] = []
+    results = run_replicas(job, lambda each: acts[each.replica](each), lines.append)
+    return [r.status for r in results], lines
 
 
 def test_one_alone_is_run_as_it_is(job: WindowJob) -> None:

@@ -28,16 +28,16 @@ def test_a_process_that_is_started_meanwhile_reads_the_file_and_no_later_one(
     else:
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", before)
     path = tmp_path / "with space"
-    seen: list[str] = []
+    observed: list[str] = []
 
     def java_does_not_start() -> None:
-        seen.extend((os.environ["PYSPARK_SUBMIT_ARGS"], path.read_text()))
+        observed.extend((os.environ["PYSPARK_SUBMIT_ARGS"], path.read_text()))
         raise RuntimeError
 
     with pytest.raises(RuntimeError), beside_the_arguments(path, {"k.secret": "canary"}):
         java_does_not_start()
     arguments = f"--properties-file '{path}' --load-spark-defaults {before or 'pyspark-shell'}"
-    assert seen == [arguments, "k.secret=canary\n"]
+    assert observed == [arguments, "k.secret=canary\n"]
     assert os.environ.get("PYSPARK_SUBMIT_ARGS") == before
     assert not path.exists()
     with beside_the_arguments(path, {}):

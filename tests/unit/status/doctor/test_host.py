@@ -45,12 +45,12 @@ def test_an_old_python_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "level"), [('openjdk version "17.0.1"', "ok"), ('openjdk version "11.0.1"', "FAIL"), ("what?", "FAIL")]
+    ("message", "level"), [('openjdk version "17.0.1"', "ok"), ('openjdk version "11.0.1"', "FAIL"), ("what?", "FAIL")]
 )
-def test_java_is_asked_for_its_version(tmp_path: Path, told: str, level: str) -> None:
+def test_java_is_asked_for_its_version(tmp_path: Path, message: str, level: str) -> None:
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "java"
-    program.write_text(f"#!/bin/sh\necho '{told}' >&2\n")
+    program.write_text(f"#!/bin/sh\necho '{message}' >&2\n")
     program.chmod(0o755)
     (found,) = java("local[2]", {"JAVA_HOME": str(tmp_path)})
     assert found.level.value == level

@@ -15,7 +15,7 @@ def test_a_table_with_which_nothing_is_handed_out_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "level", "told"),
+    ("left", "level", "message"),
     [
         (None, "ok", "does not report when they expire"),
         (3600, "ok", "expire in 3600 s, at 2023-11-14 23:13:20 UTC"),
@@ -23,13 +23,13 @@ def test_a_table_with_which_nothing_is_handed_out_has_no_finding() -> None:
         (30, "FAIL", "expire in 30 s"),
     ],
 )
-def test_names_are_told_and_how_long_they_hold(left: float | None, level: str, told: str) -> None:
+def test_names_are_told_and_how_long_they_hold(left: float | None, level: str, message: str) -> None:
     until = None if left is None else NOW + left
     storage = TableStorage(properties=KEYS, handed_out=("s3.session-token",), expires_at=until)
     (found,) = vended(storage, "shop.orders", NOW)
     assert (found.check, str(found.level)) == ("credentials of shop.orders", level)
     assert "s3.session-token" in found.observed
-    assert told in found.observed
+    assert message in found.observed
     assert "canary" not in found.observed + found.remedy
 
 

@@ -26,13 +26,13 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
 from airflow_provider_lakecommit.cycle.sets.former import (
     FormerLanding,
+    are_missing,
     former_landing,
-    is_gone,
     reported_in,
     table_of_name,
     tables_of,
     topics_of_plan,
-    was_whole,
+    was_complete,
 )
 from airflow_provider_lakecommit.cycle.sets.steps import for_all
 from airflow_provider_lakecommit.landing import Landing, LandingSet
@@ -83,12 +83,12 @@ def former_landings(declared: LandingSet, connections: SetConnections, log: Call
     }
 
     def step(session: LandingSession) -> FormerLanding:
-        return _looked_at(session, candidates[session.landing.name], connections)
+        return _read_former(session, candidates[session.landing.name], connections)
 
     ended = for_all(connections, [c.landing() for c in candidates.values()], step, log)
     found = [each for each in ended.values() if isinstance(each, FormerLanding)]
     return Formers(
-        found=tuple(each for each in found if each.gone or each.is_open),
+        found=tuple(each for each in found if each.topics_missing or each.is_open),
         failed={name: each for name, each in ended.items() if isinstance(each, BaseException)},
     )
 
@@ -105,7 +105,7 @@ def former_named(declared: LandingSet, connections: SetConnections, name: str) -
     if known is None:
         return None
     with connections.session(known.landing(), lambda _: None) as session:
-        landing = _looked_at(session, known, connections).landing
+        landing = _read_former(session, known, connections).landing
     return None if landing.topic_names == (UNKNOWN,) else landing
 
 
@@ -128,7 +128,7 @@ def _candidates(declared: LandingSet, connections: SetConnections) -> list[_Cand
     return found
 
 
-def _looked_at(session: LandingSession, known: _Candidate, connections: SetConnections) -> FormerLanding:
+def _read_former(session: LandingSession, known: _Candidate, connections: SetConnections) -> FormerLanding:
     state = ledger_state(session, known.table)
     sections = [] if state is None else [s for s in state.sections or state.remembered if s.landing == known.name]
     topics = tuple({p.topic for s in sections for p in s.starts})
@@ -142,8 +142,8 @@ def _looked_at(session: LandingSession, known: _Candidate, connections: SetConne
         landing=landing,
         pending=pending,
         lanes=tuple(sorted({s.lane for s in sections if s.ends})) if known.own else (),
-        gone=known.own and is_gone(known.declared, landing.topic_names, connections.expansion.known),
-        whole=was_whole(known.entries),
+        topics_missing=known.own and are_missing(known.declared, landing.topic_names, connections.expansion.known),
+        whole=was_complete(known.entries),
         own=known.own,
         dropped=state is None,
     )

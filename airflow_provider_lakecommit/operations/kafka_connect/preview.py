@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.cycle import LandingSession, prepare
 from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
 from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceTopics
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, progress_of, rescue_of
-from airflow_provider_lakecommit.operations.kafka_connect.judge import Fate
+from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.scope import notes_on, reads_earliest, reasons_against
 from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
@@ -62,7 +62,7 @@ class AdoptionPreview:
 
     @property
     def done(self) -> bool:
-        """The landing has taken it over already, and nothing came in between."""
+        """Return True if the landing has already taken it over, and nothing has changed since."""
         return self.turn.done and not self.sink_snapshots and not self.connector.runs
 
     def lines(self) -> Iterable[str]:
@@ -71,7 +71,7 @@ class AdoptionPreview:
         for p, offset in sorted(self.offsets.next.items()):
             mark = self.source.partitions[p]
             yield f"  {p}: at {offset}, {max(mark.high - offset, 0)} records are left to land"
-        if waiting := self.report.of(Fate.WAITING):
+        if waiting := self.report.of(Disposition.WAITING):
             rows = sum(j.file.rows for j in waiting)
             yield f"  {len(waiting)} files with {rows} rows are announced and not committed: committed first"
         if self.offsets.removed:
@@ -87,7 +87,7 @@ class AdoptionPreview:
         yield from (f"  AGAINST: {reason}" for reason in self.against)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON and XCom."""
+        """Return it for JSON and XCom."""
         return {
             "landing": self.landing,
             "table": self.table,
@@ -171,10 +171,10 @@ def adoption_preview(
     session.control.ensure()
     log = rescue_of(session, connector)
     progress = progress_of(session, connector, log, decided=not connector.runs)
-    return looked_at(session, connector, log, progress, doubled_stay=doubled_stay)
+    return preview_of(session, connector, log, progress, doubled_stay=doubled_stay)
 
 
-def looked_at(
+def preview_of(
     session: LandingSession,
     connector: KnownConnector,
     log: Rescue,
@@ -185,7 +185,7 @@ def looked_at(
     """Return the preview, from what is known of the connector."""
     landing, config = session.landing, connector.config
     source = session.source.watermarks()
-    report = next(iter(log.look([landing.table])), RescueReport(table=landing.table))
+    report = next(iter(log.check([landing.table])), RescueReport(table=landing.table))
     ours = sink_section(session, landing.table)
     offsets = sink_offsets(
         progress, source.partitions, by=connector.by, known=ours.known(), earliest=reads_earliest(config or {})
@@ -257,12 +257,12 @@ def _of_files(report: RescueReport) -> Iterable[str]:
 
 def _all_wait(report: RescueReport) -> bool:
     """Return True if there are files of its present turn, and each can still be committed."""
-    its = [j for j in report.judged if not j.below_floor and j.fate is not Fate.READ_AGAIN]
-    return bool(its) and all(j.fate is Fate.WAITING for j in its)
+    its = [j for j in report.files if not j.below_floor and j.disposition is not Disposition.READ_AGAIN]
+    return bool(its) and all(j.disposition is Disposition.WAITING for j in its)
 
 
 def _of_rollback(connector: str, turn: SinkTurn) -> Iterable[str]:
-    """Its offsets are after rows that were removed."""
+    """Return an objection if its offsets are after removed rows."""
     if not turn.rolled_back:
         return
     ids = ", ".join(str(s.snapshot_id) for s in turn.rolled_back)
@@ -279,16 +279,16 @@ def _made_anew(session: LandingSession, source: SourceState, log: Rescue, offset
     """Return topics whose newest record read by the connector has changed; one partition of each is checked, and a
     missing record proves nothing.
     """
-    said = {p: log.log.last_read.get((p.topic, p.partition)) for p in source.partitions}
-    ends = {p: log.log.ends.get((p.topic, p.partition), 0) for p, at in said.items() if at is not None}
+    read_at = {p: log.log.last_read.get((p.topic, p.partition)) for p in source.partitions}
+    ends = {p: log.log.ends.get((p.topic, p.partition), 0) for p, at in read_at.items() if at is not None}
     newest = {p.topic: p for p in sorted(ends, key=lambda p: ends[p])}
     with closing(SourceTopics(session.kafka, tuple(newest))) as topics:
         for p in newest.values():
-            end, at = ends[p], said[p]
+            end, at = ends[p], read_at[p]
             if offsets.next.get(p) != end or at is None:
                 continue
-            place = PartitionLog(kafka=session.kafka, topics=topics, partition=p, mark=source.partitions[p])
-            for record in place.records(end - 1, end):
+            log_of_partition = PartitionLog(kafka=session.kafka, topics=topics, partition=p, mark=source.partitions[p])
+            for record in log_of_partition.records(end - 1, end):
                 if (made := datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC)) != at:
                     yield (
                         f"{p}: the record before offset {end} is of {made.isoformat()}, but the connector has read "

@@ -7,9 +7,9 @@ import pytest
 
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_log, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_log, from_offsets, from_snapshot
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.wording import attest_text, attest_to_dict
+from airflow_provider_lakecommit.operations.reset.wording import assertion_text, assertion_to_dict
 from tests.fakes.lake import SCHEMA, data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.story import coverage
@@ -21,14 +21,14 @@ def test_a_table_in_order_is_attested_only_by_its_name(landing: FakeLanding) -> 
         from_log(landing.session)
     (one,) = from_log(landing.session, [DATA]).tables
     assert not one.again
-    assert not one.unsaid
+    assert not one.never_read
 
 
 def test_the_log_says_what_was_published(landing: FakeLanding) -> None:
     landing.cycle()
     (one,) = from_log(landing.session, [DATA]).tables
     assert one.section.covered == coverage([(P0, 0, 20), (P1, 0, 10)])
-    assert one.word == "the log of control"
+    assert one.source == "the log of control"
 
 
 def test_offsets_show_what_is_read_again_and_what_never(landing: FakeLanding) -> None:
@@ -36,24 +36,24 @@ def test_offsets_show_what_is_read_again_and_what_never(landing: FakeLanding) ->
     landing.source.ends = {P0: 40, P1: 10}
     (one,) = from_offsets(landing.session, {("orders", 0): 30, ("orders", 1): 5}, [DATA]).tables
     assert one.again == coverage([(P1, 5, 10)])
-    assert one.unsaid == coverage([(P0, 20, 30)])
+    assert one.never_read == coverage([(P0, 20, 30)])
 
 
 def test_what_is_reported_and_not_published_is_named_apart(landing: FakeLanding) -> None:
     landing.cycle("a")
     landing.source.ends = {P0: 40, P1: 20}
     landing.report(landing.open("b"))
-    word = from_offsets(landing.session, {("orders", 0): 30}, [DATA])
-    (one,) = word.tables
-    assert not one.unsaid
+    asserted = from_offsets(landing.session, {("orders", 0): 30}, [DATA])
+    (one,) = asserted.tables
+    assert not one.never_read
     assert one.unpublished == coverage([(P0, 20, 30)])
     assert one.voided == coverage([(P0, 30, 40), (P1, 10, 20)])
-    told = "\n".join(attest_text(word))
-    assert "is REPORTED and not published, and never will be: orders[0] [20, 30): lost if" in told
-    assert "voids reported slices, so they are read again: orders[0] [30, 40)" in told
-    assert "never read" not in told
-    assert attest_to_dict(one)["reported"] == {"orders[0]": [[20, 40]], "orders[1]": [[10, 20]]}
-    assert attest_to_dict(one)["never_read"] == {}
+    message = "\n".join(assertion_text(asserted))
+    assert "is REPORTED and not published, and never will be: orders[0] [20, 30): lost if" in message
+    assert "voids reported slices, so they are read again: orders[0] [30, 40)" in message
+    assert "never read" not in message
+    assert assertion_to_dict(one)["reported"] == {"orders[0]": [[20, 40]], "orders[1]": [[10, 20]]}
+    assert assertion_to_dict(one)["never_read"] == {}
 
 
 @pytest.mark.heavy
@@ -64,15 +64,15 @@ def test_a_word_on_what_is_reported_and_on_what_is_not_tells_both(landing: FakeL
     landing.source.ends = {P0: 50, P1: 10}
     (one,) = from_offsets(landing.session, {("orders", 0): 40}, [DATA]).tables
     assert one.unpublished == coverage([(P0, 20, 30)])
-    assert one.unsaid == coverage([(P0, 30, 40)])
+    assert one.never_read == coverage([(P0, 30, 40)])
     assert not one.voided
 
 
 def test_it_is_written_under_a_new_epoch_and_the_next_plan_goes_on_there(landing: FakeLanding) -> None:
     landing.cycle()
     before = prepare_table(landing.session, DATA)
-    word = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
-    assert attest(landing.session, word) == {"attested": {DATA: {"orders[0]": 20, "orders[1]": 5}}}
+    asserted = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
+    assert assert_tables(landing.session, asserted) == {"attested": {DATA: {"orders[0]": 20, "orders[1]": 5}}}
     after = prepare_table(landing.session, DATA)
     assert before is not None
     assert after is not None
@@ -82,12 +82,12 @@ def test_it_is_written_under_a_new_epoch_and_the_next_plan_goes_on_there(landing
 
 def test_a_word_on_a_ledger_that_has_changed_since_is_refused(landing: FakeLanding) -> None:
     landing.cycle("a")
-    word = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
+    asserted = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
     landing.source.ends = {P0: 40, P1: 10}
     landing.cycle("b")
     before = landing.snapshots()
     with pytest.raises(LedgerError):
-        attest(landing.session, word)
+        assert_tables(landing.session, asserted)
     assert landing.snapshots() == before
 
 
@@ -173,12 +173,12 @@ def test_what_is_reported_and_gone_at_the_source_is_not_voided_by_a_word(landing
     landing.source.ends = {P0: 40, P1: 10}
     landing.report(landing.open("b"))
     landing.source.starts = {P0: 40}
-    word = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
+    asserted = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
     before = landing.snapshots()
     with pytest.raises(LedgerError, match=r"orders\[0\] \[20, 40\) \(20 records\) is reported.*--give-up-reported"):
-        attest(landing.session, word)
+        assert_tables(landing.session, asserted)
     assert landing.snapshots() == before
-    attest(landing.session, word, give_up_reported=True)
+    assert_tables(landing.session, asserted, give_up_reported=True)
 
 
 def test_a_cut_ledger_is_attested_under_its_epoch_where_that_keeps_what_is_reported(landing: FakeLanding) -> None:
@@ -193,10 +193,10 @@ def test_a_cut_ledger_is_attested_under_its_epoch_where_that_keeps_what_is_repor
         with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
             append.append_data_file(data_file(f"file:///foreign/{n}.parquet", 1))
         if not n:
-            gone = append.snapshot_id
-    landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(gone).commit()
+            expired = append.snapshot_id
+    landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(expired).commit()
     assert kept is not None
-    attest(landing.session, from_snapshot(landing.session, kept))
+    assert_tables(landing.session, from_snapshot(landing.session, kept))
     assert landing.close("b", opened).rows == 20
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import Expansion, SetConnections
     from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["SetPlaces", "log_set_line", "named_failures", "outlets_of", "set_places"]
+__all__ = ["SetTarget", "log_set_line", "named_failures", "outlets_of", "set_target"]
 
 NAMED = 20
 """Failures that an error names in full."""
@@ -49,13 +49,13 @@ def outlets_of(declared: Landing | LandingSet, *, hourly: bool) -> tuple[list[As
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPlaces:
-    """Where a set lands: its declaration as completed by this deployment, its settings and its catalog; ``place`` is
-    the catalog's connection, and ``namespaces`` are the lineage names of its brokers and catalog.
+class SetTarget:
+    """The target of a set: its declaration as completed by this deployment, its settings and its catalog.
+    ``catalog_key`` is the catalog's connection, ``namespaces`` are the lineage names of its brokers and catalog.
     """
 
     declared: LandingSet
-    place: str
+    catalog_key: str
     namespaces: tuple[str, str]
     kafka: dict[str, Any]
     tables: Tables
@@ -67,12 +67,12 @@ class SetPlaces:
 
         deployment = self.settings.deployment_id
         return SetConnections(
-            self.declared, expansion, self.kafka, self.tables, deployment=deployment, place=self.place
+            self.declared, expansion, self.kafka, self.tables, deployment=deployment, catalog_key=self.catalog_key
         )
 
 
 @contextmanager
-def set_places(declared: LandingSet, *, reach: bool = True) -> Iterator[SetPlaces]:
+def set_target(declared: LandingSet, *, reach: bool = True) -> Iterator[SetTarget]:
     """Open the connections of a set; the catalog's clients are closed at the end of the block.
 
     :param reach: whether the catalog may be requested; a writer must do without it
@@ -84,13 +84,13 @@ def set_places(declared: LandingSet, *, reach: bool = True) -> Iterator[SetPlace
     settings = Settings.read()
     complete = declared.completed_by(settings.complete)
     one = complete.with_defaults(complete.name)
-    place = one.connections.iceberg
-    catalog, kafka = catalog_properties(place, reach=reach), source_settings(one)
-    namespaces = kafka_namespace(kafka), catalog_namespace(catalog, place)
-    tables = Tables(catalog, place, few=CLIENTS)
+    key = one.connections.iceberg
+    catalog, kafka = catalog_properties(key, reach=reach), source_settings(one)
+    namespaces = kafka_namespace(kafka), catalog_namespace(catalog, key)
+    tables = Tables(catalog, key, few=CLIENTS)
     try:
-        yield SetPlaces(
-            declared=complete, place=place, kafka=kafka, tables=tables, settings=settings, namespaces=namespaces
+        yield SetTarget(
+            declared=complete, catalog_key=key, kafka=kafka, tables=tables, settings=settings, namespaces=namespaces
         )
     finally:
         tables.close()
@@ -98,5 +98,5 @@ def set_places(declared: LandingSet, *, reach: bool = True) -> Iterator[SetPlace
 
 def log_set_line(log: Any, line: str) -> None:
     """Log a line of a landing's session in the task's log, after the landing's name."""
-    whose, colon, rest = line.partition(": ")
-    log_session_line(log, rest, whose + colon)
+    name, colon, rest = line.partition(": ")
+    log_session_line(log, rest, name + colon)

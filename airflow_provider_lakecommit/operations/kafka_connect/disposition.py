@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide which announced files of a connector were never committed, and may be committed by another process.
 
-Contract: pure. A file is *waiting* only if it is proved that no snapshot ever held it. It is not enough that no
-metadata names it: a file that was committed and compacted away, and whose snapshots have expired, is named nowhere, and
-a second commit would duplicate its rows. So three conditions must hold:
+Contract: pure. A file is *waiting* only if it is proved that no snapshot ever had it. It is not enough that no metadata
+names it: a file that was committed and compacted, and whose snapshots have expired, is named nowhere, and a second
+commit would duplicate its rows. So three conditions must hold:
 
 * no manifest of any snapshot in the metadata names it, deleted entries included;
 * a snapshot certainly precedes a commit of the file: one that the connector reported before the file was announced, or
@@ -11,12 +11,11 @@ a second commit would duplicate its rows. So three conditions must hold:
 * every snapshot since that one is still in the metadata: their sequence numbers have no gap.
 
 If a table still has all snapshots since its first one, the history is complete and the second condition holds. No clock
-is used. Everything else is *unknown* and is left alone.
+is used. All other files are *unknown* and are left alone.
 
 A connector that runs again handles the same events by its floor: the control position in the newest snapshot of the
-branch that has one. It skips events below it forever. So a commit of files in its place must move the floor past them,
-in the same snapshot, and must not move it past a file that still waits for the connector
-(:func:`blocking_files`).
+branch that has one. It skips events below it forever. So a commit of files for it must move the floor past them, in the
+same snapshot, and must not move it past a file that still waits for the connector (:func:`blocking_files`).
 
 Source offsets are in the same transaction as the announcement. If they have moved back since (the connector's group was
 reset), the rows are *read again* and the file is never committed here. A reset after which the connector has already
@@ -37,15 +36,15 @@ from airflow_provider_lakecommit.core import storage_location
 from airflow_provider_lakecommit.operations.kafka_connect.group_log import AnnouncedFiles, ControlOffset, File, GroupLog
 
 
-class Fate(StrEnum):
-    """What is to be done with an announced file."""
+class Disposition(StrEnum):
+    """The disposition of an announced file."""
 
     COMMITTED = "committed"
-    """A snapshot holds it, or has held it."""
+    """A snapshot has it, or had it."""
     WAITING = "waiting"
     """It was never committed."""
     UNKNOWN = "unknown"
-    """Nothing is left that could tell."""
+    """There is no evidence of either."""
     READ_AGAIN = "read again"
     """The source offsets were reset behind it: its rows are read again."""
     OTHER_TABLE = "other table"
@@ -53,9 +52,9 @@ class Fate(StrEnum):
     UNFIT = "unfit"
     """It cannot be appended: another partition spec, or deletes."""
     GONE = "gone"
-    """It is not on the storage any more."""
+    """It is missing in the storage."""
     FALSE = "not as announced"
-    """It lies elsewhere than the table's data, or its size, form or rows are others than its announcement says."""
+    """It is outside the table's data folders, or differs from its announcement in size, format or rows."""
 
 
 class KnownSnapshot(NamedTuple):
@@ -83,97 +82,97 @@ class History:
 
     @property
     def whole_from(self) -> int:
-        """No snapshot made after the one with this sequence number is missing; 0 if none ever made is."""
+        """Return the sequence number after which no snapshot is missing; 0 if none is."""
         there = {s.sequence for s in self.snapshots}
         number = self.last_sequence
         while number in there:
             number -= 1
         first = next((s for s in self.snapshots if s.sequence == 1), None)
-        # A table of format version 1 numbered nothing: what became version 2 has a past before its first number.
+        # Format version 1 has no numbers: a table that became version 2 has a past before its first one.
         if number == 0 and first is not None and first.parent_id is not None:
             return 1
         return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """One file and its fate. ``below_floor``: the connector itself will never commit it."""
+class EvaluatedFile:
+    """One file and its disposition. ``below_floor``: the connector itself will never commit it."""
 
     file: File
     announced: AnnouncedFiles
-    fate: Fate
+    disposition: Disposition
     reason: str
     below_floor: bool
 
 
-def of_fate(judged: Iterable[Judged], fate: Fate) -> tuple[Judged, ...]:
-    return tuple(j for j in judged if j.fate is fate)
+def filtered(files: Iterable[EvaluatedFile], disposition: Disposition) -> tuple[EvaluatedFile, ...]:
+    return tuple(j for j in files if j.disposition is disposition)
 
 
-def blocking_files(judged: Iterable[Judged]) -> tuple[Judged, ...]:
+def blocking_files(files: Iterable[EvaluatedFile]) -> tuple[EvaluatedFile, ...]:
     """Return files that the connector would still commit and we may not: moving the floor past them would lose them."""
-    return tuple(j for j in judged if j.fate in (Fate.UNKNOWN, Fate.UNFIT) and not j.below_floor)
+    return tuple(j for j in files if j.disposition in (Disposition.UNKNOWN, Disposition.UNFIT) and not j.below_floor)
 
 
-def judge(log: GroupLog, table: str, history: History, named: Collection[str]) -> tuple[Judged, ...]:
-    """Return the fate of each file announced for a table, in order of announcement, each place once.
+def evaluate_files(log: GroupLog, table: str, history: History, named: Collection[str]) -> tuple[EvaluatedFile, ...]:
+    """Return the disposition of each file announced for a table, in order of announcement, each path once.
 
-    :param named: paths, among those announced, that any manifest of any snapshot names
+    :param named: announced paths that a manifest of any snapshot names
     """
     evidence = _Evidence(log, table, history)
-    seen: set[tuple[str, str]] = set()
+    known_locations: set[tuple[str, str]] = set()
     known = {storage_location(path) for path in named}
-    judged = []
+    evaluated = []
     for announced in log.announced:
         if announced.table != table:
             continue
         for file in announced.files:
             # The connector takes neither a file without rows nor a path twice.
-            if file.rows and (place := storage_location(file.path)) not in seen:
-                seen.add(place)
-                fate, reason = _fate(announced, file, history, evidence, named=place in known)
-                judged.append(
-                    Judged(
+            if file.rows and (location := storage_location(file.path)) not in known_locations:
+                known_locations.add(location)
+                disposition, reason = _disposition(announced, file, history, evidence, named=location in known)
+                evaluated.append(
+                    EvaluatedFile(
                         file=file,
                         announced=announced,
-                        fate=fate,
+                        disposition=disposition,
                         reason=reason,
-                        below_floor=announced.place.offset < history.floor.get(announced.place.partition, 0),
+                        below_floor=announced.position.offset < history.floor.get(announced.position.partition, 0),
                     )
                 )
-    return tuple(judged)
+    return tuple(evaluated)
 
 
 def floor_after(history: History, taken: Iterable[AnnouncedFiles]) -> dict[int, int]:
     """Return the floor with which a connector skips these events too; it never moves back."""
     floor = dict(history.floor)
     for announced in taken:
-        partition, offset = announced.place
+        partition, offset = announced.position
         floor[partition] = max(floor.get(partition, 0), offset + 1)
     return floor
 
 
-def _fate(
+def _disposition(
     announced: AnnouncedFiles,
     file: File,
     history: History,
     evidence: _Evidence,
     *,
     named: bool,
-) -> tuple[Fate, str]:
+) -> tuple[Disposition, str]:
     if announced.table_uuid not in (None, history.table_uuid):
-        return Fate.OTHER_TABLE, f"written for table {announced.table_uuid}, but this one is {history.table_uuid}"
+        return Disposition.OTHER_TABLE, f"written for table {announced.table_uuid}, not for {history.table_uuid}"
     if named:
-        return Fate.COMMITTED, "a snapshot names it"
+        return Disposition.COMMITTED, "a snapshot names it"
     if announced.read_again:
-        return Fate.READ_AGAIN, "the connector's source offsets were reset after it was announced"
+        return Disposition.READ_AGAIN, "the connector's source offsets were reset after it was announced"
     if doubt := evidence.doubt(announced):
-        return Fate.UNKNOWN, doubt
+        return Disposition.UNKNOWN, doubt
     if file.deletes:
-        return Fate.UNFIT, "a delete file: only data files can be appended"
+        return Disposition.UNFIT, "a delete file: only data files can be appended"
     if file.spec_id != history.spec_id:
-        return Fate.UNFIT, f"written under partition spec {file.spec_id}, the table is at spec {history.spec_id}"
-    return Fate.WAITING, evidence.ground(announced)
+        return Disposition.UNFIT, f"written under partition spec {file.spec_id}, the table is at spec {history.spec_id}"
+    return Disposition.WAITING, evidence.ground(announced)
 
 
 class _Evidence:
@@ -187,13 +186,13 @@ class _Evidence:
         ours = [m for m in log.made if m.table == table and m.table_uuid in (None, history.table_uuid)]
         kept = [m for m in ours if sequences.get(m.snapshot_id, -1) >= self._whole_from]
         lost = [m for m in ours if m.snapshot_id not in sequences]
-        self._kept = _first_places(m.place for m in kept)
-        self._lost = _last_places(m.place for m in lost)
+        self._kept = _first_offsets(m.position for m in kept)
+        self._lost = _last_offsets(m.position for m in lost)
         floors = [s.floor for s in history.snapshots if s.floor and s.sequence >= self._whole_from]
-        self._floors = _first_places(ControlOffset(*item) for floor in floors for item in floor.items())
+        self._floors = _first_offsets(ControlOffset(*item) for floor in floors for item in floor.items())
 
     def doubt(self, announced: AnnouncedFiles) -> str | None:
-        """Why it cannot be known whether these files were ever committed; ``None`` if they surely were not."""
+        """Return why it is unknown whether these files were ever committed; ``None`` if they certainly were not."""
         if self._history.format_version < 2:
             return "snapshots of format version 1 have no numbers that would show a gap: upgrade the table"
         if any(not self._before(ControlOffset(p, offset), announced) for p, offset in self._lost.items()):
@@ -207,44 +206,44 @@ class _Evidence:
         return None
 
     def ground(self, announced: AnnouncedFiles) -> str:
-        """What it rests on that the files were never committed."""
+        """Return the evidence that the files were never committed."""
         if self._is_based(announced):
             return "in no snapshot since one made before it"
         return "in no snapshot since the table was made"
 
     def _is_based(self, announced: AnnouncedFiles) -> bool:
-        partition, offset = announced.place
+        partition, offset = announced.position
         if self._floors.get(partition, offset + 1) <= offset:
             return True
         return any(self._before(ControlOffset(p, at), announced) for p, at in self._kept.items())
 
-    def _before(self, place: ControlOffset, announced: AnnouncedFiles) -> bool:
-        """Whether a snapshot that was reported there was made without these files. It is reported after it is made, and
+    def _before(self, position: ControlOffset, announced: AnnouncedFiles) -> bool:
+        """Return True if a snapshot reported there was made without these files. It is reported after it is made, and
         made after its files were announced; across partitions only the cycle's start gives an order.
         """
-        if place.partition == announced.place.partition:
-            return place.offset < announced.place.offset
+        if position.partition == announced.position.partition:
+            return position.offset < announced.position.offset
         start = self._log.starts.get(announced.cycle)
-        return start is not None and start.partition == place.partition and place.offset < start.offset
+        return start is not None and start.partition == position.partition and position.offset < start.offset
 
 
-def _first_places(places: Iterable[ControlOffset]) -> dict[int, int]:
+def _first_offsets(positions: Iterable[ControlOffset]) -> dict[int, int]:
     first: dict[int, int] = {}
-    for partition, offset in places:
+    for partition, offset in positions:
         first[partition] = min(first.get(partition, offset), offset)
     return first
 
 
-def _last_places(places: Iterable[ControlOffset]) -> dict[int, int]:
+def _last_offsets(positions: Iterable[ControlOffset]) -> dict[int, int]:
     last: dict[int, int] = {}
-    for partition, offset in places:
+    for partition, offset in positions:
         last[partition] = max(last.get(partition, offset), offset)
     return last
 
 
-def chunks(waiting: Sequence[Judged], most: int) -> list[tuple[Judged, ...]]:
-    """Files in portions of about that many, cut between events, so that the floor can follow each."""
-    out: list[list[Judged]] = []
+def chunks(waiting: Sequence[EvaluatedFile], most: int) -> list[tuple[EvaluatedFile, ...]]:
+    """Return files in portions of about that many, cut between events, so that the floor can follow each."""
+    out: list[list[EvaluatedFile]] = []
     for j in waiting:
         whole = bool(out) and out[-1][-1].announced is not j.announced and len(out[-1]) >= most
         if not out or whole:

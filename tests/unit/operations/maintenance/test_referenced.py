@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
-from airflow_provider_lakecommit.operations.maintenance.held import HeldFiles
+from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
 from tests.fakes.lake import Lake, staged
 
 
@@ -19,8 +19,8 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-def held(lake: Lake) -> HeldFiles:
-    return HeldFiles(lake.tables, lake.name, lake.load())
+def referenced(lake: Lake) -> ReferencedFiles:
+    return ReferencedFiles(lake.tables, lake.name, lake.load())
 
 
 def names(lake: Lake) -> set[str]:
@@ -35,7 +35,7 @@ def test_files_of_all_snapshots_are_held_on_any_branch(lake: Lake) -> None:
     kept = names(lake)
     lake.load().manage_snapshots().create_tag(first, "kept").commit()
     lake.publish(lake.request(staged((0, 5, 9), epoch=ours.epoch)))
-    found, late = held(lake), names(lake)
+    found, late = referenced(lake), names(lake)
     assert kept < late
     assert all(name in found for name in late)
     assert "another-00000.parquet" not in found
@@ -48,26 +48,26 @@ def test_files_of_all_snapshots_are_held_on_any_branch(lake: Lake) -> None:
 
 
 def test_a_table_without_a_snapshot_holds_nothing(lake: Lake) -> None:
-    found = held(lake)
+    found = referenced(lake)
     assert "a" not in found
     assert found.heads == {None}
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "empty"])
-def test_a_manifest_that_cannot_be_read_keeps_everything(lake: Lake, damage: str) -> None:
+@pytest.mark.parametrize("corruption", ["gone", "cut", "empty"])
+def test_a_manifest_that_cannot_be_read_keeps_everything(lake: Lake, corruption: str) -> None:
     ours = lake.join()
     lake.publish(lake.request(staged((0, 0, 5), epoch=ours.epoch)))
     path = next((lake.path / "warehouse").rglob("*-m0.avro"))
-    if damage == "gone":
+    if corruption == "gone":
         path.unlink()
     else:
-        path.write_bytes(path.read_bytes()[: 300 if damage == "cut" else 0])
+        path.write_bytes(path.read_bytes()[: 300 if corruption == "cut" else 0])
     with pytest.raises(CatalogError, match="LC7702"):
-        held(lake)
+        referenced(lake)
 
 
 def test_another_table_of_the_same_name_ends_it(lake: Lake) -> None:
-    found = held(lake)
+    found = referenced(lake)
     lake.catalog.drop_table(lake.name)
     lake.create()
     with pytest.raises(LedgerError, match="LC7701"):

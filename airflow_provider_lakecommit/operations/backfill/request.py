@@ -23,7 +23,7 @@ _EXAMPLES = "2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00:00+02:00; without 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneAsked:
+class LaneRequest:
     """The range of a backfill: records from ``since`` on and before ``until``, by their times, or ``ranges`` by (topic,
     partition), one for each. Without any of these it is the open backfill of that name. ``replaces``: ranges that the
     table has are landed again.
@@ -48,14 +48,14 @@ class LaneAsked:
         return f"records from {since} on" + ("" if self.until is None else f", before {_text(self.until)}")
 
 
-def lane_asked(
+def lane_request(
     *,
     since: str | datetime | None = None,
     until: str | datetime | None = None,
     ranges: Mapping[tuple[str, int], RangeSet] | None = None,
     name: str | None = None,
     replaces: bool = False,
-) -> LaneAsked:
+) -> LaneRequest:
     """Parse the request of a command or a task.
 
     :param since: a time; ``None`` with ``until``: from the beginning of the topics
@@ -68,7 +68,7 @@ def lane_asked(
     begin, end = moment_of(since, "since"), moment_of(until, "until")
     stated = dict(ranges or {})
     if not stated and begin is None and end is None and name is not None:
-        return LaneAsked(name=_named(name), replaces=replaces)
+        return LaneRequest(name=_named(name), replaces=replaces)
     if bool(stated) == (begin is not None or end is not None):
         raise SpecError(
             "LC7201", "name the records by `since` and `until`, or by `ranges` such as orders:0=1500-2000, not by both"
@@ -80,7 +80,7 @@ def lane_asked(
             "LC7203", f"{', '.join(split)}: a backfill takes one range per partition; start a backfill for each range"
         )
     called = _name(begin, end, stated, replaces) if name is None else _named(name)
-    return LaneAsked(name=called, since=begin, until=end, ranges=stated, replaces=replaces)
+    return LaneRequest(name=called, since=begin, until=end, ranges=stated, replaces=replaces)
 
 
 def _named(name: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.commit.drain import drain
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.reset.attest import attest, from_offsets
+from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.signing import KEY
 from tests.fakes.kafka import FakeSource
@@ -58,8 +58,8 @@ def cut(landing: FakeLanding) -> None:
         with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
             append.append_data_file(data_file(f"file:///foreign/{n}.parquet", 1))
         if not n:
-            gone = append.snapshot_id
-    landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(gone).commit()
+            expired = append.snapshot_id
+    landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(expired).commit()
 
 
 def test_a_tag_that_is_gone_ends_no_epoch(pending: FakeLanding) -> None:
@@ -79,17 +79,17 @@ def test_a_change_of_spec_that_voids_waits(pending: FakeLanding) -> None:
 
 def test_an_attested_ledger_keeps_its_epoch_where_it_is_what_the_newest_said(pending: FakeLanding) -> None:
     cut(pending)
-    attest(pending.session, from_offsets(pending.session, {("orders", 0): 20, ("orders", 1): 10}, [DATA]))
+    assert_tables(pending.session, from_offsets(pending.session, {("orders", 0): 20, ("orders", 1): 10}, [DATA]))
     assert rows_once_believed(pending) == 20
 
 
 def test_a_word_on_a_ledger_in_order_needs_the_word_that_gives_up(pending: FakeLanding) -> None:
-    said = from_offsets(pending.session, {("orders", 1): 5}, [DATA])
+    asserted = from_offsets(pending.session, {("orders", 1): 5}, [DATA])
     before = pending.snapshots()
     with pytest.raises(LedgerError, match="LC7009"):
-        attest(pending.session, said)
+        assert_tables(pending.session, asserted)
     assert pending.snapshots() == before
-    attest(pending.session, said, give_up_reported=True)
+    assert_tables(pending.session, asserted, give_up_reported=True)
 
 
 def test_a_ledger_that_is_cut_is_not_set_anew_over_it(pending: FakeLanding) -> None:

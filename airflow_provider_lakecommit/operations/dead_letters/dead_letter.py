@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of a dead-letter table, as records.
 
-Contract: reads one snapshot of the table, a batch at a time, whichever engine wrote its files. Only rows of this
-landing. A row has a *place*, topic, partition and offset, and the generation of a reading; only a ledger shows which
-incarnation of the topic was read. A record's time that the table could not hold is none.
+Contract: reads one snapshot of the table, a batch at a time, with files of any engine. Only rows of this landing. A row
+has a *position*, topic, partition and offset, and the generation of a reading; only a ledger shows which incarnation of
+the topic was read. A record's time that the table could not hold is null.
 
 Failure story: a table that lacks one of our columns is a :class:`TableError`; an unreachable storage is a
 :class:`CatalogError`.
@@ -25,11 +25,11 @@ from airflow_provider_lakecommit.iceberg import DEAD_LETTER_SCHEMA, OPTIONAL_DEA
 from airflow_provider_lakecommit.landing import Landing
 
 ABOUT = ("topic", "partition", "offset", "generation", "timestamp", "kind", "column", "reason")
-"""What is read to tell of dead letters."""
+"""Columns to list dead letters."""
 WHOLE = (*ABOUT, "key", "value", "headers")
-"""What is read to replay them."""
+"""Columns to replay them."""
 _is: Any = expressions
-"""Its classes take what their types do not say."""
+"""Its classes accept more than their types state."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CREATE_TIME, _NO_TIME = 1, 0
 
@@ -41,7 +41,7 @@ class DeadLetter:
     row: Mapping[str, Any]
 
     @property
-    def place(self) -> tuple[str, int, int]:
+    def position(self) -> tuple[str, int, int]:
         return self.row["topic"], self.row["partition"], self.row["offset"]
 
     @property
@@ -50,18 +50,18 @@ class DeadLetter:
 
     @property
     def generation(self) -> int | None:
-        """Of the reading that rejected it; rows of earlier releases have none."""
+        """Return the reading that rejected it; rows of earlier releases have none."""
         return self.row.get("generation")
 
     @property
     def kind(self) -> str:
-        """The name of the mistake in lists and selections: its kind, and the column that refused the value."""
+        """Return the name of the error in lists and selections: its kind, and the column that refused the value."""
         column = self.row["column"]
         return f"{self.row['kind']}:{column}" if column else str(self.row["kind"])
 
     @property
     def size(self) -> int:
-        """Bytes of its key and value."""
+        """Return the bytes of its key and value."""
         return len(self.row.get("value") or b"") + len(self.row.get("key") or b"")
 
     def topic(self) -> str | None:
@@ -106,7 +106,7 @@ class Selection:
 
     def takes(self, letter: DeadLetter) -> bool:
         """Return True if it is selected, without regard to the limit."""
-        topic, partition, offset = letter.place
+        topic, partition, offset = letter.position
         if self.ranges and not self.ranges.get((topic, partition), RangeSet()).overlaps(
             OffsetRange(offset, offset + 1)
         ):
@@ -119,7 +119,7 @@ class Selection:
         return at is not None and (self.since or at) <= at and (self.until is None or at < self.until)
 
     def filter(self, landing: str) -> expressions.BooleanExpression:
-        """What a scan can leave out by itself."""
+        """Return the filter that a scan can apply by itself."""
         parts = [_is.EqualTo("landing", landing)]
         if self.ranges:
             parts += [
@@ -135,7 +135,7 @@ class Selection:
 
 
 def table_name(landing: Landing, stated: str | None = None) -> str:
-    """The dead-letter table of a landing.
+    """Return the dead-letter table of a landing.
 
     :param stated: another one, which it had before
     :raises SpecError: it has none
@@ -147,8 +147,8 @@ def table_name(landing: Landing, stated: str | None = None) -> str:
     return name
 
 
-def letters(table: Table, landing: str, selection: Selection, columns: Sequence[str] = WHOLE) -> Iterator[DeadLetter]:
-    """Those of a landing that are meant, in the order of the table's files.
+def select(table: Table, landing: str, selection: Selection, columns: Sequence[str] = WHOLE) -> Iterator[DeadLetter]:
+    """Yield the selected ones of a landing, in the order of the table's files.
 
     :raises TableError: the table lacks a column
     :raises CatalogError: its files cannot be read

@@ -22,11 +22,16 @@ from airflow_provider_lakecommit.core.commands import RESET_MIGRATE, spoken
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.backfill.asked import lane_asked
+from airflow_provider_lakecommit.operations.backfill.request import lane_request
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.rebind import RebindPreview, Word, rebind, rebind_preview
+from airflow_provider_lakecommit.operations.reset.migrate import (
+    MigrationPreview,
+    Move,
+    migrate_landing,
+    migration_preview,
+)
+from airflow_provider_lakecommit.operations.reset.starts import Way
 from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
-from airflow_provider_lakecommit.operations.reset.word import Way
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from dev.servers.kafka import Broker
 from tests.faults.test_lanes import LaneWorld
@@ -58,14 +63,14 @@ class Copied:
     old: World
     new: World
 
-    def preview(self, word: Word) -> RebindPreview:
+    def preview(self, word: Move) -> MigrationPreview:
         with self.new.session() as session:
-            return rebind_preview(session, word)
+            return migration_preview(session, word)
 
-    def rebind(self, word: Word) -> RebindPreview:
+    def rebind(self, word: Move) -> MigrationPreview:
         with self.new.session() as session:
-            preview = rebind_preview(session, word)
-            rebind(session, preview, decision=DECISION)
+            preview = migration_preview(session, word)
+            migrate_landing(session, preview, decision=DECISION)
         return preview
 
     @property
@@ -116,19 +121,19 @@ def copied(make_world: Make, produce: Produce, bootstrap: str, elsewhere: Broker
 def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copied: Copied) -> None:
     with pytest.raises(SourceError, match=r"now reads cluster .*lakecommit reset migrate SPEC --old HOST:PORT"):
         copied.new.run()
-    preview = copied.preview(Word(old=copied.old.kafka))
+    preview = copied.preview(Move(old=copied.old.kafka))
     assert [len(r.skipped) + len(r.twice) for r in preview.partitions] == [0, 0]
     assert [r.next for r in preview.partitions] == [(r.landed or 0) - 3 for r in preview.partitions]
     with pytest.raises(SourceError, match="LC6012"):
         copied.new.run()
-    copied.rebind(Word(old=copied.old.kafka))
+    copied.rebind(Move(old=copied.old.kafka))
     copied.new.settle()
     copied.new.check(Counter(range(70)))
     check_verified(copied.new)
     lanes = copied.lanes
     assert (lanes.pop("live"), list(lanes.values())) == (30 + 34, [40]), "34 copies, and what the old cluster gave"
     with pytest.raises(LedgerError, match="LC7024"):
-        copied.preview(Word(old=copied.old.kafka))
+        copied.preview(Move(old=copied.old.kafka))
     with pytest.raises(SourceError, match="LC6012"):
         copied.old.run()
 
@@ -136,9 +141,9 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
 @pytest.mark.heavy
 @pytest.mark.parametrize("shift", [-2, 3], ids=["reads twice", "skips"])
 def test_a_stated_offset_is_held_against_the_records_and_does_what_was_shown(copied: Copied, shift: int) -> None:
-    exact = copied.preview(Word(old=copied.old.kafka)).next
+    exact = copied.preview(Move(old=copied.old.kafka)).next
     stated = {(p.topic, p.partition): offset + shift for p, offset in exact.items()}
-    preview = copied.rebind(Word(start=stated, old=copied.old.kafka))
+    preview = copied.rebind(Move(start=stated, old=copied.old.kafka))
     assert {len(r.skipped) for r in preview.partitions} == {max(shift, 0)}
     assert {len(r.twice) for r in preview.partitions} == {max(-shift, 0)}
     copied.new.settle()
@@ -149,9 +154,9 @@ def test_a_stated_offset_is_held_against_the_records_and_does_what_was_shown(cop
 @pytest.mark.heavy
 def test_by_time(copied: Copied) -> None:
     """Nobody knows of the old cluster any more; what was landed is older than that."""
-    late = copied.preview(Word(start=datetime.now(UTC)))
+    late = copied.preview(Move(start=datetime.now(UTC)))
     assert late.next == {r.partition: r.mark.high for r in late.partitions}
-    assert set(copied.preview(Word(start=datetime(2020, 1, 1, tzinfo=UTC))).next.values()) == {0}
+    assert set(copied.preview(Move(start=datetime(2020, 1, 1, tzinfo=UTC))).next.values()) == {0}
 
 
 @pytest.mark.heavy
@@ -160,18 +165,18 @@ def test_what_is_there_twice_is_no_place(copied: Copied, produce: Produce, boots
     topic = str(copied.old.landing.topics)
     copy_topic(topic, bootstrap, elsewhere.bootstrap, without=3, name=topic)
     with pytest.raises(SourceError, match=r"are in the copy 2 times; state it \(--from TOPIC:\d=OFFSET"):
-        copied.preview(Word(old=copied.old.kafka))
+        copied.preview(Move(old=copied.old.kafka))
 
 
 @pytest.mark.heavy
 def test_a_copy_that_lacks_what_comes_next_is_refused(copied: Copied) -> None:
     topic = str(copied.old.landing.topics)
     with pytest.raises(SourceError, match=r"ends at \d+, not at 100000"):
-        copied.preview(Word(start={(topic, p): 100_000 for p in range(PARTITIONS)}))
+        copied.preview(Move(start={(topic, p): 100_000 for p in range(PARTITIONS)}))
     with pytest.raises(SourceError, match="LC7028"):
-        copied.preview(Word(old=copied.new.kafka))
+        copied.preview(Move(old=copied.new.kafka))
     with pytest.raises(SourceError, match="LC7029"):
-        copied.preview(Word(start={(topic, 0): 1}))
+        copied.preview(Move(start={(topic, 0): 1}))
 
 
 @pytest.mark.heavy
@@ -179,21 +184,21 @@ def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     with pytest.raises(LedgerError, match=r"hole.*LC7026"):
-        copied.preview(Word(start="earliest"))
+        copied.preview(Move(start="earliest"))
 
 
 @pytest.mark.heavy
 def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copied, produce: Produce) -> None:
-    copied.rebind(Word(old=copied.old.kafka))
+    copied.rebind(Move(old=copied.old.kafka))
     copied.new.settle()
     back = Copied(old=copied.new, new=copied.old)
     topic = str(copied.old.landing.topics)
     with pytest.raises(LedgerError, match="LC7034"):
-        back.rebind(Word(start={(topic, p): 0 for p in range(PARTITIONS)}))
+        back.rebind(Move(start={(topic, p): 0 for p in range(PARTITIONS)}))
     ends = {
-        (r.partition.topic, r.partition.partition): r.mark.high for r in back.preview(Word(start="latest")).partitions
+        (r.partition.topic, r.partition.partition): r.mark.high for r in back.preview(Move(start="latest")).partitions
     }
-    back.rebind(Word(start=ends))
+    back.rebind(Move(start=ends))
     produce(topic, records(70, 10))
     copied.old.settle()
     copied.old.check(Counter(range(80)))
@@ -234,7 +239,7 @@ def test_what_lanes_have_landed_is_kept_by_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     lane(copied.old, name="hole").finish()
-    preview = copied.rebind(Word(start="latest", old=copied.old.kafka))
+    preview = copied.rebind(Move(start="latest", old=copied.old.kafka))
     # What is a copy of a landed record is there; the rest can be landed.
     first, last = next((r.copied, r.next) for r in preview.partitions if r.partition.partition == 0)
     assert first < last
@@ -255,5 +260,5 @@ def sections_of(world: World) -> dict[str, LedgerSection]:
 
 
 def lane(world: World, *texts: str, name: str) -> LaneWorld:
-    asked = lane_asked(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), name=name)
-    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=asked, lines=world.lines)
+    request = lane_request(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), name=name)
+    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines)

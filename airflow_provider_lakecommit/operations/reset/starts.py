@@ -68,15 +68,15 @@ def offsets_of(
         return replace(how, offsets=meant, back=start != "earliest")
     _check_known(start, partitions)
     known = {(p.topic, p.partition): p for p in partitions}
-    # Every plan would be refused until the log is as long, and what comes up to there would never be read.
-    ends = {known[place]: (offset, partitions[known[place]].high) for place, offset in start.items()}
+    # Every plan would be refused until the log is as long, and records up to there would never be read.
+    ends = {known[key]: (offset, partitions[known[key]].high) for key, offset in start.items()}
     if beyond := [
         f"{p} ends at {high}, not at {offset} or later" for p, (offset, high) in ends.items() if offset > high
     ]:
         raise SourceError(
             "LC7045", f"{'; '.join(beyond)}: nothing is changed; state offsets that the log has, or `latest`"
         )
-    return replace(how, offsets={known[place]: offset for place, offset in start.items()})
+    return replace(how, offsets={known[key]: offset for key, offset in start.items()})
 
 
 def _check_known(named: Iterable[tuple[str, int]], partitions: Iterable[SourcePartition]) -> None:

@@ -78,7 +78,7 @@ class SliceWork(NamedTuple):
     reason: str = ""
 
 
-class SeenCycle(NamedTuple):
+class ObservedCycle(NamedTuple):
     """One cycle. Times are seconds of the epoch; ``planned`` counts offsets, ``behind`` is whether records were left
     that no other cycle was reading.
 
@@ -140,7 +140,7 @@ class SeenCycle(NamedTuple):
         return next((outcome for outcome, applies in rows if applies), CycleOutcome.COMPLETE)
 
 
-def outcomes(cycles: tuple[SeenCycle, ...]) -> tuple[CycleOutcome, ...]:
+def outcomes(cycles: tuple[ObservedCycle, ...]) -> tuple[CycleOutcome, ...]:
     """Return how each of these ended, oldest first."""
     later = list(accumulate((c.ended is not None for c in reversed(cycles)), lambda a, b: a or b, initial=False))[::-1]
     alone = (c.outcome for c in cycles)
@@ -150,13 +150,13 @@ def outcomes(cycles: tuple[SeenCycle, ...]) -> tuple[CycleOutcome, ...]:
     )
 
 
-def under_way(cycles: tuple[SeenCycle, ...]) -> tuple[SeenCycle, ...]:
+def under_way(cycles: tuple[ObservedCycle, ...]) -> tuple[ObservedCycle, ...]:
     """Return the cycles that are not over: a later one that completed has published what an earlier one had read."""
     last = max((n for n, c in enumerate(cycles) if c.ended is not None), default=-1)
     return tuple(c for c in cycles[last + 1 :] if c.slices or c.connector)
 
 
-def with_report(cycle: SeenCycle, entry: SliceReported, at: float) -> SeenCycle:
+def with_report(cycle: ObservedCycle, entry: SliceReported, at: float) -> ObservedCycle:
     """Return the cycle after a report on one of its slices; unchanged, if the report does not count."""
     report = entry.report
     of = report.planned_slice or report.slice_id

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from airflow_provider_lakecommit.landing import LandingSet
-from airflow_provider_lakecommit.operators.places import set_places
+from airflow_provider_lakecommit.operators.targets import set_target
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +20,11 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("defaults", "place"),
+    ("defaults", "connection"),
     [({}, "iceberg_default"), ({"connections": {"iceberg": "other_lake"}}, "other_lake")],
     ids=["by default", "stated"],
 )
-def test_the_place_of_a_set_is_the_catalog_that_its_defaults_name(defaults: dict[str, object], place: str) -> None:
+def test_the_place_of_a_set_is_the_catalog_that_its_defaults_name(defaults: dict[str, object], connection: str) -> None:
     declared = LandingSet(name="shop", topics=["orders"], table="lake.{topic}", defaults=defaults)
-    with set_places(declared, reach=False) as at:
-        assert (at.place, at.tables.name) == (place, place)
+    with set_target(declared, reach=False) as at:
+        assert (at.catalog_key, at.tables.name) == (connection, connection)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The columns that some ranges' records, or the SQL of a landing, need in its tables.
 
-Contract: :func:`column_look` reads and decides, and changes nothing. Records are sampled once and assigned to tables by
-the landing's `route`, as tasks do; a table with SQL gets the columns of the SQL. A table without a sampled record needs
-nothing.
+Contract: :func:`column_check` reads and decides, and changes nothing. Records are sampled once and assigned to tables
+by the landing's `route`, as tasks do; a table with SQL gets the columns of the SQL. A table without a sampled record
+needs nothing.
 
 Invariants: ``waits`` says why nothing may change yet: other columns are other rules, so none change while a table lacks
 ranges that another one has.
@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
-from airflow_provider_lakecommit.cycle.session.targets import evolves_by_sql, wanted_by_sql
+from airflow_provider_lakecommit.cycle.session.targets import evolves_by_sql, sql_types
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import (
     Evolution,
@@ -51,9 +51,9 @@ from airflow_provider_lakecommit.formats import (
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.landing import Landing
 
-MOST_LOOKED_BACK = 500
+MOST_REREAD = 500
 """Records of the control topic before those the plan needs, in which reports name unknown fields."""
-MOST_PLACES = 50
+MOST_PATHS = 50
 """Most such fields whose first records are read."""
 _WIDENED = (IntegerType, FloatType, DecimalType)
 """Types that can be widened."""
@@ -62,33 +62,33 @@ MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableLook:
+class TableCheck:
     """The columns that a table needs for some ranges' records or its SQL. ``named``: it is one of several tables."""
 
     table: str
-    wanted: InferredTypes
+    inferred: InferredTypes
     found: Evolution
     named: bool = False
 
     @property
     def not_made(self) -> tuple[str, ...]:
         """Return the omitted changes, and why."""
-        return (*self.told(self.found.left_out), *self.told(self.found.misfits))
+        return (*self.line_of(self.found.left_out), *self.line_of(self.found.misfits))
 
-    def told(self, some: Sequence[object]) -> tuple[str, ...]:
+    def line_of(self, some: Sequence[object]) -> tuple[str, ...]:
         """Format items in one line."""
         table = f"{self.table}: " if self.named else ""
-        return (f"{table}columns, by {self.wanted.origin}: {some_of(some)}",) if some else ()
+        return (f"{table}columns, by {self.inferred.origin}: {some_of(some)}",) if some else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnLook:
+class ColumnCheck:
     """The columns that some ranges need in the tables of rows. ``waits``: why nothing may be changed yet; ``tried``:
     the changes were made or refused once.
     """
 
     ranges: Coverage
-    tables: tuple[TableLook, ...]
+    tables: tuple[TableCheck, ...]
     waits: str = ""
     tried: bool = False
 
@@ -104,7 +104,7 @@ class ColumnLook:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        return (*(line for one in self.tables for line in one.told(one.found.changes)), *self.not_made)
+        return (*(line for one in self.tables for line in one.line_of(one.found.changes)), *self.not_made)
 
     @property
     def not_made(self) -> tuple[str, ...]:
@@ -113,14 +113,14 @@ class ColumnLook:
         return (*(line for one in self.tables for line in one.not_made), *waits)
 
 
-def column_look(
+def column_check(
     session: LandingSession,
     prepared: Prepared,
     folded: FoldedLog,
     ranges: Coverage,
     missing: Missing,
-    last: ColumnLook | None = None,
-) -> ColumnLook:
+    last: ColumnCheck | None = None,
+) -> ColumnCheck:
     """Return the columns that some ranges need.
 
     :param last: an earlier result; for the same ranges, its records are reused
@@ -130,37 +130,37 @@ def column_look(
     """
     landing = session.landing
     tables = {t.name: t.table.metadata for t in prepared.tables if t.name in landing.data_tables}
-    known = {} if last is None or last.ranges != ranges else {one.table: one.wanted for one in last.tables}
-    wanted = known if known.keys() == tables.keys() else _wanted(session, folded, tables, ranges)
-    looks = tuple(
-        TableLook(
+    known = {} if last is None or last.ranges != ranges else {one.table: one.inferred for one in last.tables}
+    inferred = known if known.keys() == tables.keys() else _inferred(session, folded, tables, ranges)
+    checked = tuple(
+        TableCheck(
             table=name,
-            wanted=wanted[name],
-            found=evolution_of(landing, name, metadata, wanted[name]),
+            inferred=inferred[name],
+            found=evolution_of(landing, name, metadata, inferred[name]),
             named=len(landing.data_tables) > 1,
         )
         for name, metadata in tables.items()
     )
     tried = last is not None and last.tried
-    return ColumnLook(ranges=ranges, tables=looks, waits=_uneven(prepared, folded, missing), tried=tried)
+    return ColumnCheck(ranges=ranges, tables=checked, waits=_uneven(prepared, folded, missing), tried=tried)
 
 
-def stops(landing: Landing, look: ColumnLook) -> bool:
+def stops(landing: Landing, check: ColumnCheck) -> bool:
     """Return True if the landing plans no window of these records, because some do not fit."""
-    return landing.columns.on_incompatible == "stop" and look.misfits
+    return landing.columns.on_incompatible == "stop" and check.misfits
 
 
-def is_due(landing: Landing, look: ColumnLook | None) -> bool:
+def is_due(landing: Landing, check: ColumnCheck | None) -> bool:
     """Return True if columns must change before the window is planned."""
-    return look is not None and look.changes and not (look.waits or look.tried or stops(landing, look))
+    return check is not None and check.changes and not (check.waits or check.tried or stops(landing, check))
 
 
-def refused(look: ColumnLook, plan: Plan) -> Plan:
+def refused(check: ColumnCheck, plan: Plan) -> Plan:
     """Return the plan without its window, with the reason."""
-    found = [one for one in look.tables if one.found.misfits]
+    found = [one for one in check.tables if one.found.misfits]
     why = Refuse(
         state=RefusalState.INCOMPATIBLE,
-        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.wanted.origin}" for one in found),
+        reason="; ".join(f"{one.table}: {some_of(one.found.misfits)}, by {one.inferred.origin}" for one in found),
         clears="a column of a matching type, columns.on_incompatible: dead_letter, or your decision to continue "
         f"after these records (`{RESET_OFFSETS}`)",
     )
@@ -168,35 +168,35 @@ def refused(look: ColumnLook, plan: Plan) -> Plan:
     return replace(nothing, ends=plan.ends, left=plan.left + sum(len(s) for s in plan.slices))
 
 
-def check_sql(landing: Landing, prepared: Prepared, look: ColumnLook) -> None:
+def check_sql(landing: Landing, prepared: Prepared, check: ColumnCheck) -> None:
     """Check that the tables now have the columns of the SQL.
 
     :raises TableError: one has not
     """
     tables = {t.name: t.table for t in prepared.tables}
-    for one in look.tables:
+    for one in check.tables:
         if evolves_by_sql(landing, one.table) and (one.found.changes or one.found.left_out):
             from airflow_provider_lakecommit.spark import check_schema
 
             try:
                 check_schema(landing, tables[one.table].schema(), one.table)
             except TableError as e:
-                waits = look.waits and f"{look.waits}; until then, records land with the previous SQL"
+                waits = check.waits and f"{check.waits}; until then, records land with the previous SQL"
                 why = waits or some_of(one.found.left_out) or "the catalog refuses the change"
                 raise TableError("LC6004", f"{one.table}: {e}; the table is not changed: {why}") from e
 
 
-def _wanted(
+def _inferred(
     session: LandingSession, folded: FoldedLog, tables: Mapping[str, TableMetadata], ranges: Coverage
 ) -> dict[str, InferredTypes]:
     """Return the needed columns of each table, by its SQL or its records."""
     landing = session.landing
-    out = {t: wanted_by_sql(landing, t, m.schema()) for t, m in tables.items() if evolves_by_sql(landing, t)}
-    if told := {t: m.schema() for t, m in tables.items() if t not in out}:
+    out = {t: sql_types(landing, t, m.schema()) for t, m in tables.items() if evolves_by_sql(landing, t)}
+    if schemas := {t: m.schema() for t, m in tables.items() if t not in out}:
         source = source_for(landing, session.kafka)
-        sample = source.sample(ranges, _unknown_places(session, folded, list(told.values())))
-        for table, part in _by_table(session, sample, told).items():
-            out[table] = source.inferred(told[table], part)
+        sample = source.sample(ranges, _unknown_paths(session, folded, list(schemas.values())))
+        for table, part in _by_table(session, sample, schemas).items():
+            out[table] = source.inferred(schemas[table], part)
     nothing = InferredTypes(columns=StructType(), origin=RecordSample(ranges=ranges).description)
     return {table: out.get(table, nothing) for table in tables}
 
@@ -217,12 +217,12 @@ def _by_table(session: LandingSession, sample: RecordSample, tables: Collection[
 def _dealt(session: LandingSession, some: Sequence[tuple[str, bytes | None]]) -> dict[str, list[tuple[str, bytes]]]:
     from airflow_provider_lakecommit.spark import tables_of_values
 
-    there = [(place, value) for place, value in some if value is not None]
+    there = [(index, value) for index, value in some if value is not None]
     found = tables_of_values(session.landing, [value for _, value in there], session.kafka) if there else {}
-    return {table: [there[i] for i in places] for table, places in found.items() if places}
+    return {table: [there[i] for i in indexes] for table, indexes in found.items() if indexes}
 
 
-def evolution_of(landing: Landing, table: str, metadata: TableMetadata, wanted: InferredTypes) -> Evolution:
+def evolution_of(landing: Landing, table: str, metadata: TableMetadata, inferred: InferredTypes) -> Evolution:
     """Compare a table with the needed columns."""
     # With the decoders, which a plan without a sample need not load.
     from airflow_provider_lakecommit.spark import filled_beside_rows, filled_elsewhere
@@ -230,20 +230,20 @@ def evolution_of(landing: Landing, table: str, metadata: TableMetadata, wanted: 
     skip = filled_elsewhere(landing) if evolves_by_sql(landing, table) else filled_beside_rows(landing)
     found = evolution(
         metadata.schema(),
-        wanted.columns,
+        inferred.columns,
         widen=landing.evolve == "widen",
         side=side_of(metadata),
         skip=skip,
-        limits=wanted.limits,
+        limits=inferred.limits,
     )
     return Evolution(
         changes=found.changes,
-        misfits=(*(m for m in wanted.misfits if m.column.partition(".")[0] not in skip), *found.misfits),
-        left_out=(*(one for one in wanted.left_out if one.column.partition(".")[0] not in skip), *found.left_out),
+        misfits=(*(m for m in inferred.misfits if m.column.partition(".")[0] not in skip), *found.misfits),
+        left_out=(*(one for one in inferred.left_out if one.column.partition(".")[0] not in skip), *found.left_out),
     )
 
 
-def _unknown_places(session: LandingSession, folded: FoldedLog, schemas: Sequence[Schema]) -> Coverage:
+def _unknown_paths(session: LandingSession, folded: FoldedLog, schemas: Sequence[Schema]) -> Coverage:
     """Return where tasks of the newest slices first met fields that a table still lacks, or values that need wider
     types. With several tables the lacking one is unknown: the field counts until all have it.
     """
@@ -251,13 +251,13 @@ def _unknown_places(session: LandingSession, folded: FoldedLog, schemas: Sequenc
     known = set.intersection(
         *({dotted(p) for p, one in paths_in(s.fields) if not isinstance(one.field_type, wide)} for s in schemas)
     )
-    log = session.control.read(folded.partition, max(0, folded.read_from - MOST_LOOKED_BACK))
+    log = session.control.read(folded.partition, max(0, folded.read_from - MOST_REREAD))
     entries = read_entries(log.records, session.landing.name, session.lane)
     found: dict[str, tuple[SourcePartition, int]] = {}
     for report in (e.report for e in reversed(entries) if isinstance(e, SliceReported)):
         partitions = {(s.span.partition.topic, s.span.partition.partition): s.span.partition for s in report.spans}
         for name, (topic, number, offset) in report.unknown_at.items():
-            if name not in known and (topic, number) in partitions and len(found) < MOST_PLACES:
+            if name not in known and (topic, number) in partitions and len(found) < MOST_PATHS:
                 found.setdefault(name, (partitions[topic, number], offset))
     return Coverage.of((p, OffsetRange(offset, offset + 1)) for p, offset in found.values())
 
@@ -278,7 +278,7 @@ def _uneven(prepared: Prepared, folded: FoldedLog, missing: Missing) -> str:
     return ""
 
 
-def some_of(told: Sequence[object]) -> str:
+def some_of(items: Sequence[object]) -> str:
     """Format the first items."""
-    more = f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
-    return "; ".join(map(str, told[:MOST_NAMED])) + more
+    more = f"; and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
+    return "; ".join(map(str, items[:MOST_NAMED])) + more

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that a table's metadata refers to, by any of its snapshots, whatever branch or tag leads there.
+"""The files that a table's metadata refers to, by any of its snapshots, on any branch or tag.
 
-Contract: a file is told by its name alone, whoever spells its folder how; names hold an id, so that two files of one
-name are one file. Of a million files sixteen megabytes are kept: eight bytes for each name, and once more while they
-are put in order. Two names with the same eight bytes are taken for one, by which a file may be kept that nobody needs.
-Entries that say that a file was deleted count as well: an older snapshot may have it.
+Contract: a file is identified by its name alone, however its folder is spelled; names have an id, so that two files of
+one name are one file. A million files need sixteen megabytes: eight bytes for each name, and as much again while they
+are sorted. Two names with the same eight bytes count as one, so that an unneeded file may be kept. Entries of deleted
+files count as well: an older snapshot may have the file.
 
-Failure story: a manifest that cannot be read is a :class:`CatalogError`, and nothing may be removed. One that is gone
-because its snapshot was expired meanwhile is no trouble: the metadata are read again.
+Failure story: an unreadable manifest is a :class:`CatalogError`, and nothing may be removed. If one is missing because
+its snapshot was expired meanwhile, the metadata are read again.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-LOOKS = 5
-"""How often the metadata are read again for manifests that are gone."""
+ATTEMPTS = 5
+"""Reads of the metadata if manifests are missing."""
 _PATH_ALONE: dict[str, Any] = {
     "type": "record",
     "name": "manifest_entry",
@@ -48,10 +48,10 @@ _PATH_ALONE: dict[str, Any] = {
 }
 
 
-class HeldFiles:
-    """Of one table, as its metadata said when they were last looked at.
+class ReferencedFiles:
+    """The files of one table, by the last read of its metadata.
 
-    :ivar metadata: those
+    :ivar metadata: the last read
     :raises CatalogError: the catalog or a manifest cannot be read
     """
 
@@ -65,9 +65,9 @@ class HeldFiles:
         self._take(table)
 
     def refresh(self) -> None:
-        """Look again: what came since is read.
+        """Read the metadata again, and new manifests.
 
-        :raises LedgerError: it is another table now
+        :raises LedgerError: the table was recreated
         :raises CatalogError: the catalog or a manifest cannot be read
         """
         self._take(self._load())
@@ -75,13 +75,13 @@ class HeldFiles:
     def __contains__(self, name: object) -> bool:
         if self._sorted is None:
             self._sorted = np.sort(np.array(self._hashes, dtype=np.int64))
-        wanted = _hash(str(name))
-        place = int(np.searchsorted(self._sorted, wanted))
-        return place < len(self._sorted) and int(self._sorted[place]) == wanted
+        digest = _hash(str(name))
+        index = int(np.searchsorted(self._sorted, digest))
+        return index < len(self._sorted) and int(self._sorted[index]) == digest
 
     @property
     def heads(self) -> frozenset[int | None]:
-        """Where the branches are; ``None`` for a table without a snapshot."""
+        """Return the heads of the branches; ``None`` for a table without a snapshot."""
         refs = self.metadata.refs.values()
         branches: set[int | None] = {r.snapshot_id for r in refs if r.snapshot_ref_type is SnapshotRefType.BRANCH}
         return frozenset(branches or {None})
@@ -98,15 +98,15 @@ class HeldFiles:
         return table
 
     def _take(self, table: Table) -> None:
-        for look in range(LOOKS):
+        for attempt in range(ATTEMPTS):
             try:
                 self._read(table.io, table.metadata)
             except FileNotFoundError as e:
-                if look + 1 == LOOKS:
+                if attempt + 1 == ATTEMPTS:
                     raise self._unreadable(table, e) from None
                 table = self._load()
                 continue
-            except Exception as e:  # whatever a reader says of a manifest that is damaged
+            except Exception as e:  # any error of a corrupt manifest
                 raise self._unreadable(table, e) from None
             self.metadata = table.metadata
             return
@@ -136,12 +136,12 @@ class HeldFiles:
 
 
 def _paths(io: FileIO, manifest: ManifestFile) -> Iterator[str]:
-    """Of the files that a manifest lists, in any state."""
+    """Yield the paths of the files that a manifest lists, in any state."""
     try:
         with io.new_input(manifest.manifest_path).open(seekable=True) as stream:
             yield from _read_paths(cast(BinaryIO, stream), _PATH_ALONE)
     except SchemaResolutionError:
-        # Of a writer that calls its records otherwise.
+        # Another writer has other names for its records.
         with io.new_input(manifest.manifest_path).open(seekable=True) as stream:
             yield from _read_paths(cast(BinaryIO, stream), None)
 

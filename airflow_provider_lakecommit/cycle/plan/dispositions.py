@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each record goes to exactly one table: refuse plans that could put a record in two, or in none.
 
-Contract: :func:`check_fates` accepts a plan whose ranges are missing in all tables of the landing, or are evaluated as
-in the tables that have them. It writes nothing. :mod:`~airflow_provider_lakecommit.core.planning.disposition` decides;
-this module reads what the decision needs.
+Contract: :func:`check_dispositions` accepts a plan whose ranges are missing in all tables of the landing, or are
+evaluated as in the tables that have them. It writes nothing. It reads what the decision of
+:mod:`~airflow_provider_lakecommit.core.planning.disposition` needs.
 
 Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the
 remedies: roll back the other table too, so that both are read again together, if that loses no rows of others; delete
@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.landing import Landing
 Marks = Mapping[SourcePartition, Watermark]
 
 
-def check_fates(
+def check_dispositions(
     landing: Landing, lane: str, prepared: Prepared, landing_state: LandingState, missing: Missing, marks: Marks
 ) -> None:
     """Check that missing ranges may be read for the tables that lack them.
@@ -126,12 +126,12 @@ def _text(landing: Landing, lane: str, one: RefusedRange, holder: PreparedTable,
         out = f"replace these ranges in all tables with `{BACKFILL} SPEC --replace {anew}`; "
     marked = landing.columns.metadata or landing.upsert.key
     together += out if marked and not removed(one.ranges, marks) else ""
-    words = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
+    commands = " and ".join(f"`{RESET_ASSERT} SPEC --table {t} --at {ends}`" for t in one.tables)
     return (
         f"{lacking} lacks {one.ranges}, which {one.holder} read with other columns of {columns} or another "
         f"decoding of landing {landing.name}: read for {lacking} alone now, a record could end in "
         f"two tables, or in none. Nothing is read until you decide: {together}or undo the change until {lacking} "
-        f"has them; or, if {lacking} is correct without them, confirm it with {words}"
+        f"has them; or, if {lacking} is correct without them, confirm it with {commands}"
     )
 
 

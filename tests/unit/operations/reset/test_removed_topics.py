@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_ledger
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.operations.reset.prune import gone, pruned
+from airflow_provider_lakecommit.operations.reset.prune import missing, pruned
 from tests.support.story import P0, P1, VOID_EPOCH, ledger
 
 OLD = SourcePartition("orders", 0, "topic-0")
@@ -38,11 +38,11 @@ SECTION = replace(
 def test_what_is_gone_is_what_no_record_can_come_of(
     ids: dict[str, str | None], named: Collection[str], expected: set[SourcePartition]
 ) -> None:
-    assert gone(SECTION, "c", ids, named) == expected
+    assert missing(SECTION, "c", ids, named) == expected
 
 
 def test_of_another_cluster_nothing_is_known() -> None:
-    assert gone(SECTION, "elsewhere", {"orders": None, "returns": None}) == frozenset()
+    assert missing(SECTION, "elsewhere", {"orders": None, "returns": None}) == frozenset()
 
 
 def test_what_is_left_has_another_epoch_and_lacks_nothing_else() -> None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.cycle import Closed
 
-__all__ = ["ADVICE", "is_judged", "why_red"]
+__all__ = ["ADVICE", "has_outcome_task", "why_red"]
 
 ADVICE = "an OutcomeOperator after the commit task would show this in the state of the run"
 
 
-def is_judged(task: BaseOperator) -> bool:
+def has_outcome_task(task: BaseOperator) -> bool:
     """Return True if an outcome task after the commit task decides the state of the run."""
     dag = task.get_dag()
     return dag is not None and any(
@@ -37,7 +37,7 @@ def is_judged(task: BaseOperator) -> bool:
 
 def why_red(task: BaseOperator, ti: Any, closed: Closed) -> str:
     """Return what needs attention in a run without an outcome task, the cause first; empty if all is well."""
-    if is_judged(task):
+    if has_outcome_task(task):
         return ""
     return "; ".join(dict.fromkeys([*_unwritten(task, closed), *closed.causes, *_failed(task, ti), *_lacking(closed)]))
 

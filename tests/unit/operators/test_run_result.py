@@ -30,7 +30,7 @@ def ended(
     states: Mapping[str, str],
     closed: Closed,
     *,
-    judged: bool = False,
+    with_outcome: bool = False,
     write: bool = True,
 ) -> BaseException:
     """How a commit ends that closed its cycle so, behind tasks that ended so."""
@@ -55,7 +55,7 @@ def ended(
         commit = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")
         written = WriteWindowOperator.partial(task_id="write", landing=A).expand(group=plan.output)
         (written if write else plan) >> commit
-        if judged:
+        if with_outcome:
             outcome = OutcomeOperator(
                 task_id="outcome",
                 landing=A,
@@ -81,7 +81,7 @@ def test_a_failed_write_makes_the_run_red_with_its_cause_first(
 
 
 @pytest.mark.parametrize(
-    ("closed", "told"),
+    ("closed", "message"),
     [
         (Closed(commit_id=UUID(int=1), blocked=("orders[0] [0, 20): bad",)), "orders[0] [0, 20): bad"),
         (Closed(commit_id=UUID(int=1), missing=("orders[0][0, 20)",)), "orders[0][0, 20)"),
@@ -89,10 +89,10 @@ def test_a_failed_write_makes_the_run_red_with_its_cause_first(
     ],
     ids=["blocked by an earlier run", "missing", "cause"],
 )
-def test_so_does_what_the_window_lacks(monkeypatch: pytest.MonkeyPatch, closed: Closed, told: str) -> None:
+def test_so_does_what_the_window_lacks(monkeypatch: pytest.MonkeyPatch, closed: Closed, message: str) -> None:
     found = ended(monkeypatch, WELL, closed)
     assert isinstance(found, AirflowFailException)
-    assert str(found).startswith(told) or told in str(found).split(";")[0]
+    assert str(found).startswith(message) or message in str(found).split(";")[0]
 
 
 def test_nothing_new_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_nothing_new_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_with_an_outcome_task_behind_it_the_commit_leaves_that_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = ended(monkeypatch, WELL | {"write_1": "failed"}, NOTHING_NEW, judged=True)
+    found = ended(monkeypatch, WELL | {"write_1": "failed"}, NOTHING_NEW, with_outcome=True)
     assert isinstance(found, AirflowSkipException)
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assert what a table holds if its metadata no longer shows it: `lakecommit reset assert`.
 
-Contract: :func:`look_up` reads only; :func:`attest` writes its result, by one compare-and-swap per table that fails if
-the ledger of that table has changed since. The written entry has a new epoch, so nothing pending is committed to it,
-and its snapshot records the source of the assertion. Unlike ``reset offsets``, an assertion may also move a ledger
-*back*: the operator answers for the rows, and the preview shows which offsets would be read again and which never.
+Contract: :func:`from_snapshot`, :func:`from_log` and :func:`from_offsets` only read. :func:`assert_tables` writes, by
+one compare-and-swap per table that fails if its ledger has changed. The written entry has a new epoch, so nothing
+pending is committed to it, and its snapshot records the source. Unlike ``reset offsets``, an assertion may also move
+a ledger *back*: the operator answers for the rows, and the preview shows the offsets to read again and those never
+read.
 
 A log does not record later changes of a table: if the metadata has a ledger with less, or the table has fewer rows than
 the log reports, the log is not used. Reported slices that the source no longer has are not voided: they are published
@@ -26,7 +27,7 @@ from airflow_provider_lakecommit.committer import (
     Condition,
     LedgerState,
     OtherSections,
-    attest_section,
+    assert_section,
     has_ledger,
     sections_of,
 )
@@ -54,13 +55,13 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
     endangered,
+    initial_position,
     known_section,
     known_state,
     new_section,
-    origin_position,
     own_partition,
-    unbelieved,
-    unbelieved_text,
+    unsigned_ranges,
+    unsigned_text,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
@@ -75,7 +76,7 @@ from airflow_provider_lakecommit.operations.reset.known import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttestedTable:
+class AssertedTable:
     """The pending assertion for one table. ``before`` is its current ledger, ``announced`` the publications in the
     control log, ``reported`` the log's slices that are not published; ``others`` are entries of other landings that the
     named snapshot restores, ``old`` is the newest known entry. A new epoch would lose ``lost``, reported slices that
@@ -84,7 +85,7 @@ class AttestedTable:
     """
 
     table: str
-    word: str
+    source: str
     state: LedgerState
     section: LedgerSection
     before: Coverage
@@ -108,21 +109,19 @@ class AttestedTable:
 
     @property
     def others_lost(self) -> tuple[str, ...]:
-        """What others have reported and would lose: sections that come back keep their epochs, those of a table that
-        was rolled back cannot.
-        """
+        """Return what others lose: restored entries keep their epochs, but those of a rolled back table cannot."""
         rolled_back = self.state.condition in (Condition.ROLLED_BACK, Condition.PICKED)
         return tuple(self.endangered.values()) if rolled_back else ()
 
     @property
     def loses(self) -> str:
-        """What is reported and would be lost."""
+        """Return the reported slices that would be lost."""
         own = () if self.kept is not None else self.own_lost
         return "; ".join((*own, *self.others_lost))
 
     @property
     def own_lost(self) -> tuple[str, ...]:
-        """What this landing has reported and a new epoch would lose."""
+        """Return what this landing has reported and a new epoch would lose."""
         return tuple(filter(None, (losses_text(self.lost) if self.lost else "", self.doubted)))
 
     @property
@@ -133,46 +132,46 @@ class AttestedTable:
         return (self.before | self.announced) - self.section.covered
 
     @property
-    def unsaid(self) -> Coverage:
-        """Landed by this word only: never read, so lost if the rows are not there."""
+    def never_read(self) -> Coverage:
+        """Return what only this assertion has as landed: never read, so lost if the rows are missing."""
         return self.section.covered - self.before - self.announced - self.reported
 
     @property
     def unpublished(self) -> Coverage:
-        """Landed by this word, and by the log reported only: never published, so lost if the rows are not there."""
+        """Return what the assertion has as landed and the log only as reported: lost if the rows are missing."""
         return (self.section.covered & self.reported) - self.before - self.announced
 
     @property
     def voided(self) -> Coverage:
-        """Reported, and not landed by this word: read again under the new epoch."""
+        """Return what is reported and not landed by this assertion: read again under the new epoch."""
         return self.reported - self.section.covered - self.before if self.written is self.section else Coverage()
 
     @property
     def written(self) -> LedgerSection:
-        """What is written: under the old epoch, where a new one would lose something."""
+        """Return the entry to write: under the old epoch if a new one would lose something."""
         return (self.kept if self.own_lost else None) or self.section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attested:
+class Assertion:
     """The whole of it."""
 
-    tables: tuple[AttestedTable, ...]
+    tables: tuple[AssertedTable, ...]
     marks: Mapping[SourcePartition, Watermark]
 
 
-Said = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None]
-"""Where a word is from, the first offsets, what is landed, and sections of others."""
-Word = Callable[[KnownTable, SourceState], Said]
+Asserted = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None]
+"""The source of an assertion, the first offsets, what is landed, and entries of others."""
+AssertionSource = Callable[[KnownTable, SourceState], Asserted]
 
 
-def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
-    """The word that the table which has this snapshot holds what the ledger in it says: one on the branch's ancestry,
-    or the newest of a branch whose ancestry was cut behind it. The rows of any other snapshot are not on the branch.
+def from_snapshot(session: LandingSession, snapshot_id: int) -> Assertion:
+    """Assert that the table with this snapshot has what the ledger in it shows: a snapshot on the branch's ancestry, or
+    the newest of a branch whose ancestry was cut behind it. The rows of any other snapshot are not on the branch.
 
-    :raises LedgerError: no table of the landing has such a snapshot, its rows are not on the branch, or there is no
-        ledger of this landing in it
-    :raises WireError: the ledger in it is damaged
+    :raises LedgerError: no table of the landing has such a snapshot, its rows are not on the branch, or it has no
+        ledger
+    :raises WireError: the ledger in it is corrupt
     """
     tables = [(name, t) for name in session.landing.tables if (t := session.tables.find(name)) is not None]
     name = next((n for n, t in tables if t.metadata.snapshot_by_id(snapshot_id) is not None), None)
@@ -183,7 +182,7 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
             f"{'; '.join(f'{n}: {with_ledger(t.metadata)}' for n, t in tables) or 'none'}",
         )
 
-    def word(known: KnownTable, _: SourceState) -> Said:
+    def assertion(known: KnownTable, _: SourceState) -> Asserted:
         snapshot = known.table.metadata.snapshot_by_id(snapshot_id)
         sections = sections_of(snapshot) if snapshot is not None and has_ledger(snapshot) else ()
         own = next((s for s in sections if s.key == (session.landing.name, session.lane)), None)
@@ -203,10 +202,10 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Attested:
             )
         return f"snapshot {snapshot_id}", own.starts, own.covered, tuple(s for s in sections if s is not own)
 
-    return _said(session, (name,), word)
+    return _asserted(session, (name,), assertion)
 
 
-def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> Attested:
+def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> Assertion:
     """Assert what the control log reports as published in a table. Ranges that the log no longer has count as present:
     everything before the oldest range of a partition in the log.
 
@@ -214,7 +213,7 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
     :raises LedgerError: the log has nothing of them, or has unreadable records
     """
 
-    def word(known: KnownTable, source: SourceState) -> Said:
+    def assertion(known: KnownTable, source: SourceState) -> Asserted:
         if unread := next((e for e in known.entries if isinstance(e, Unreadable)), None):
             raise LedgerError(
                 "LC7004",
@@ -241,12 +240,12 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> At
         check_log(session, known, landed)
         return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, None
 
-    return _said(session, tables, word)
+    return _asserted(session, tables, assertion)
 
 
 def from_offsets(
     session: LandingSession, at: Mapping[tuple[str, int], int], tables: Sequence[str] | None = None
-) -> Attested:
+) -> Assertion:
     """Assert that a table holds everything below these offsets, by (topic, partition).
 
     :param tables: by default those whose ledger is not in order
@@ -254,12 +253,12 @@ def from_offsets(
     :raises LedgerError: a partition is not named, and no ledger has it
     """
 
-    def word(known: KnownTable, source: SourceState) -> Said:
-        places = {(p.topic, p.partition): p for p in source.partitions}
-        if strange := [f"{t}[{n}]" for t, n in at if (t, n) not in places]:
+    def assertion(known: KnownTable, source: SourceState) -> Asserted:
+        partitions = {(p.topic, p.partition): p for p in source.partitions}
+        if strange := [f"{t}[{n}]" for t, n in at if (t, n) not in partitions]:
             raise SourceError("LC7007", f"{', '.join(strange)}: the source has no such partition; check `--at`")
         starts = {p: known.own.starts.get(p, 0) if known.own else 0 for p in source.partitions}
-        unnamed = [p for place, p in places.items() if place not in at]
+        unnamed = [p for key, p in partitions.items() if key not in at]
         if unnamed and known.own is None:
             raise LedgerError(
                 "LC7008",
@@ -268,17 +267,17 @@ def from_offsets(
             )
         parts = {p: known.own.covered[p] for p in unnamed} if known.own else {}
         for (topic, number), offset in at.items():
-            p = places[topic, number]
+            p = partitions[topic, number]
             starts[p] = min(starts[p], offset)
             parts[p] = RangeSet.of(OffsetRange(starts[p], offset))
         return "the operator's offsets", starts, Coverage(parts), None
 
-    return _said(session, tables, word)
+    return _asserted(session, tables, assertion)
 
 
-def attest(
+def assert_tables(
     session: LandingSession,
-    said: Attested,
+    asserted: Assertion,
     *,
     decision: Decision | None = None,
     give_up_reported: bool = False,
@@ -292,7 +291,7 @@ def attest(
     :raises LedgerError: the ledger of a table has changed since the preview, or reported slices would be lost
     :raises CatalogError: the catalog is unreachable
     """
-    if not give_up_reported and (lost := [t for t in said.tables if t.loses]):
+    if not give_up_reported and (lost := [t for t in asserted.tables if t.loses]):
         raise LedgerError(
             "LC7009",
             f"{'; '.join(f'{t.table}: {t.loses}' for t in lost)} is reported and no longer in the source, and "
@@ -301,29 +300,29 @@ def attest(
             f"`--give-up-reported`",
         )
     for rehearse in (True, False):
-        for t in said.tables:
-            what = f"holds {t.section.covered}, by {t.word}; reads {t.again} again, never reads {t.unsaid}"
+        for t in asserted.tables:
+            what = f"holds {t.section.covered}, by {t.source}; reads {t.again} again, never reads {t.never_read}"
             if t.unpublished:
                 what += f", never publishes {t.unpublished}, which is reported"
-            state = attest_section(
+            state = assert_section(
                 session.tables,
                 t.table,
                 t.written,
-                seen=t.state,
+                known=t.state,
                 others=t.others,
                 rows_of_others=rows_of_others,
                 keep=t.endangered.keys(),
-                word=t.word,
+                source=t.source,
                 branch=session.landing.branch,
                 decision=None if decision is None else replace(decision, what=what),
                 rehearse=rehearse,
             )
             if not rehearse:
                 session.log(f"{t.table}: set the ledger to the asserted offsets in snapshot {state.snapshot_id}")
-    return {"attested": {t.table: {str(p): t.section.end(p) for p in sorted(said.marks)} for t in said.tables}}
+    return {"attested": {t.table: {str(p): t.section.end(p) for p in sorted(asserted.marks)} for t in asserted.tables}}
 
 
-def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> Attested:
+def _asserted(session: LandingSession, tables: Sequence[str] | None, assertion: AssertionSource) -> Assertion:
     session.control.ensure()
     source = session.source.watermarks()
     log = session.control.read(own_partition(session), None)
@@ -336,15 +335,15 @@ def _said(session: LandingSession, tables: Sequence[str] | None, word: Word) -> 
                 f"every table of landing {session.landing.name} has its ledger; to set one anyway, name it with "
                 f"`--table {session.landing.table}` (in an operator: `tables`)",
             )
-    return Attested(tables=tuple(_one(session, k, source, word) for k in known), marks=source.partitions)
+    return Assertion(tables=tuple(_one(session, k, source, assertion) for k in known), marks=source.partitions)
 
 
-def _one(session: LandingSession, known: KnownTable, source: SourceState, word: Word) -> AttestedTable:
-    source_of_word, starts, covered, others = word(known, source)
+def _one(session: LandingSession, known: KnownTable, source: SourceState, assertion: AssertionSource) -> AssertedTable:
+    source_of_word, starts, covered, others = assertion(known, source)
     check_topics(known.name, starts, covered, source)
     old = known_section(session, known.state)
     section = new_section(
-        session, source, starts, covered, origin_position(session), before=old, known=known.state.sections
+        session, source, starts, covered, initial_position(session), before=old, known=known.state.sections
     )
     if old is not None and old.cluster_id == source.cluster_id:
         there = {p: section.end(p) for p in source.partitions}
@@ -352,10 +351,10 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
     pending = known_state(session, {known.name: known.state})
     accepted = pending.accepted[known.name] if pending else ()
     kept = irreplaceable(accepted, source.partitions, known.name)
-    doubted = removed(unbelieved(session, known.name, old), source.partitions) - covered if old else Coverage()
-    return AttestedTable(
+    doubted = removed(unsigned_ranges(session, known.name, old), source.partitions) - covered if old else Coverage()
+    return AssertedTable(
         table=known.name,
-        word=source_of_word,
+        source=source_of_word,
         state=known.state,
         section=section,
         before=known.own.covered if known.own else Coverage(),
@@ -366,5 +365,5 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, word: 
         endangered={} if known.state.condition is Condition.PRESENT else endangered(session, known.name, known.state),
         rows=known.rows,
         lost=losses((a for a in kept if a.coverage - covered), source.partitions),
-        doubted=unbelieved_text(session, doubted, old) if doubted and old else "",
+        doubted=unsigned_text(session, doubted, old) if doubted and old else "",
     )

@@ -14,16 +14,16 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import carry_forward, expiry_age_ms, should_carry
+from airflow_provider_lakecommit.committer import expiry_age_ms, needs_refresh, refresh_ledger
 from airflow_provider_lakecommit.core import UNKNOWN, AcceptedSlice, ControlPosition, Coverage, CycleClosed
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 
-CARRY_CYCLES = 100
+REFRESH_CYCLES = 100
 """Cycles after which the ledger of a table without rows is refreshed."""
-CARRY_AGE = timedelta(days=7)
+REFRESH_AGE = timedelta(days=7)
 """The latest refresh; earlier after a quarter of the control topic's retention for what the table lacks."""
-CARRY_PART = 4
+REFRESH_PART = 4
 MOVE_AFTER = 10_000
 """Offsets of the control partition, of any landing, after which a ledger's position is moved."""
 
@@ -42,16 +42,16 @@ def is_behind(session: LandingSession, table: PreparedTable, folded: FoldedLog, 
         return True
     oldest = min(ready, key=lambda s: s.offset)
     cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)
-    if cycles >= CARRY_CYCLES or folded.end - oldest.offset >= MOVE_AFTER:
+    if cycles >= REFRESH_CYCLES or folded.end - oldest.offset >= MOVE_AFTER:
         return True
-    return oldest.age(session.now()) >= _carry_age(session, table)
+    return oldest.age(session.now()) >= _refresh_age(session, table)
 
 
-def _carry_age(session: LandingSession, table: PreparedTable) -> timedelta:
+def _refresh_age(session: LandingSession, table: PreparedTable) -> timedelta:
     """Return the age at which the ledger is refreshed, before retention or table maintenance removes what it needs."""
     expiry = expiry_age_ms(table.table.metadata)
     kept = (session.control.kept_for(), timedelta(milliseconds=expiry) if expiry else None)
-    return min([CARRY_AGE, *(k / CARRY_PART for k in kept if k)])
+    return min([REFRESH_AGE, *(k / REFRESH_PART for k in kept if k)])
 
 
 def position_after(
@@ -68,15 +68,15 @@ def position_after(
     return replace(table.ledger.section.control, read_from=min(starts), low=low)
 
 
-def carry(session: LandingSession, table: PreparedTable, folded: FoldedLog, commit_id: UUID, *, whole: bool) -> None:
+def refresh(session: LandingSession, table: PreparedTable, folded: FoldedLog, commit_id: UUID, *, whole: bool) -> None:
     """Repeat the ledger at the head if it is due, and move its position.
 
     :param whole: True if all tables of the landing were readable
     """
     now_ms = int(session.now().timestamp() * 1000)
     position = _moved(table, folded, commit_id) if whole else None
-    if position is not None or should_carry(table.state, table.table.metadata, now_ms):
-        carry_forward(
+    if position is not None or needs_refresh(table.state, table.table.metadata, now_ms):
+        refresh_ledger(
             session.tables,
             table.name,
             session.landing.name,

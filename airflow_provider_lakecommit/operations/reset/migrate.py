@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit reset migrate`: where a landing continues whose topics moved to another Kafka cluster.
 
-Contract: :func:`rebind_preview` reads and writes nothing. The ranges of the old cluster stay in the tables' ledgers, as
-a separate stream without runs (`live@CLUSTER`), and `verify` accounts for it as before; the landing's own stream begins
-on the new cluster under a new epoch, so nothing reported on the old one is committed any more. A landing that returns
-to a cluster continues where its stream ended.
+Contract: :func:`migration_preview` reads and writes nothing. The ranges of the old cluster stay in the tables' ledgers,
+as a separate stream without runs (`live@CLUSTER`), and `verify` accounts for it as before; the landing's own stream
+begins on the new cluster under a new epoch, so nothing reported on the old one is committed any more. A landing that
+returns to a cluster continues where its stream ended.
 
 Failure story: after a kill, some tables are migrated and some are not; run the same command again. Records that the
 copy lacks, or has at two places, are refused by name.
@@ -37,17 +37,17 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     Watermark,
 )
-from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, new_section, origin_position
+from airflow_provider_lakecommit.cycle import LandingSession, initial_position, ledger_state, new_section
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
-from airflow_provider_lakecommit.operations.reset.word import PLAIN, Start, offsets_of
+from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, offsets_of
 
 SAME = "same"
 """The copy keeps offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class Move:
     """Where partitions continue; without ``start``, the records of the old cluster decide.
 
     :param start: ``earliest``, ``latest``, ``same``, the first record at or after a time, or an offset per topic and
@@ -62,7 +62,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReboundPartition:
+class MigratedPartition:
     """One partition of the new cluster. ``landed`` is how far the old one is in the data table, ``exact`` where the
     record after that is in the new one, if that could be compared.
     """
@@ -85,35 +85,35 @@ class ReboundPartition:
 
     @property
     def skipped(self) -> range:
-        """Offsets of the new cluster that were never landed and are not read."""
+        """Return the offsets of the new cluster that were never landed and are not read."""
         at = self.exact.offset if self.exact else None
         return range(0) if at is None else range(at, self.next)
 
     @property
     def twice(self) -> range:
-        """Offsets of the new cluster whose records were landed from the old one and are read again."""
+        """Return the offsets of the new cluster whose records were landed from the old one and are read again."""
         at = self.exact.offset if self.exact else None
         return range(0) if at is None else range(self.next, at)
 
     def __str__(self) -> str:
         was = "" if self.landed is None else f", landed to {self.landed} on the old cluster"
-        said = f"{self.partition}: at {self.next} of [{self.mark.start}, {self.mark.high}){was}"
+        text = f"{self.partition}: at {self.next} of [{self.mark.start}, {self.mark.high}){was}"
         if self.exact is None:
-            return f"{said}; not compared"
+            return f"{text}; not compared"
         if self.exact.offset is None:
-            return f"{said}; {self.exact.why}"
+            return f"{text}; {self.exact.why}"
         if self.skipped:
-            return f"{said}; SKIPS {len(self.skipped)} records"
-        return f"{said}; {f'READS TWICE {len(self.twice)} records' if self.twice else 'exactly the next record'}"
+            return f"{text}; SKIPS {len(self.skipped)} records"
+        return f"{text}; {f'READS TWICE {len(self.twice)} records' if self.twice else 'exactly the next record'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RebindPreview:
+class MigrationPreview:
     """The effect of a migration. ``tables`` are those that are still of the old cluster."""
 
     source: SourceState
     old_cluster: str
-    partitions: tuple[ReboundPartition, ...]
+    partitions: tuple[MigratedPartition, ...]
     tables: tuple[str, ...]
 
     @property
@@ -122,7 +122,7 @@ class RebindPreview:
 
     @property
     def what(self) -> str:
-        """For the tables' history."""
+        """Return what changes, for the history of the tables."""
         ends = ", ".join(f"{p} {o}" for p, o in sorted(self.next.items()))
         skipped, twice = (sum(len(getattr(r, n)) for r in self.partitions) for n in ("skipped", "twice"))
         compared = all(r.is_compared for r in self.partitions if r.landed)
@@ -149,7 +149,7 @@ class RebindPreview:
         }
 
 
-def rebind_preview(session: LandingSession, word: Word) -> RebindPreview:
+def migration_preview(session: LandingSession, given: Move) -> MigrationPreview:
     """Return the effect.
 
     :raises LedgerError: no table is of another cluster, or a ledger needs an operator
@@ -164,32 +164,32 @@ def rebind_preview(session: LandingSession, word: Word) -> RebindPreview:
             "LC7024",
             f"landing {session.landing.name}: all tables are of cluster {source.cluster_id}, which it reads already",
         )
-    stated = _stated(session, word, source)
-    landed = _landed(old, source, word)
-    exact = {} if word.old is None else _compared(session, word.old, old, source, landed)
+    stated = _stated(session, given, source)
+    landed = _landed(old, source, given)
+    exact = {} if given.old is None else _compared(session, given.old, old, source, landed)
     found = tuple(
-        ReboundPartition(
+        MigratedPartition(
             partition=p,
             mark=mark,
-            next=_next(word, p, mark, landed.get(p), exact.get(p)) if stated is None else stated[p],
+            next=_next(given, p, mark, landed.get(p), exact.get(p)) if stated is None else stated[p],
             landed=landed[p][1] if p in landed else None,
             exact=exact.get(p),
         )
         for p, mark in sorted(source.partitions.items())
     )
     _check_within(found)
-    return RebindPreview(source=source, old_cluster=old.cluster_id, partitions=found, tables=tuple(sections))
+    return MigrationPreview(source=source, old_cluster=old.cluster_id, partitions=found, tables=tuple(sections))
 
 
-def rebind(session: LandingSession, preview: RebindPreview, *, decision: Decision) -> dict[str, Any]:
+def migrate_landing(session: LandingSession, preview: MigrationPreview, *, decision: Decision) -> dict[str, Any]:
     """Migrate as the preview showed.
 
     :param decision: the user who decided, for the tables' history
     :raises LedgerError: the ledger of a table has changed since
     :raises CatalogError: the catalog is unreachable
     """
-    control = origin_position(session)
-    landing, told = session.landing, replace(decision, what=preview.what)
+    control = initial_position(session)
+    landing, decided = session.landing, replace(decision, what=preview.what)
     for table in preview.tables:
         moved = [session.lane, _kept_lane(session.lane, preview.old_cluster)]
         record = SnapshotRecord(
@@ -198,7 +198,7 @@ def rebind(session: LandingSession, preview: RebindPreview, *, decision: Decisio
             landing=landing.name,
             lane=session.lane,
             extra={MOVED: json.dumps(moved)},
-            decisions=(told,),
+            decisions=(decided,),
         )
         swap_sections(session.tables, table, record, partial(_moved, session, preview, control, table))
         session.log(f"{table}: continues on cluster {preview.source.cluster_id}")
@@ -206,7 +206,7 @@ def rebind(session: LandingSession, preview: RebindPreview, *, decision: Decisio
 
 
 def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerSection]:
-    """Of the tables that are of another cluster, the data table's first."""
+    """Return the entries of tables of another cluster, the data table's first."""
     found = {}
     for name in session.landing.tables:
         state = ledger_state(session, name)
@@ -229,17 +229,17 @@ def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerS
     return found
 
 
-def _landed(old: LedgerSection, source: SourceState, word: Word) -> dict[SourcePartition, tuple[SourcePartition, int]]:
-    """The old partition of each new one, and how far it is landed."""
+def _landed(old: LedgerSection, source: SourceState, given: Move) -> dict[SourcePartition, tuple[SourcePartition, int]]:
+    """Return the old partition of each new one, and how far it is landed."""
     names = {p.topic for p in source.partitions}
-    renamed = {topic: word.topics.get(topic) or _copy_of(topic, names) for topic in {p.topic for p in old.starts}}
+    renamed = {topic: given.topics.get(topic) or _copy_of(topic, names) for topic in {p.topic for p in old.starts}}
     there = {(p.topic, p.partition): p for p in source.partitions}
     found = {}
     for p in old.starts.keys() | old.covered.parts.keys():
         new = there.get((renamed.get(p.topic) or p.topic, p.partition))
         if new is not None:
             found[new] = (p, old.end(p))
-        elif old.end(p) > old.starts.get(p, 0) and not isinstance(word.start, Mapping):
+        elif old.end(p) > old.starts.get(p, 0) and not isinstance(given.start, Mapping):
             raise SourceError(
                 "LC7027",
                 f"the new cluster has no partition for {p}, which is landed to {old.end(p)}: name its new topic "
@@ -249,7 +249,7 @@ def _landed(old: LedgerSection, source: SourceState, word: Word) -> dict[SourceP
 
 
 def _copy_of(topic: str, names: Iterable[str]) -> str | None:
-    """Of that name, or with the name of the old cluster before it, as MirrorMaker makes them."""
+    """Return the topic of that name, or one prefixed with the old cluster's name, as of MirrorMaker."""
     exact = [name for name in names if name == topic]
     found = exact or [name for name in names if name.endswith(f".{topic}")]
     return found[0] if len(found) == 1 else None
@@ -284,18 +284,18 @@ def _compared(
     return found
 
 
-def _stated(session: LandingSession, word: Word, source: SourceState) -> Mapping[SourcePartition, int] | None:
+def _stated(session: LandingSession, given: Move, source: SourceState) -> Mapping[SourcePartition, int] | None:
     """Return the stated offsets of the new cluster; ``None`` if the decision is about the old one."""
-    if word.start is None or word.start == SAME:
+    if given.start is None or given.start == SAME:
         return None
-    said = offsets_of(session, source.partitions, word.start, PLAIN).offsets
-    if unnamed := sorted(source.partitions.keys() - said.keys()):
+    offsets = offsets_of(session, source.partitions, given.start, PLAIN).offsets
+    if unnamed := sorted(source.partitions.keys() - offsets.keys()):
         raise SourceError("LC7029", f"{unnamed[0]} is not named: state its next offset, 0 for the beginning")
-    return said
+    return offsets
 
 
 def _next(
-    word: Word,
+    given: Move,
     p: SourcePartition,
     mark: Watermark,
     landed: tuple[SourcePartition, int] | None,
@@ -303,7 +303,7 @@ def _next(
 ) -> int:
     if landed is None:
         return mark.start
-    if word.start == SAME:
+    if given.start == SAME:
         return landed[1]
     if exact is None or exact.offset is None:
         why = exact.why if exact else "the next record is unknown"
@@ -313,11 +313,11 @@ def _next(
     return exact.offset
 
 
-def _check_within(found: Iterable[ReboundPartition]) -> None:
+def _check_within(found: Iterable[MigratedPartition]) -> None:
     if beyond := [f"{r.partition} ends at {r.mark.high}, not at {r.next}" for r in found if r.next > r.mark.high]:
         raise SourceError("LC7031", f"{'; '.join(beyond)}: nothing is changed; check that the copy is complete")
-    if gone := [f"{r.partition} begins at {r.mark.start}, not at {r.next}" for r in found if r.next < r.mark.start]:
-        raise SourceError("LC7032", f"{'; '.join(gone)}: nothing is changed; give offsets that the new cluster has")
+    if removed := [f"{r.partition} begins at {r.mark.start}, not at {r.next}" for r in found if r.next < r.mark.start]:
+        raise SourceError("LC7032", f"{'; '.join(removed)}: nothing is changed; give offsets that the new cluster has")
 
 
 def _kept_lane(lane: str, cluster_id: str) -> str:
@@ -325,9 +325,9 @@ def _kept_lane(lane: str, cluster_id: str) -> str:
 
 
 def _moved(
-    session: LandingSession, preview: RebindPreview, control: ControlPosition, table: str, state: LedgerState
+    session: LandingSession, preview: MigrationPreview, control: ControlPosition, table: str, state: LedgerState
 ) -> tuple[LedgerSection, ...] | None:
-    """The ledger with the old cluster's section put aside, and the landing's own on the new one."""
+    """Return the ledger with the old cluster's entry put aside, and the landing's own on the new one."""
     require_ledger(state, table)
     own = state.section(session.landing.name, session.lane)
     if own is None or own.cluster_id == preview.source.cluster_id:
@@ -348,7 +348,7 @@ def _moved(
 
 
 def _on_the_new(
-    preview: RebindPreview, back: LedgerSection | None, table: str
+    preview: MigrationPreview, back: LedgerSection | None, table: str
 ) -> tuple[dict[SourcePartition, int], Coverage]:
     """Return starts and coverage. Records of a copied partition that were landed from the old cluster are covered,
     without marks; if the landing returns to a cluster, so are those that it had of it and skips.
