@@ -9,7 +9,7 @@ the order of publishes: a change that is older than the table's row is itself su
 The order of two rows of one topic partition and one topic is that of their offsets. In the live stream everything that
 an older reading landed is older, and so is a row of another partition: there the ledger mostly proves that no row can
 be newer, and then none is checked. In a backfill a row of another partition stays, except one of a topic that was
-recreated since.
+recreated since. A row of the recreated topic is always newer than a change of its predecessor.
 
 Failure story: after a lost swap only new files are searched.
 """
@@ -57,10 +57,11 @@ class _Found(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """Generations by source: of the changes' topics, and of earlier topics of the same names."""
+    """Generations by source: of the changes' topics, and of earlier and later topics of the same names."""
 
-    own: Mapping[int, Collection[int]]
-    former: Mapping[int, Collection[int]]
+    own: dict[int, set[int]]
+    former: dict[int, set[int]]
+    later: dict[int, set[int]]
 
 
 class Superseding:
@@ -197,6 +198,7 @@ class Superseding:
             return False
         for one in slices:
             first = {p: r.ranges[0].start for p, r in one.coverage.parts.items()}
+            ids = {p.topic: p.topic_id for p in first}
             for section in state.sections:
                 for e in section.provenance:
                     if e.generation < (one.generation or 0):
@@ -204,20 +206,25 @@ class Superseding:
                     parts = ((p, e.coverage[p].ranges) for p in first)
                     if any(ranges and ranges[-1].end > first[p] for p, ranges in parts):
                         return False
+                    # A backfill of the recreated topic was published before what was read of its predecessor.
+                    if any(p.topic_id != ids.get(p.topic, p.topic_id) for p in e.coverage.parts):
+                        return False
         return True
 
-    def _readings(self, state: LedgerState, slices: Iterable[StagedSlice]) -> Readings:
+    def _readings(self, state: LedgerState, slices: Sequence[StagedSlice]) -> Readings:
         """Return the readings of the ledger's topics that have the names of the slices' topics."""
         known = [(p, one.generation or 0) for one in slices for p in one.coverage.parts]
         ids, sources = {(p.topic, p.topic_id) for p, _ in known}, self._columns.sources
         names = {topic for topic, _ in ids}
+        newest = max(generation for _, generation in known)
         known += [(p, e.generation) for s in state.sections for e in s.provenance for p in e.coverage.parts]
-        own, former = dict[int, set[int]](), dict[int, set[int]]()
+        found = Readings({}, {}, {})
         for p, generation in known:
             if p.topic in names:
                 number = sources.setdefault((p.topic, p.partition), len(sources))
-                (own if (p.topic, p.topic_id) in ids else former).setdefault(number, set()).add(generation)
-        return Readings(own, former)
+                other = found.later if generation > newest else found.former
+                (found.own if (p.topic, p.topic_id) in ids else other).setdefault(number, set()).add(generation)
+        return found
 
     def _surely_older(self, file: DataFile) -> bool:
         """Return True if the bounds of a file show that the order column of all its rows is less than any change's."""
@@ -267,7 +274,7 @@ class _Marks:
 def is_newer(old: Order, new: Order, readings: Readings, *, live: bool) -> Numbers:
     """Return which rows of a table are newer than a change of the same key."""
     same = old.source == new.source
-    known, former = (_is_of(old, by_source) for by_source in readings)
+    known, former, successor = (_is_of(old, by_source) for by_source in readings)
     later = old.offset > new.offset
     if live:
         by_offset = same & known & (old.generation >= new.generation) & later
@@ -275,7 +282,7 @@ def is_newer(old: Order, new: Order, readings: Readings, *, live: bool) -> Numbe
         # A reading of an older topic of this name is older; what another partition or writer has, cannot be compared.
         marked = old.generation >= 0
         by_offset = np.where(same & marked, known & later, ~former)
-    newer: Numbers = (old.column > new.column) | ((old.column == new.column) & by_offset)
+    newer: Numbers = (old.column > new.column) | ((old.column == new.column) & (by_offset | successor))
     return newer
 
 

@@ -9,7 +9,7 @@ is refused here would be refused there too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_lakecommit.landing.names import meant, unquoted
@@ -56,7 +56,8 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
     if create.get("schema") == "registry":
         # The columns are known only when the table is made.
         return wrong
-    wrong += [f"create.schema: {text}" for text in _wrong_columns(create.get("schema"), "", columns)]
+    of_columns = [*_wrong_columns(create.get("schema"), "", columns)] or _alike(create["schema"])
+    wrong += [f"create.schema: {text}" for text in of_columns]
     wrong += [
         f"create.schema: column {name} is a name that Iceberg reserves and Spark cannot read: list "
         "the columns with another name, or without it [LC1345]"
@@ -72,7 +73,42 @@ def wrong_with_table(create: Mapping[str, Any], added: Mapping[str, str]) -> lis
 
 def wrong_with_columns(columns: Any) -> list[str]:
     """Return all mistakes of a list of columns, as in ``create.schema``."""
-    return list(_wrong_columns(columns, "", {}))
+    return list(_wrong_columns(columns, "", {})) or _alike(columns)
+
+
+def _alike(columns: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the mistakes of valid columns whose names differ only in case."""
+    wrong = []
+    for names in _names([(c["name"], c["type"]) for c in columns], ""):
+        folded = [name.casefold() for name in names]
+        if same := sorted(name for name, one in zip(names, folded, strict=True) if folded.count(one) > 1):
+            wrong.append(f"columns {', '.join(same)} differ only in case, which SQL ignores: rename one [LC1366]")
+    return wrong
+
+
+def _names(fields: Iterable[tuple[str, Any]], path: str) -> Iterator[list[str]]:
+    """Yield the sibling names of the columns and of each nested struct, with their paths."""
+    fields = list(fields)
+    yield [f"{path}{name}" for name, _ in fields]
+    for name, kind in fields:
+        yield from _within(kind, f"{path}{name}")
+
+
+def _within(kind: Any, path: str) -> Iterator[list[str]]:
+    """:param kind: a type as a text, parsed, or as a mapping"""
+    if isinstance(kind, str):
+        kind = parse_type(kind)
+    if isinstance(kind, TypeText):
+        if kind.kind == "struct":
+            yield from _names(kind.parts, f"{path}.")
+        else:
+            for _, part in kind.parts:
+                yield from _within(part, path)
+    elif isinstance(kind, Mapping):
+        if "struct" in kind:
+            yield from _names([(c["name"], c["type"]) for c in kind["struct"]], f"{path}.")
+        for part in (kind.get("list"), *(kind["map"][key] for key in ("key", "value") if "map" in kind)):
+            yield from _within(part, path)
 
 
 def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[str]:
@@ -81,7 +117,7 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
         whose = f"column {path[:-1]}: struct needs " if path else ""
         yield f"{whose}a list of columns, each {{name, type, required, doc}}, not {given!r} [LC1160]"
         return
-    known: dict[str, str] = {}
+    known = set[str]()
     for n, column in enumerate(given):
         name = column.get("name") if isinstance(column, Mapping) else None
         if not isinstance(name, str) or not name:
@@ -90,11 +126,9 @@ def _wrong_columns(given: Any, path: str, columns: dict[str, str]) -> Iterator[s
             yield f"{entry}: {why}" if (why := unquoted(name)) else needs
             continue
         where = f"{path}{name}"
-        if (other := known.get(name.casefold())) == name:
+        if name in known:
             yield f"column {where} is given twice [LC1162]"
-        elif other is not None:
-            yield f"column {where} differs from {path}{other} only in case, which Spark and Trino ignore [LC1366]"
-        known[name.casefold()] = name
+        known.add(name)
         if _is_split(column):
             columns[where] = ""
             yield f"column {where}: YAML has split its type {column['type']!r} at the comma: put it in quotes [LC1341]"

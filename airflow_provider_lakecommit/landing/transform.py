@@ -8,11 +8,10 @@ planned (:mod:`~airflow_provider_lakecommit.formats.transforms.row_wise`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.landing.table import wrong_with_columns
-from airflow_provider_lakecommit.landing.type_text import TypeText, parse_type
 
 _IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
@@ -28,43 +27,7 @@ def check_transform(v: Any) -> str | None:
 
 def check_record_schema(v: Any) -> str | None:
     """Check a list of columns as in `create.schema`."""
-    if v is None:
-        return None
-    if wrong := wrong_with_columns(v):
-        return "; ".join(wrong)
-    same = [same for names in _names([(c["name"], c["type"]) for c in v], "") if (same := _alike(names))]
-    problems = (f"columns {', '.join(names)} differ only in case, which SQL ignores: rename one" for names in same)
-    return "; ".join(problems) or None
-
-
-def _names(fields: Iterable[tuple[str, Any]], path: str) -> Iterator[list[str]]:
-    """Yield the sibling names of the columns and of each nested struct, with their paths."""
-    fields = list(fields)
-    yield [f"{path}{name}" for name, _ in fields]
-    for name, kind in fields:
-        yield from _within(kind, f"{path}{name}")
-
-
-def _within(kind: Any, path: str) -> Iterator[list[str]]:
-    """:param kind: a type as a text, parsed, or as a mapping"""
-    if isinstance(kind, str):
-        kind = parse_type(kind)
-    if isinstance(kind, TypeText):
-        if kind.kind == "struct":
-            yield from _names(kind.parts, f"{path}.")
-        else:
-            for _, part in kind.parts:
-                yield from _within(part, path)
-    elif isinstance(kind, Mapping):
-        if "struct" in kind:
-            yield from _names([(c["name"], c["type"]) for c in kind["struct"]], f"{path}.")
-        for part in (kind.get("list"), *(kind["map"][key] for key in ("key", "value") if "map" in kind)):
-            yield from _within(part, path)
-
-
-def _alike(names: list[str]) -> list[str]:
-    folded = [name.lower() for name in names]
-    return sorted({name for name in names if folded.count(name.lower()) > 1})
+    return None if v is None else "; ".join(wrong_with_columns(v)) or None
 
 
 def check_functions(v: Any) -> str | None:

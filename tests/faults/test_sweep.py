@@ -309,7 +309,7 @@ def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
         with pytest.raises(Gone):
             swept(world)
     assert left & files(world)
-    done = swept(world, told=another)
+    done = swept(world, report=another)
     assert not done.error
     assert not left & files(world)
     world.settle()

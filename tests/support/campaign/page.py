@@ -58,7 +58,7 @@ class _Ends:
         self._broker = broker
         self.known: Mapping[tuple[str, int], int] = {}
 
-    def look(self, _: object) -> Mapping[tuple[str, int], int]:
+    def read(self, _: object) -> Mapping[tuple[str, int], int]:
         topics = self._broker.topics.items()
         self.known = {(name, n): p.end for name, t in topics for n, p in enumerate(t.partitions)}
         return self.known

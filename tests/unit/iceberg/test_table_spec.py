@@ -166,7 +166,7 @@ LONG = {"name": "a", "type": "long"}
         ({"schema": ["a"]}, "entry 1 of the columns must be .* \\[LC1161"),
         ({"schema": [{"type": "long"}]}, "LC1161"),
         ({"schema": [LONG, LONG]}, "column a is given twice"),
-        ({"schema": [LONG, {**LONG, "name": "A"}]}, "column A differs from a only in case.*LC1366"),
+        ({"schema": [LONG, {**LONG, "name": "A"}]}, "columns A, a differ only in case.*LC1366"),
         ({"schema": [{**LONG, "nullable": True}]}, "column a: unknown key 'nullable'"),
         ({"schema": [{**LONG, "required": "yes"}]}, "column a: required 'yes'"),
         ({"schema": [{**LONG, "doc": 1}]}, "column a: doc 1"),
