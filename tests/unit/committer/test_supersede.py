@@ -255,6 +255,22 @@ def test_a_backfill_of_a_topic_made_anew_supersedes_rows_of_the_former_one_in_an
     assert lake.content() == {0: 2, 1: 2, 2: 1, 3: 3}
 
 
+@pytest.mark.parametrize("partition", [0, 1])
+def test_what_is_published_late_of_a_former_topic_never_wins_over_its_successor(tmp_path: Path, partition: int) -> None:
+    """A killed run had read it; until it is published, the topic is recreated, and a backfill lands that one."""
+    lake = UpsertLake(tmp_path)
+    lake.land([(n, 1) for n in range(4)])
+    before = lake.places
+    lake.places = [replace(p, topic_id="YW5vdGhlci10b3BpYy1pZA") for p in before]
+    lake.join("history", generation=5)
+    lake.land([(1, 3), (2, 3)], partition=partition, lane="history")
+    assert lake.content() == {0: 1, 1: 3, 2: 3, 3: 1}
+    lake.places = before
+    lake.land([(1, 2), (2, 2), (3, 2)])
+    assert lake.content() == {0: 1, 1: 3, 2: 3, 3: 2}
+    assert counted(lake) == (3, 0), "two late changes and one row of the table"
+
+
 def test_the_order_column_decides_before_the_offset(tmp_path: Path) -> None:
     lake = UpsertLake(tmp_path, order=True)
     lake.land([(1, 50), (2, 50)])
