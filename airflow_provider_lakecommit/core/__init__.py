@@ -11,7 +11,7 @@ __getattr__ = lazy_names(
         "accounting": (
             "Account MOST_NAMES NAME_LENGTH ODD_TIME add_names report_problem rows_problem spans_problem summed"
         ),
-        "agreement": "differing",
+        "agreement": "current_readings differing",
         "announced": "announced_in rows_of",
         "blocks": "FAILURES_TO_BLOCK",
         "budgets": "PendingBudget WARNED_RATIO over_budget parse_budget",

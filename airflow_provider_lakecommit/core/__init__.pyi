@@ -8,6 +8,7 @@ from airflow_provider_lakecommit.core.accounting import report_problem as report
 from airflow_provider_lakecommit.core.accounting import rows_problem as rows_problem
 from airflow_provider_lakecommit.core.accounting import spans_problem as spans_problem
 from airflow_provider_lakecommit.core.accounting import summed as summed
+from airflow_provider_lakecommit.core.agreement import current_readings as current_readings
 from airflow_provider_lakecommit.core.agreement import differing as differing
 from airflow_provider_lakecommit.core.announced import announced_in as announced_in
 from airflow_provider_lakecommit.core.announced import rows_of as rows_of

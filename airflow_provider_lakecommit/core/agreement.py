@@ -21,14 +21,14 @@ def differing(one: Sequence[LedgerSection], other: Sequence[LedgerSection]) -> C
 
     Ranges that an open replay has replaced in one table only are left out.
     """
-    same = same_readings(_current(one), _current(other))
+    same = same_readings(current_readings(one), current_readings(other))
     evaluated = merged({}, _evaluated(one), most=None)
     found = Coverage.union(evaluated_otherwise(evaluated, ranges, rules) for rules, ranges in _evaluated(other))
     replaying = Coverage.union(s.bounds for s in (*one, *other) if s.replaces)
     return found - same - replaying
 
 
-def _current(sections: Sequence[LedgerSection]) -> list[Provenance]:
+def current_readings(sections: Sequence[LedgerSection]) -> list[Provenance]:
     """Return the entries of current rows, each cut to the ranges that no later reading has."""
     covered = Coverage.union(s.covered for s in sections if not s.replaces)
     entries = [e for s in sections if not s.replaces for e in s.provenance]

@@ -250,6 +250,19 @@ FOUND = {
         "again:56694 rollback:258237 race:555645 partitions:434293 race:580331 race:114078",
     ),
     "ignored deletes at the end of a log": ("upsert-ignore", "reset-hard:974447"),
+    "what a killed run read of a former topic, published after a backfill of its successor": (
+        "upsert-soft",
+        "topic-anew:582220 race:593924 kill:129117 topic-anew:787208 backfill:743179",
+    ),
+    "a dead-letter table that alone goes back to what was given up and read after all": (
+        "upsert-late",
+        "reset-latest:348865 reset-latest:491035 again:1019175 race:241645 rollback:876994",
+    ),
+    "an older range that a table with hard deletes gave up": (
+        "upsert-envelope",
+        "race:891284 again:794790 land:131221 reset-latest:3939 land-some:166920 lane-close:599425 rollback:892134 "
+        "hold:187692 rollback:725761 reset-earliest:620018 race:676128 replay:261683",
+    ),
     "a table that is handed back after a replay": (
         "sink",
         "land:942111 backfill:458736 replay:374599 hand-back:905250 sink:382881",

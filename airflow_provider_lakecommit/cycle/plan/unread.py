@@ -4,7 +4,8 @@
 Contract: :func:`with_unread` removes such ranges from the ledger of the table that gave them up, so that they are
 planned for it as missing. All tables of a landing give up a range together; a single one has it only after a rollback
 of another table to before that, or of itself to before the range was read after all. A record of the range would be a
-row or a dead letter in one table, and nothing in the other.
+row or a dead letter in one table, and nothing in the other. A table with hard deletes stays as it is: an older change
+would bring back a row that was deleted since.
 
 Failure story: one compare-and-swap per table, decided on the entries that it finds. A range is removed only if no row
 of it was landed by the ledger, so nothing is landed twice.
@@ -30,12 +31,14 @@ from airflow_provider_lakecommit.core import (
     LedgerSection,
     RangeSet,
     RowsPerOffset,
+    current_readings,
     same_readings,
     shares_of,
     unevaluated,
 )
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.kafka import SourceState
+from airflow_provider_lakecommit.landing import HARD
 
 
 def _unread_by(landing: str, state: LedgerState, others: Sequence[LedgerState]) -> Coverage:
@@ -44,10 +47,9 @@ def _unread_by(landing: str, state: LedgerState, others: Sequence[LedgerState]) 
     :param landing: the landing whose entries are compared
     """
     own, found = _own(landing, state), Coverage()
-    readings = [e for s in own for e in s.provenance]
     for other in (_own(landing, o) for o in others):
         # Ranges passed without a row may lack their rules: they were read all the same.
-        same = same_readings(readings, (e for s in other for e in s.provenance))
+        same = same_readings(current_readings(own), current_readings(other))
         found = found | Coverage.union(c & s.covered for s in other for c in s.evaluated.values()) - same
     return Coverage.union(_given_up(s) for s in own) & found
 
@@ -61,6 +63,9 @@ def with_unread(
     :param others: the ledgers of the landing's other tables
     :raises LakecommitError: the table cannot be read or written
     """
+    upsert = session.landing.upsert
+    if upsert.key and upsert.deletes == HARD and name in session.landing.data_tables:
+        return state
     there = ((p, RangeSet.of((w.start, max(w.start, w.stable)))) for p, w in source.partitions.items())
     if not (unread := _unread_by(session.landing.name, state, others) & Coverage(dict(there))):
         return state
