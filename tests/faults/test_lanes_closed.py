@@ -64,7 +64,7 @@ def close(world: World) -> str:
 def test_an_open_lane_tells_what_it_has_landed_though_no_record_was_rejected(half: World) -> None:
     with half.session() as session:
         [found] = open_lanes(session)
-    assert next(found.lines()) == "lane past: 40 of 100 offsets are in the tables"
+    assert next(found.lines()) == "backfill past: 40 of 100 offsets are in the tables"
 
 
 def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named(half: World, produce: Produce) -> None:

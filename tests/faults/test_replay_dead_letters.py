@@ -459,7 +459,7 @@ def test_kill_9_at_random_moments(world: World, produce: Callable[..., object], 
     program = (
         "import airflow_provider_lakecommit.operations.dead_letters.replay as r; r.BATCH_RECORDS = 97; "
         "from airflow_provider_lakecommit.cli.main import main; "
-        f"raise SystemExit(main(['dead-letters', 'replay', {str(path)!r}, '--yes']))"
+        f"raise SystemExit(main(['dead-letters', {str(path)!r}, '--replay']))"
     )
     killed = 0
     for _ in range(30):
