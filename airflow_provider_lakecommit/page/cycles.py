@@ -229,7 +229,9 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
 def _joined(known: LandingCycles, *more: SliceWork) -> LandingCycles:
     """Return the state after reports and commits: ``reported`` passes the slices that nothing unreported precedes."""
     ends, table, staged = dict(known.reported), known.in_table, list[SliceWork]()
-    for work in sorted((*known.staged, *more), key=lambda w: w.spans):
+    # A slice that is reported again counts once.
+    works = {w.slice_id: w for w in (*known.staged, *more)}
+    for work in sorted(works.values(), key=lambda w: w.spans):
         waits = False
         for span in work.spans:
             key = (span.partition.topic, span.partition.partition)

@@ -139,6 +139,7 @@ def test_a_slice_behind_an_unreported_one_waits_and_counts_once_that_is_reported
     story = Story()
     story.opens("a", [[(P0, 0, 5)], [(P0, 5, 8)], [(P0, 8, 10)]], ends={P0: 10})
     story.reports("a", [(P0, 8, 10)])
+    story.reports("a", [(P0, 8, 10)])
     known = folded(story.entries)
     assert ([p.reported for p in known.partitions({})], len(known.staged)) == ([None], 1)
     story.reports("a", [(P0, 0, 5)])
