@@ -92,9 +92,9 @@ class Superseding:
             of = self._deletes.positions.of
             dead = list(pool.map(lambda one: of(table, one[0].data_file, head.deletes.of(one[0])), hit))
         marks = _Marks(newest=self._newest)
-        readings = None if self._is_ordered(state, slices) else self._readings(state, slices)
-        for (entry, hits), superseded in zip(hit, dead, strict=True):
-            self._mark(table, entry, hits, superseded, readings, marks)
+        readings = None if not hit or self._is_ordered(state, slices) else self._readings(state, slices)
+        for (entry, hits), positions in zip(hit, dead, strict=True):
+            self._mark(table, entry, hits, positions, readings, marks)
         old = {n: [rows] for n, rows in self._newest.old.items()}
         for n in np.unique(self._newest.file[marks.beaten_rows]).tolist():
             rows = self._newest.row[marks.beaten_rows & (self._newest.file == n)]
