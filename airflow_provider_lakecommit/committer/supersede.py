@@ -42,7 +42,7 @@ from airflow_provider_lakecommit.committer.head import HeadReader
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
-from airflow_provider_lakecommit.core import LIVE
+from airflow_provider_lakecommit.core import LIVE, RangeSet, current_readings
 from airflow_provider_lakecommit.iceberg import Numbers, opened, transformed
 
 _NOTHING = np.zeros(0, np.int64)
@@ -57,11 +57,15 @@ class _Found(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """Generations by source: of the changes' topics, and of earlier and later topics of the same names."""
+    """Generations by source: of the changes' topics, and of earlier and later topics of the same names.
+
+    ``current`` has, by source and generation, the offsets of which no later reading has a row.
+    """
 
     own: dict[int, set[int]]
     former: dict[int, set[int]]
     later: dict[int, set[int]]
+    current: dict[tuple[int, int], RangeSet]
 
 
 class Superseding:
@@ -196,19 +200,19 @@ class Superseding:
         """Return True if the ledger proves that no row of the table is newer than a change of the live stream."""
         if self._lane != LIVE or self._rule.order is not None:
             return False
+        # A backfill may have read offsets that the live stream goes around, also before the stream's reading began.
+        current = current_readings(state.sections)
+        known = [e for s in state.sections for e in s.provenance]
         for one in slices:
             first = {p: r.ranges[0].start for p, r in one.coverage.parts.items()}
             ids = {p.topic: p.topic_id for p in first}
-            for section in state.sections:
-                for e in section.provenance:
-                    if e.generation < (one.generation or 0):
-                        continue
-                    parts = ((p, e.coverage[p].ranges) for p in first)
-                    if any(ranges and ranges[-1].end > first[p] for p, ranges in parts):
-                        return False
-                    # A backfill of the recreated topic was published before what was read of its predecessor.
-                    if any(p.topic_id != ids.get(p.topic, p.topic_id) for p in e.coverage.parts):
-                        return False
+            recent = [e for e in known if e.generation >= (one.generation or 0)]
+            parts = ((p, e.coverage[p].ranges) for e in (*recent, *current) for p in first)
+            if any(ranges and ranges[-1].end > first[p] for p, ranges in parts):
+                return False
+            # A backfill of the recreated topic was published before what was read of its predecessor.
+            if any(p.topic_id != ids.get(p.topic, p.topic_id) for e in recent for p in e.coverage.parts):
+                return False
         return True
 
     def _readings(self, state: LedgerState, slices: Sequence[StagedSlice]) -> Readings:
@@ -218,12 +222,17 @@ class Superseding:
         names = {topic for topic, _ in ids}
         newest = max(generation for _, generation in known)
         known += [(p, e.generation) for s in state.sections for e in s.provenance for p in e.coverage.parts]
-        found = Readings({}, {}, {})
+        found = Readings({}, {}, {}, {})
         for p, generation in known:
             if p.topic in names:
                 number = sources.setdefault((p.topic, p.partition), len(sources))
                 other = found.later if generation > newest else found.former
                 (found.own if (p.topic, p.topic_id) in ids else other).setdefault(number, set()).add(generation)
+        for e in current_readings(state.sections):
+            for p, offsets in e.coverage.parts.items():
+                if (p.topic, p.topic_id) in ids:
+                    one = sources[p.topic, p.partition], e.generation
+                    found.current[one] = found.current.get(one, RangeSet()) | offsets
         return found
 
     def _surely_older(self, file: DataFile) -> bool:
@@ -274,10 +283,11 @@ class _Marks:
 def is_newer(old: Order, new: Order, readings: Readings, *, live: bool) -> Numbers:
     """Return which rows of a table are newer than a change of the same key."""
     same = old.source == new.source
-    known, former, successor = (_is_of(old, by_source) for by_source in readings)
+    known, former, successor = (_is_of(old, by_source) for by_source in readings[:3])
     later = old.offset > new.offset
     if live:
-        by_offset = same & known & (old.generation >= new.generation) & later
+        # What an earlier reading has at a later offset is newer only while it is the record of that offset.
+        by_offset = same & known & later & ((old.generation >= new.generation) | _is_current(old, readings.current))
     else:
         # A reading of an older topic of this name is older; what another partition or writer has, cannot be compared.
         marked = old.generation >= 0
@@ -290,6 +300,15 @@ def _is_of(rows: Order, readings: Mapping[int, Collection[int]]) -> Numbers:
     out = np.zeros(len(rows.source), bool)
     for source, generations in readings.items():
         out |= (rows.source == source) & np.isin(rows.generation, list(generations))
+    return out
+
+
+def _is_current(rows: Order, current: Mapping[tuple[int, int], RangeSet]) -> Numbers:
+    out = np.zeros(len(rows.source), bool)
+    for (source, generation), offsets in current.items():
+        some = (rows.source == source) & (rows.generation == generation)
+        for r in offsets.ranges:
+            out |= some & (rows.offset >= r.start) & (rows.offset < r.end)
     return out
 
 
