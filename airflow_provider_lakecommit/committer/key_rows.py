@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.committer.delete_files import (
     require_parquet,
 )
 from airflow_provider_lakecommit.committer.head import Head, HeadReader
+from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.committer.newest import Columns, Order, live_rows, rank
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.exceptions import TableError
@@ -84,6 +85,7 @@ class KeyRows:
         head = self._heads.read(table, self._branch)
         require_known_rows(head, self._name)
         columns = Columns(table.schema(), self._rule.key, self._rule.order)
+        sections = read_ledger(table.metadata, self._branch).sections
         many = sum(e.data_file.record_count for e in head.entries.values())
         passes = -(-many // ROWS_AT_ONCE) or 1
         paths = list(head.entries)
@@ -92,7 +94,7 @@ class KeyRows:
         for number in range(passes):
             self._progress(number + 1, passes)
             some = _joined([*self._rows(table, head, columns, number, passes)], len(self._rule.key))
-            out, by_delete, unknown = self._too_many(some)
+            out, by_delete, unknown = self._too_many(some._replace(order=columns.in_log_order(some.order, sections)))
             superseded, deleted, undecided = superseded + len(out) - by_delete, deleted + by_delete, undecided + unknown
             for n in np.unique(some.file[out]).tolist():
                 removed[paths[n]].append(some.row[out[some.file[out] == n]])

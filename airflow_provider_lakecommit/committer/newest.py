@@ -25,7 +25,7 @@ from pyiceberg.types import NestedField
 
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.head import Head
-from airflow_provider_lakecommit.core import Role
+from airflow_provider_lakecommit.core import LedgerSection, RangeSet, Role, SourcePartition, current_readings
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg import (
     DeletePositions,
@@ -59,6 +59,25 @@ class Order(NamedTuple):
     def joined(cls, parts: Sequence[Order]) -> Order:
         none = np.zeros(0, np.int64)
         return cls(*(np.concatenate([none, *(part[i] for part in parts)]) for i in range(len(cls._fields))))
+
+
+def readings_by(sections: Sequence[LedgerSection]) -> dict[SourcePartition, dict[int, RangeSet]]:
+    """Return, by partition and generation, the offsets of which no later reading has a row."""
+    found: dict[SourcePartition, dict[int, RangeSet]] = {}
+    for e in current_readings(sections):
+        for p, offsets in e.coverage.parts.items():
+            of = found.setdefault(p, {})
+            of[e.generation] = of.get(e.generation, RangeSet()) | offsets
+    return found
+
+
+def is_of(order: Order, source: int, generation: int, offsets: RangeSet) -> Numbers:
+    """Return which rows are of these offsets, by this reading."""
+    out = np.zeros(len(order.source), bool)
+    some = (order.source == source) & (order.generation == generation)
+    for r in offsets.ranges:
+        out |= some & (order.offset >= r.start) & (order.offset < r.end)
+    return out
 
 
 @dataclass(slots=True)
@@ -115,6 +134,18 @@ class Columns:
         return Order(
             first, order_numbers(generation), order_numbers(offset), self._sources(topic, order_numbers(partition))
         )
+
+    def in_log_order(self, order: Order, sections: Sequence[LedgerSection]) -> Order:
+        """Return an order with one generation for the records that a partition has now: their offsets order them,
+        whichever stream read them, and when.
+        """
+        out = order.generation.copy()
+        for p, of in readings_by(sections).items():
+            if len(of) > 1:
+                source, newest = self.sources.get((p.topic, p.partition), -1), max(of)
+                for generation, offsets in of.items():
+                    out[is_of(order, source, generation, offsets)] = newest
+        return order._replace(generation=out)
 
     def _sources(self, topics: pa.Array, partitions: Numbers) -> Numbers:
         names = topics.dictionary_encode()

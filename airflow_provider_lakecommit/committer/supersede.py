@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.committer.delete_files import (
 )
 from airflow_provider_lakecommit.committer.head import HeadReader
 from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes
+from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, is_of, newest_changes, readings_by
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core import LIVE, RangeSet, current_readings
 from airflow_provider_lakecommit.iceberg import Numbers, opened, transformed
@@ -59,7 +59,7 @@ class _Found(NamedTuple):
 class Readings(NamedTuple):
     """Generations by source: of the changes' topics, and of earlier and later topics of the same names.
 
-    ``current`` has, by source and generation, the offsets of which no later reading has a row.
+    ``current`` has the offsets of which earlier readings have the newest row, by source and generation.
     """
 
     own: dict[int, set[int]]
@@ -228,11 +228,10 @@ class Superseding:
                 number = sources.setdefault((p.topic, p.partition), len(sources))
                 other = found.later if generation > newest else found.former
                 (found.own if (p.topic, p.topic_id) in ids else other).setdefault(number, set()).add(generation)
-        for e in current_readings(state.sections):
-            for p, offsets in e.coverage.parts.items():
-                if (p.topic, p.topic_id) in ids:
-                    one = sources[p.topic, p.partition], e.generation
-                    found.current[one] = found.current.get(one, RangeSet()) | offsets
+        for p, of in readings_by(state.sections).items():
+            if (p.topic, p.topic_id) in ids:
+                source = sources[p.topic, p.partition]
+                found.current.update({(source, g): offsets for g, offsets in of.items() if g < newest})
         return found
 
     def _surely_older(self, file: DataFile) -> bool:
@@ -287,7 +286,10 @@ def is_newer(old: Order, new: Order, readings: Readings, *, live: bool) -> Numbe
     later = old.offset > new.offset
     if live:
         # What an earlier reading has at a later offset is newer only while it is the record of that offset.
-        by_offset = same & known & later & ((old.generation >= new.generation) | _is_current(old, readings.current))
+        current = old.generation >= new.generation
+        for (source, generation), offsets in readings.current.items():
+            current |= is_of(old, source, generation, offsets)
+        by_offset = same & known & later & current
     else:
         # A reading of an older topic of this name is older; what another partition or writer has, cannot be compared.
         marked = old.generation >= 0
@@ -300,15 +302,6 @@ def _is_of(rows: Order, readings: Mapping[int, Collection[int]]) -> Numbers:
     out = np.zeros(len(rows.source), bool)
     for source, generations in readings.items():
         out |= (rows.source == source) & np.isin(rows.generation, list(generations))
-    return out
-
-
-def _is_current(rows: Order, current: Mapping[tuple[int, int], RangeSet]) -> Numbers:
-    out = np.zeros(len(rows.source), bool)
-    for (source, generation), offsets in current.items():
-        some = (rows.source == source) & (rows.generation == generation)
-        for r in offsets.ranges:
-            out |= some & (rows.offset >= r.start) & (rows.offset < r.end)
     return out
 
 

@@ -272,6 +272,16 @@ FOUND = {
         "rule:903564 land:308176 replay:218045 expire:494775 retention:200795 reset-fill:175824 sweep:120750 "
         "adopt:113710 evolve:304381 adopt:328686 retention:284805 replay-some:667741",
     ),
+    "a reset goes around what a backfill has read of a recreated topic": (
+        "upsert-soft",
+        "backfill:970856 topic-anew:810809 land-some:996031 backfill:432105 race:180583 dead-letters:474882 "
+        "land:138288 dead-letters:911890 race:492888 backfill-some:827304 reset-latest:369622 reset-earliest:56773",
+    ),
+    "a backfill of a recreated topic has the deletes": (
+        "upsert-ignore",
+        "backfill-some:565450 compact:644362 arrive:357102 topic-anew:67895 reset-latest:430031 arrive:773507 "
+        "hold:229734 topic-anew:381026 truncation:941703 kill:826276 backfill:466091 kill:724462",
+    ),
 }
 """Sequences of which each has lost or doubled records, came to no end, or was taken for wrong."""
 CHANGES = [(shape, n) for shape in WAYS for n in range(4)]

@@ -166,3 +166,21 @@ def test_what_is_read_again_ends_with_the_newest_changes(world: MemoryWorld, com
     world.landing = changed_landing(world.landing, max_records=records)
     world.settle(limit=12)
     assert world.found("id", "name") == expected
+
+
+def test_a_backfill_of_older_records_does_not_win_when_rows_get_keys(tmp_path: Path) -> None:
+    log = {**OPTIONS, "columns": {"metadata": True}, "upsert_key": []}
+    with memory_world(tmp_path, **log) as world:
+        world.send(record(0, "a"))
+        world.broker.produce(TOPIC, [record(1, "a"), record(2, "a"), record(1, "b")], 0)
+        spec = {**world.landing.to_flat(), "kafka": dict(world.kafka), "catalog": dict(world.catalog)}
+        with console(tmp_path / "spec.json", spec) as commands:
+            assert commands.run("reset", "offsets", "SPEC", "--from", "latest", "--fill", "hole", "--yes").done
+            world.send(record(1, "c"), record(3, "a"))
+            assert commands.run("backfill", "SPEC", "--name", "hole").done
+        assert len(world.found("id")) == 6
+        keyed = {**changed_landing(world.landing, upsert_key=["id"]).to_flat()}
+        spec = {**keyed, "kafka": dict(world.kafka), "catalog": dict(world.catalog)}
+        with console(tmp_path / "keyed.json", spec) as commands:
+            assert commands.run("reset", "key", "SPEC", "--yes").done
+        assert [row[:2] for row in world.found("id", "name")] == [(0, "a"), (1, "c"), (2, "a"), (3, "a")]
