@@ -125,7 +125,8 @@ def test_examples_are_specs_without_a_mistake(example: Path, monkeypatch: pytest
     if declares_set(example):
         assert load_set(example).landing_set.name == "shop"
     else:
-        assert load_spec(example).landing.name == "orders"
+        # A reader may run one example after another: each table has its own landing.
+        assert load_spec(example).landing.name == load_spec(example).landing.table.rpartition(".")[2]
     assert yaml.safe_load(example.read_text()).keys() >= {"kafka", "catalog", "spark"}
 
 
