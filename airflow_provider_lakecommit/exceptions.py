@@ -4,7 +4,7 @@
 Contract: everything this package raises on purpose is a :class:`LakecommitError`. Its type states whether a retry can
 help: ``Transient`` errors may disappear by themselves (an unreachable broker, a catalog that does not answer),
 ``Terminal`` errors need a change first (a wrong spec, lost offsets). A retry loop reads only that mixin. Messages name
-the window or the offsets, and the remedy.
+the window or the offsets, and the remedy. Codes are at each ``raise``, causes in ``docs/reference/error_causes.csv``.
 """
 
 from __future__ import annotations

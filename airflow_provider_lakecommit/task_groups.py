@@ -2,9 +2,7 @@
 """A landing, or a landing set, as one group of tasks.
 
 Of a landing: plan, a mapped write task per partition group (and one more for each replica), commit, outcome. Of a set:
-one plan for all of its landings, a few write tasks by load, commit, outcome; new topics are landed by the next run,
-one plan for all of its landings, a few write tasks by load, commit, outcome; the next run lands new topics, without a
-change of the DAG.
+one plan for all of its landings, a few write tasks by load, commit, outcome; the next run lands new topics by itself.
 
 There is no stall sensor before the plan: a plan that must not add to a stall is empty by itself, and it fixes the cause
 of a failed commit, like a missing table.

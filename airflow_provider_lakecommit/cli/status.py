@@ -96,7 +96,7 @@ def _table(t: TableStatus) -> Iterable[str]:
         advice = f"; {t.debt.remedy}" if t.debt.share >= 1 else ""
         yield f"    {'WARNING: ' if advice else ''}{t.debt}{advice}"
     if t.pending_slices:
-        yield f"    staged: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"
+        yield f"    pending: {t.pending_slices} slices, {t.pending_files} files, {t.pending_bytes} bytes"
     yield from (f"    {w}" for w in t.waiting)
 
 

@@ -6,13 +6,15 @@ rows come from :class:`~airflow_provider_lakecommit.page.reader.PageReader`, sen
 database. Nothing is changed.
 
 ==================================  ===================================================================================
-route                               answer ==================================
-=================================================================================== ``/``, ``/assets/…``
-the page ``/api/v1/landings``                rows, worst first, paged and searched; with an ETag
+route                               answer
+==================================  ===================================================================================
+``/``, ``/assets/…``                the page
+``/api/v1/landings``                rows, worst first, paged and searched; with an ETag
 ``/api/v1/landings/{id}``           one of them, with partitions, cycles, remedies, rejects and decisions; with an ETag
 ``/api/v1/landings/{id}/trend``     its activity over hours and days, by minute and by quarter of an hour
-``/api/v1/landings/{id}/actions``   the actions of the user, if `[lakecommit] page_actions` is on ``/api/v1/changes``
-server-sent events: rows have changed ``/api/v1/openapi.json``            this interface
+``/api/v1/landings/{id}/actions``   the actions of the user, if `[lakecommit] page_actions` is on
+``/api/v1/changes``                 server-sent events: rows have changed
+``/api/v1/openapi.json``            this interface
 ==================================  ===================================================================================
 """
 

@@ -8,7 +8,7 @@ handling records, and the same records would raise them again. Brokers are unava
 differ from what was written are corruption, not an outage.
 
 :func:`spans_of` returns the place of a failure as far as it is known, and :func:`cut` the ranges to retry so that the
-    failure is isolated: first the ranges around the place, else half of the partitions, else half of the range.
+failure is isolated: first the ranges around the place, else half of the partitions, else half of the range.
 """
 
 from __future__ import annotations

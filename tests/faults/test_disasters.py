@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disasters of `docs/operate/runbook.rst`, played as they are told there."""
+"""The disasters of `docs/operate/disasters.rst`, played as they are described there."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.support.doc_texts import ROOT, pages
 
 pytestmark = pytest.mark.integration
 
-EXAMPLE = re.compile(r"python (\w+\.py)")
+EXAMPLE = re.compile(r"python (?:docs/examples/)?(\w+\.py)")
 HEAVY = ("docs/guides/connections.rst", "docs/operate/migrate.rst")
 """Pages that need brokers of their own."""
 PLAYED = [page for page in pages() if is_played(page)]
@@ -60,6 +60,7 @@ def parameter(page: Path) -> Any:
 
 @pytest.mark.heavy(
     but=(
+        "README.md",
         "docs/start/*",
         "docs/operate/environments.rst",
         "docs/operate/maintenance.rst",

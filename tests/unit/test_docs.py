@@ -141,16 +141,17 @@ def test_a_command_that_is_not_is_noticed(command: str) -> None:
 
 # -- messages ---------------------------------------------------------------------------------------------------------
 
-RUNBOOK = ROOT / "docs" / "operate" / "runbook.rst"
+RUNBOOK = ("runbook", "stalled_commits", "corrupt_records", "disasters", "prove")
 FOLDERS = ("start", "concepts", "guides", "operate", "reference")
 KNOWN = known_texts()
 
 
 def messages() -> list[str]:
-    """Quoted messages: what is emphasised in the first columns of the runbook, and with a variable part in all pages of
-    :data:`FOLDERS`.
+    """Quoted messages: what is emphasised in the first columns of the :data:`RUNBOOK`, and with a variable part in all
+    pages of :data:`FOLDERS`.
     """
-    rows = re.findall(r"^   \* - (.*?)^     - ", RUNBOOK.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    texts = [(ROOT / "docs" / "operate" / f"{name}.rst").read_text(encoding="utf-8") for name in RUNBOOK]
+    rows = [row for text in texts for row in re.findall(r"^   \* - (.*?)^     - ", text, re.MULTILINE | re.DOTALL)]
     found = [m for row in rows for m in _emphasised(row)]
     for page in (page for folder in FOLDERS for page in sorted((ROOT / "docs" / folder).glob("*.rst"))):
         paragraphs = re.split(r"\n\s*\n", page.read_text(encoding="utf-8"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InferredTypes columns by the Protobuf messages of a window's records.
+"""Infer columns from the Protobuf messages of a window's records.
 
 A new column has the type that `infer-schema` gives it. An existing one keeps its type, or gets the wider one of whole
 or fractional numbers. Misfits are the decoder's own.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InferredTypes columns by the schemas that a window's records name in a registry, for all formats of such records.
+"""Infer columns from the schemas that a window's records name in a registry, for all formats of such records.
 
 The schemas are those of the sampled records, or the landing's own; registered schemas that no record names change
 nothing. Columns of several schemas are joined first (:mod:`~airflow_provider_lakecommit.formats.evolution.joined`), so

@@ -59,7 +59,7 @@ _TYPE_NAMES: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class ObservedTypes:
-    """InferredTypes columns, and what cannot be one."""
+    """The inferred columns, and fields that cannot be one."""
 
     columns: StructType
     left_out: list[LeftOut]

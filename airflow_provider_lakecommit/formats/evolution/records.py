@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InferredTypes columns by a bounded sample of the records to land, for formats whose values show their types.
+"""Infer columns from a bounded sample of the records to land, for formats whose values show their types.
 
 Up to :data:`RECORDS` records are read from the beginning, middle and end of each partition's ranges, and the records in
 which earlier tasks met an unknown field or a value that its column does not take. What is too rare for the sample is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InferredTypes columns by the types that a landing's SQL gives.
+"""Infer columns from the types that a landing's SQL gives.
 
 A new column gets the Iceberg type that holds all of the SQL's type; types without one are left out with advice. An
 existing column keeps its type, or gets the wider one of the SQL if widening is allowed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InferredTypes columns by the Avro schemas of a window's records.
+"""Infer columns from the Avro schemas of a window's records.
 
 Fields match as in the decoder: by name, else by an alias. Misfits are what the decoder's own resolution refuses once
 everything is as wide as possible. For unwrapped envelopes the schemas of their rows count.

@@ -167,7 +167,7 @@ def _control_settings(
         yield warn(
             check,
             f"retention.ms keeps {duration_text(kept.time)}",
-            "raise it above the longest pause of the landing: staged slices that expire unpublished are read again",
+            "raise it above the longest pause of the landing: pending slices that expire unpublished are read again",
         )
     else:
         yield ok(check, "kept for ever" if kept.time is None else f"kept {duration_text(kept.time)}")

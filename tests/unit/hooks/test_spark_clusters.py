@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,31 +15,51 @@ from typing import Any
 import pyspark
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
+from airflow.sdk import DAG
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from tests.unit.hooks.test_spark import command
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "spark.rst"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = DOCS / "guides" / "spark.rst"
+DAGS = DOCS / "examples" / "spark_clusters_dag.py"
 TEXT = PAGE.read_text().partition(".. _spark-connect:")[0]
 """The part about spark-submit."""
 JARS = ("core", "yarn", "kubernetes")
 """Of Spark, in which a cluster's settings are declared."""
 
 
-def examples() -> list[dict[str, Any]]:
-    """The blocks of JSON of the page."""
-    blocks = re.findall(r"^\.\. code-block:: json\n(?:   :.*\n)*\n((?:   .*\n|\n)+)", TEXT, re.MULTILINE)
-    return [json.loads(block) for block in blocks]
+def written_confs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The Spark settings of the DAGs of the page, as their write tasks render them in a pod."""
+    monkeypatch.setenv("POD_NAME", "orders-write-1")
+    monkeypatch.setenv("POD_IP", "10.1.2.3")
+    dags = [d for d in runpy.run_path(str(DAGS)).values() if isinstance(d, DAG)]
+    confs = [(dag.get_template_env(), dag.get_task("land.write").partial_kwargs["spark_conf"]) for dag in dags]
+    return [{name: env.from_string(text).render() for name, text in conf.items()} for env, conf in confs]
 
 
-def test_the_page_has_an_example_for_each_kind_of_cluster() -> None:
-    assert [e["connection"]["host"].partition(":")[0] for e in examples()] == ["yarn", "k8s"]
+def examples(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Of each cluster of the page: its connection, the settings of its DAG, and the command."""
+    stated = re.findall(r"AIRFLOW_CONN_SPARK_\w+='(\{.*?\})'", TEXT, re.DOTALL)
+    commands = re.findall(r"^   (spark-submit --master (?:yarn|k8s).*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
+    found = zip(stated, written_confs(monkeypatch), commands, strict=True)
+    return [{"connection": json.loads(c), "spark_conf": conf, "command": text.split()} for c, conf, text in found]
+
+
+def test_the_page_has_an_example_for_each_kind_of_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [e["connection"]["host"].partition(":")[0] for e in examples(monkeypatch)] == ["yarn", "k8s"]
+
+
+def test_executors_on_kubernetes_reach_the_pod_of_their_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = examples(monkeypatch)[1]["spark_conf"]
+    assert conf["spark.kubernetes.driver.pod.name"] == "orders-write-1"
+    assert conf["spark.driver.host"] == "10.1.2.3"
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["yarn", "kubernetes"])
 def test_a_command_of_the_page_is_what_is_run(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
-    example = examples()[number]
+    example = examples(monkeypatch)[number]
     stated = {key: value for key, value in example["connection"].items() if key != "conn_type"}
     arguments = command(monkeypatch, conf=example["spark_conf"], **stated)
     arguments[arguments.index("main.py")] = "/somewhere/spark/main.py"
@@ -59,7 +80,7 @@ def test_without_the_library_that_the_hook_needs_kubernetes_is_refused_by_name(m
 
 
 def test_spark_knows_each_setting_that_the_page_names() -> None:
-    named = set(re.findall(r"\bspark(?:\.[a-zA-Z0-9_]+){2,}|\bspark\.archives\b", TEXT))
+    named = set(re.findall(r"\bspark(?:\.[a-zA-Z0-9_]+){2,}|\bspark\.archives\b", TEXT + DAGS.read_text()))
     assert len(named) > 12
     classes = b"".join(_classes(name) for name in JARS)
     # Variables of the environment are named behind a prefix.
