@@ -26,10 +26,12 @@ import pydantic
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
+    BadRequestError,
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
     OAuthError,
+    RESTError,
     UnauthorizedError,
     ValidationError,
 )
@@ -46,7 +48,7 @@ from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients
 from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.guarded_catalog import connect as connected
 from airflow_provider_lakecommit.iceberg.guarded_catalog import guard
-from airflow_provider_lakecommit.iceberg.rest_answers import brief, denies, is_no_answer
+from airflow_provider_lakecommit.iceberg.rest_answers import brief, denies, is_no_answer, of_something_else
 from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
 from airflow_provider_lakecommit.iceberg.settings_refusal import (
     OF_FOLDERS,
@@ -121,6 +123,13 @@ class Tables:
         return f"catalog {self.name}{self._whose}"
 
     @property
+    def _reached(self) -> str:
+        """Return the same with its address, and with what defines that where it is not a connection."""
+        if not (uri := self._properties.get("uri")):
+            return self.called
+        return f"catalog {self.name} at {self.without_secrets(uri)}{self._whose or ' (`catalog.uri` of the spec)'}"
+
+    @property
     def catalog(self) -> Catalog:
         """A client of the catalog, connected now if it was not before; for a caller that is alone.
 
@@ -158,7 +167,7 @@ class Tables:
         except (NoSuchTableError, NoSuchNamespaceError) as e:
             if denies(e):
                 return None
-            raise self._away(f"reading table {identifier}", e) from None
+            raise self.unavailable(f"reading table {identifier}", e) from None
         except (SpecError, TableError, CatalogError, ClosedError):
             raise
         except FileNotFoundError as e:
@@ -169,14 +178,14 @@ class Tables:
             ) from None
         except (ValidationError, pydantic.ValidationError) as e:
             if isinstance(e, pydantic.ValidationError) and is_no_answer(e):
-                raise self._away(f"reading table {identifier}", e) from None
+                raise self.unavailable(f"reading table {identifier}", e) from None
             raise TableError(
                 "LC3306",
                 f"pyiceberg cannot read the metadata of table {identifier} ({self.describe(e)}): remove columns of "
                 "unsupported types, such as variant, from the table",
             ) from None
         except Exception as e:
-            raise self._away(f"reading table {identifier}", e) from None
+            raise self.unavailable(f"reading table {identifier}", e) from None
 
     def check_warehouse(self) -> str:
         """Return the folder for new tables; empty where only the catalog knows it.
@@ -222,7 +231,7 @@ class Tables:
             # Catalogs report a lost race in many ways; in all of them the table now exists.
             table = self.find(identifier)
             if table is None:
-                raise self._away(f"creating table {identifier}", e, StorageError) from None
+                raise self.unavailable(f"creating table {identifier}", e, StorageError) from None
             return table
 
     def commit(
@@ -271,15 +280,15 @@ class Tables:
             guard(catalog)
             return catalog
         except pydantic.ValidationError as e:
-            raise self._away("connecting", e) from None
+            raise self.unavailable("connecting", e) from None
         except Exception as e:
             if problem := wrong_database(self._properties):
                 raise SpecError("LC3381", f"{self.called}: {problem}") from None
             if (mistake := mistake_in(self._properties, e)) is None:
-                raise self._away("connecting", e) from None
+                raise self.unavailable("connecting", e) from None
             given = ", ".join(sorted(self._properties)) or "none"
             problem = self.without_secrets(mistake) or self.describe(e)
-            raise SpecError("LC3308", f"{self.called}: {problem}; the properties given are: {given}") from None
+            raise SpecError("LC3308", f"{self._reached}: {problem}; the properties given are: {given}") from None
 
     def _create_namespace(self, identifier: str) -> None:
         namespace = Catalog.namespace_from(identifier)
@@ -288,12 +297,13 @@ class Tables:
         except (SpecError, CatalogError, ClosedError):
             raise
         except Exception as e:
-            raise self._away(f"creating namespace {'.'.join(namespace)}", e, StorageError) from None
+            raise self.unavailable(f"creating namespace {'.'.join(namespace)}", e, StorageError) from None
 
-    def _away(self, doing: str, error: Exception, kind: type[CatalogError] = CatalogError) -> CatalogError:
+    def unavailable(self, doing: str, error: Exception, kind: type[CatalogError] = CatalogError) -> CatalogError:
+        """Return the error for an exception of the catalog."""
         what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
         remedy = self.without_secrets(missing_folder(self._properties)) or _remedy(error)
-        return kind("LC3361", f"{self.called} {what} while {doing} ({self.describe(error)}): {remedy}")
+        return kind("LC3361", f"{self._reached} {what} while {doing} ({self.describe(error)}): {remedy}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
@@ -313,11 +323,18 @@ def is_no_room(error: BaseException) -> bool:
 
 def _remedy(error: Exception) -> str:
     if isinstance(error, _NO_RIGHT):
-        return "correct them in the connection or in the `catalog` section"
+        return "correct the login: `credential`, `token` or `auth`; in a connection also its login and password"
+    if type(error) in (RESTError, BadRequestError) and not of_something_else(error):
+        return "correct what it reports, for example `warehouse`"
     if "No default path is set" in str(error):
         return "set `warehouse` there, as file:///folder or s3://bucket/folder: new tables are created in it"
-    check = "it is up and reachable"
-    if is_no_room(error):
+    check = "it is up and reachable from here at this address"
+    if of_something_else(error):
+        check = (
+            "it is up and reachable, and that `uri` is the address of an Iceberg REST catalog: without /v1, which "
+            "clients add, and with the path of the product, such as /api/catalog (Polaris) or /iceberg (Nessie)"
+        )
+    elif is_no_room(error):
         where = "the storage of its tables" if isinstance(error, OSError) else "the disk of its database"
         check = f"{where} has free space and is writable"
     elif type(error) in (OSError, FileNotFoundError):

@@ -54,12 +54,11 @@ def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
     try:
         session.tables.catalog.list_namespaces()
     except (CatalogError, SpecError) as e:
-        return [fail("catalog", str(e), "correct the connection; no table was checked")], found
+        return [fail("catalog", str(e), "follow the message; no table was checked")], found
     except ForbiddenError:
         observed = f"{session.tables.name}; these credentials cannot list its namespaces, which no landing needs"
     except Exception as e:
-        observed = session.tables.describe(e)
-        return [fail("catalog", observed, "check that it runs, is reachable, and accepts the credentials")], found
+        return [fail("catalog", str(session.tables.unavailable("listing namespaces", e)), "follow the message")], found
     else:
         observed = session.tables.name
     out = [ok("catalog", observed), *_lock(session.tables.catalog)]
