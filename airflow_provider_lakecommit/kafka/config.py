@@ -69,6 +69,8 @@ _DEFAULTS: dict[str, Any] = {
 
 _SCHEME = re.compile(r"(?:^|,)\s*([^,:/]+)://")
 _PROTOCOLS = frozenset({"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"})
+_PARTS = ("SASL", "SSL")
+"""Of a protocol, in upper case, and how the settings begin that apply only with it."""
 _NOISE = re.compile(r"\s*\(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
 _CLOSED = (
     "brokers accept connections and close them at once: they may need a login or TLS that the settings lack "
@@ -129,9 +131,9 @@ def client_config(config: Mapping[str, Any], trouble: LastError, **ours: Any) ->
     """The configuration of one client.
 
     :param ours: what this client needs by its role, as ``**{"group.id": …}``; wins over everything.
-    :raises SpecError: no `bootstrap.servers`
+    :raises SpecError: no `bootstrap.servers`, or settings of a login or of TLS that the client would ignore
     """
-    bootstrap_servers(config)
+    _check_protocol(config, bootstrap_servers(config))
     theirs = {
         key: value
         for key, value in config.items()
@@ -141,6 +143,21 @@ def client_config(config: Mapping[str, Any], trouble: LastError, **ours: Any) ->
         if str(config[key]).lower() != str(ours[key]).lower():
             log.info("Kafka setting %s=%s is not used: this client needs %s", key, config[key], ours[key])
     return {**_DEFAULTS, "logger": _ToDebug(), **theirs, **ours, "error_cb": trouble}
+
+
+def _check_protocol(config: Mapping[str, Any], servers: str) -> None:
+    """Refuse a login, or TLS, without a protocol that has it: librdkafka would connect without it."""
+    protocol = str(config.get("security.protocol") or "PLAINTEXT (the default)")
+    stated = {key: key.partition(".")[0].upper() for key, value in config.items() if value not in (None, "")}
+    ignored = {key: part for key, part in stated.items() if part in _PARTS and part not in protocol.upper()}
+    if ignored:
+        needed = [part for part in _PARTS if part in ignored.values() or part in protocol.upper()]
+        fitting = (each.upper() for each in sorted(_PROTOCOLS, reverse=True) if all(p in each.upper() for p in needed))
+        raise SpecError(
+            "LC2015",
+            f"the Kafka configuration for {servers} has {', '.join(sorted(ignored))}, which the client ignores with "
+            f"security.protocol {protocol}: set security.protocol to {' or '.join(fitting)}, or remove them",
+        )
 
 
 def made(client: Callable[[dict[str, Any]], C], config: Mapping[str, Any], trouble: LastError, **ours: Any) -> C:

@@ -122,7 +122,7 @@ KEY_OF_STORAGE = "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net"
 def planted(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The same connections with secrets that nothing needs here."""
     extra = {
-        "kafka_default": {"sasl.username": "me", "sasl.password": CANARY, "lakecommit.signing.key": CANARY * 2},
+        "kafka_default": {"lakecommit.signing.key": CANARY * 2},
         "iceberg_default": {"adls.account-key": CANARY, "credential": f"me:{CANARY}", "s3.session-token": CANARY},
     }
     return {

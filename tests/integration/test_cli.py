@@ -144,7 +144,9 @@ def changed(spec: Path, **values: object) -> str:
 @pytest.mark.parametrize("command", ["land", "plan", "status"])
 def test_brokers_that_are_away_are_one_line_that_names_them(spec: Path, command: str) -> None:
     port = free_port()
-    answer = run(command, changed(spec, kafka={"bootstrap.servers": f"127.0.0.1:{port}", "sasl.password": "canary-1"}))
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "jane"}
+    kafka = {"bootstrap.servers": f"127.0.0.1:{port}", **login, "sasl.password": "canary-1"}
+    answer = run(command, changed(spec, kafka=kafka))
     assert answer.code == 1
     assert f"127.0.0.1:{port}" in answer.err.splitlines()[-1]
     assert "Traceback" not in answer.err

@@ -26,6 +26,7 @@ from airflow_provider_lakecommit.cycle.results import GroupResult, Opened
 from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
+from airflow_provider_lakecommit.landing import with_registry
 from airflow_provider_lakecommit.signing import KEY
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
@@ -402,7 +403,7 @@ def test_no_setting_of_a_connection_is_seen_anywhere(
     window = make_window()
     handed_out = TableStorage(properties={**window.secrets.io, "s3.session-token": CANARY})
     secrets = Secrets(
-        kafka={**window.secrets.kafka, "sasl.password": CANARY, KEY: CANARY * 3},
+        kafka=with_registry({**window.secrets.kafka, KEY: CANARY * 3}, {"basic.auth.user.info": f"me:{CANARY}"}),
         io={**window.secrets.io, "s3.secret-access-key": CANARY},
         tables={"shop.rows": handed_out, "shop.dead": handed_out},
     )

@@ -103,7 +103,9 @@ def hopeless_job() -> WindowJob:
 
 
 def secrets() -> Secrets:
-    kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "sasl.password": "canary-8c1f", KEY: "canary-8c1f" * 3}
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "jane"}
+    secret = {"sasl.password": "canary-8c1f", KEY: "canary-8c1f" * 3}
+    kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}", **login, **secret}
     return Secrets(kafka=kafka, io={})
 
 

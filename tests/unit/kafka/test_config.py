@@ -8,6 +8,7 @@ import logging
 import pytest
 from confluent_kafka import Consumer, KafkaError
 
+from airflow_provider_lakecommit.core import named
 from airflow_provider_lakecommit.exceptions import SourceError, SpecError
 from airflow_provider_lakecommit.kafka.config import LastError, bootstrap_servers, client_config, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
@@ -70,13 +71,55 @@ def test_an_empty_setting_is_one_that_was_not_given() -> None:
         ({"no.such.key": 1}, "No such configuration property"),
         ({"socket.timeout.ms": "soon"}, "socket.timeout.ms"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "BOGUS"}, "BOGUS"),
-        ({"sasl.jaas.config": "password=hunter2"}, "not those of the Java client|of librdkafka"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.jaas.config": "password=hunter2"},
+            "not those of the Java client|of librdkafka",
+        ),
     ],
 )
 def test_a_key_that_the_client_does_not_know_is_named(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError, match=message) as raised:
         made(Consumer, {**SERVERS, **wrong}, LastError(), **{"group.id": "g"})
     assert "hunter2" not in str(raised.value)
+
+
+LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "jane", "sasl.password": "hunter2"}
+AUTHORITY = {"ssl.ca.location": "/nowhere/ca.pem"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        (LOGIN, "PLAINTEXT (the default): set security.protocol to SASL_SSL or SASL_PLAINTEXT, or remove them"),
+        ({**LOGIN, "security.protocol": "plaintext"}, "plaintext: set security.protocol to SASL_SSL or SASL_PLAINTEXT"),
+        ({**LOGIN, "security.protocol": "SSL"}, "SSL: set security.protocol to SASL_SSL, or"),
+        (AUTHORITY, "PLAINTEXT (the default): set security.protocol to SSL or SASL_SSL, or"),
+        ({**AUTHORITY, **LOGIN, "security.protocol": "SASL_PLAINTEXT"}, "set security.protocol to SASL_SSL, or"),
+        ({**AUTHORITY, **LOGIN}, "set security.protocol to SASL_SSL, or"),
+    ],
+)
+def test_a_login_or_tls_that_the_client_would_ignore_is_refused(settings: dict[str, object], remedy: str) -> None:
+    """librdkafka connects without them, and writes a line to its own log at most."""
+    Consumer({**SERVERS, **settings, "group.id": "g", "log_level": 0})
+    with pytest.raises(SpecError, match="LC2015") as raised:
+        made(Consumer, named({**SERVERS, **settings}, "events"), LastError(), **{"group.id": "g"})
+    assert remedy in str(raised.value)
+    assert "(Airflow connection 'events')" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {**LOGIN, "security.protocol": "SASL_PLAINTEXT"},
+        {**LOGIN, "security.protocol": "sasl_ssl", "ssl.ca.location": ""},
+        {"security.protocol": "ssl", "ssl.endpoint.identification.algorithm": "none"},
+        {"sasl.username": "", "sasl.password": None, "ssl.ca.location": ""},
+        {"lakecommit.registry.ssl.ca.location": "/ca.pem"},
+    ],
+)
+def test_a_login_and_tls_that_are_used_or_empty_are_no_mistake(settings: dict[str, object]) -> None:
+    made(Consumer, {**SERVERS, **settings}, LastError(), **{"group.id": "g"}).close()
 
 
 def test_secrets_are_taken_out_of_a_text_the_longer_one_first() -> None:
