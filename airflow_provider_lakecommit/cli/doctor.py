@@ -30,5 +30,5 @@ def _text(name: str, found: Sequence[CheckResult]) -> Iterable[str]:
         if f.remedy:
             yield f"{'':<4}  {'':<{width}}  -> {f.remedy}"
     counts = {level: sum(f.level is level for f in found) for level in Level}
-    numbers = ", ".join(f"{counts[level]} {level.value}" for level in Level)
+    numbers = ", ".join(f"{n} {level.value}" for level, n in counts.items() if n or level is not Level.SKIP)
     yield f"{name}: {numbers}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -121,6 +122,21 @@ def test_brokers_and_catalog_that_are_away_are_both_told_in_one_run(world: World
     found = bad(spec_of(world, kafka=kafka, catalog=catalog))
     assert list(found) == ["brokers", "catalog"]
     assert kafka["bootstrap.servers"] in found["brokers"]
+
+
+@pytest.mark.heavy
+def test_brokers_that_are_away_are_waited_for_once(make_world: Make) -> None:
+    """Each of the two missing tables would ask the control topic, for 30 seconds."""
+    world = make_world(partitions=1)
+    began = time.monotonic()
+    found = findings(spec_of(world, kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"}))
+    assert time.monotonic() - began < 25
+    assert [f.check for f in found if f.level is Level.FAIL] == ["brokers"]
+    skipped = {f.check: f.observed for f in found if f.level is Level.SKIP}
+    named = {f"topic {world.landing.topics}", f"control topic {world.landing.control_topic_name}"}
+    about_log = {"transactional id", "control signatures", "control topic in common", "deployment id"}
+    assert skipped == dict.fromkeys(named | about_log, "not checked, because 'brokers' failed")
+    assert {f.check: f.level for f in found}[f"table {world.landing.table}"] is Level.OK
 
 
 @pytest.mark.heavy

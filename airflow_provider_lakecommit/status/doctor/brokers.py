@@ -22,10 +22,10 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError, Lakecommit
 from airflow_provider_lakecommit.kafka import ClusterAdmin, LastError, TopicFacts, bootstrap_servers, made
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
-from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, skipped, warn
 from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, GrantedRights, Role, role_findings
 
-TIMEOUT = 15.0
+TIMEOUT = 10.0
 TRANSACTION_MS = 10_000
 """The timeout of our transactions."""
 HEADER_BYTES, ROOMY_BYTES = 300_000, 1_000_000
@@ -52,6 +52,8 @@ def brokers(
         cluster = admin.cluster_id()
     except LakecommitError as e:
         yield fail("brokers", str(e), "correct `bootstrap.servers` and the login; the brokers got no further requests")
+        named = (*(f"topic {t}" for t in landing.topic_names), f"control topic {landing.control_topic_name}")
+        yield from (skipped(check, "brokers") for check in (*named, "transactional id"))
         return
     yield ok("brokers", f"cluster {cluster} at {bootstrap_servers(kafka)}")
     control = landing.control_topic_name

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.spark import LocalSpark, Secrets, SparkSection, engine_of, run_probe
 from airflow_provider_lakecommit.status.doctor.brokers import brokers
 from airflow_provider_lakecommit.status.doctor.deployments import deployments
-from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level, checked, warn
+from airflow_provider_lakecommit.status.doctor.finding import CheckResult, checked, checked_after, failed, warn
 from airflow_provider_lakecommit.status.doctor.groups import sharing, signatures
 from airflow_provider_lakecommit.status.doctor.host import executor, installed_versions, java, memory, versions
 from airflow_provider_lakecommit.status.doctor.lake import headroom, probe_path, tables, vended
@@ -56,21 +56,21 @@ def examine(
     kafka = checked("brokers", lambda: brokers(spec.landing, spec.kafka, every, roles, deployment))
     out += kafka
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=log) as session:
-        lake, there = tables(session)
+        lake, there = tables(session, reachable=failed(*kafka) != "brokers")
         out += lake
         for table in there:
             if (storage := session.tables.known_storage(_name(table))) is not None:
                 out += vended(storage, _name(table), time.time())
         reads = any(NEEDS[role].source for role in roles)
-        if reads and there and not any(f.level is Level.FAIL for f in (*kafka, *lake)):
-            out += checked("headroom", lambda: headroom(session, every))
+        if reads and (there or failed(*lake)):
+            out += checked_after((*kafka, *lake), "headroom", lambda: headroom(session, every))
             data = next((t for t in there if _name(t) == spec.landing.table), None)
-            out += checked("upsert", lambda: upserts(session, data))
+            if spec.landing.upsert.key:
+                out += checked_after((*kafka, *lake), "upsert", lambda: upserts(session, data))
         out += checked("schema registry", lambda: registry(spec.landing, spec.kafka))
-        if not any(f.level is Level.FAIL for f in kafka):
-            out += checked("control signatures", lambda: signatures(session))
-            out += checked("control topic in common", lambda: sharing(session))
-            out += checked("deployment id", lambda: deployments(session))
+        out += checked_after(kafka, "control signatures", lambda: signatures(session))
+        out += checked_after(kafka, "control topic in common", lambda: sharing(session))
+        out += checked_after(kafka, "deployment id", lambda: deployments(session))
         if spark:
             out += checked("executor", lambda: _executor(spec, section, session, there, log))
     return out

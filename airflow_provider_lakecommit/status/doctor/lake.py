@@ -8,7 +8,7 @@ with requests that can never be applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from uuid import uuid4
@@ -48,8 +48,11 @@ SHORT_SECONDS = 900.0
 _LONGER = "configure the catalog to vend credentials that last as long as writing a window"
 
 
-def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
-    """Return all findings, and the existing tables."""
+def tables(session: LandingSession, *, reachable: bool = True) -> tuple[list[CheckResult], list[Table]]:
+    """Return all findings, and the existing tables.
+
+    :param reachable: whether the brokers answer; if not, the control topic is not searched for records of tables
+    """
     found: list[Table] = []
     try:
         session.tables.catalog.list_namespaces()
@@ -63,7 +66,7 @@ def tables(session: LandingSession) -> tuple[list[CheckResult], list[Table]]:
         observed = session.tables.name
     out = [ok("catalog", observed), *_lock(session.tables.catalog)]
     for name in session.landing.tables:
-        out += checked(f"table {name}", lambda name=name: _table(session, name, found))  # type: ignore[misc]
+        out += checked(f"table {name}", lambda name=name: _table(session, name, found, reachable))  # type: ignore[misc]
     for table in found:
         out += checked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(session, t))  # type: ignore[misc]
         path = probe_path(table)
@@ -83,11 +86,17 @@ def _lock(catalog: Catalog) -> Iterable[CheckResult]:
         )
 
 
-def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[CheckResult]:
+def _table(session: LandingSession, name: str, found: list[Table], reachable: bool) -> Iterable[CheckResult]:
+    def not_missing(name: str, table: Table | None = None) -> None:
+        """Raise if the control topic has records of a table that is missing, or has no ledger."""
+        with suppress(ControlTopicError):
+            if reachable:
+                check_first_run(session, name, table)
+
     check = f"table {name}"
     there = session.tables.find(name)
     # Also reports what `create` lacks, and which columns this landing cannot fill.
-    table = table_of(session, name, dry=True, before_making=lambda name: _check_not_missing(session, name))
+    table = table_of(session, name, dry=True, before_making=not_missing)
     if session.landing.checks:
         yield from _row_checks(session, name, table)
         table = ensure_branch(session.tables, name, table, session.landing.branch, dry=True)
@@ -101,7 +110,7 @@ def _table(session: LandingSession, name: str, found: list[Table]) -> Iterable[C
     state = read_ledger(table.metadata, session.landing.branch)
     check_fit(session.landing, target_of(name, table, session.new_id()))
     yield ok(f"layout of {name}", f"branch {session.landing.branch}, partitioned by {_partitioning(table)}")
-    yield from _ledger(session, name, table)
+    yield from _ledger(session, name, table, not_missing)
     if state.foreign_since:
         yield ok(f"ledger of {name}", f"{state.foreign_since} snapshots of others since")
 
@@ -120,17 +129,13 @@ def _row_checks(session: LandingSession, name: str, table: Table) -> Iterable[Ch
                 yield ok(f"check {each.name}", "can be run on the rows of the table")
 
 
-def _check_not_missing(session: LandingSession, name: str, table: Table | None = None) -> None:
-    """Raise if the control topic has records of a table that is missing, or has no ledger."""
-    with suppress(ControlTopicError):
-        check_first_run(session, name, table)
-
-
 def _partitioning(table: Table) -> str:
     return ", ".join(f"{f.name} ({f.transform})" for f in table.spec().fields) or "nothing"
 
 
-def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckResult]:
+def _ledger(
+    session: LandingSession, name: str, table: Table, not_missing: Callable[[str, Table], None]
+) -> Iterable[CheckResult]:
     check, state = f"ledger of {name}", read_ledger(table.metadata, session.landing.branch)
     try:
         require_ledger(state, name)
@@ -146,7 +151,7 @@ def _ledger(session: LandingSession, name: str, table: Table) -> Iterable[CheckR
             f"or `{RESET_ASSERT}` before that",
         )
     elif own is None:
-        _check_not_missing(session, name, table)
+        not_missing(name, table)
         yield ok(check, "this landing has no rows in the table yet")
     else:
         yield ok(check, f"present in snapshot {state.snapshot_id}, {len(own.covered)} offsets landed")

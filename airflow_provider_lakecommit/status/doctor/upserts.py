@@ -31,8 +31,6 @@ DEAR = 2.0
 
 def upserts(session: LandingSession, table: Table | None) -> Iterable[CheckResult]:
     """Return the findings of a landing with `upsert`."""
-    if not session.landing.upsert.key:
-        return
     yield from _order(session)
     if table is not None:
         yield from _cost(session, table)
