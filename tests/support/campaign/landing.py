@@ -131,6 +131,11 @@ class CampaignLanding:
         return f"{ROWS}_{self.topic}" + "_dead" * (name == DEAD)
 
     @property
+    def name(self) -> str:
+        """Of a set that of the landing that the step is about."""
+        return f"{self.spec['name']}.{self.table(ROWS)}" if self.is_set else str(self.spec["name"])
+
+    @property
     def partitions(self) -> int:
         return len(self.logs.topics[self.topic].partitions)
 
@@ -141,7 +146,7 @@ class CampaignLanding:
     def run(self, *words: str) -> Answer:
         """Run a command; of a set on the landing that the step is about, but for `land`, which lands them all."""
         if self.is_set and words[0] != "land" and "--landing" not in words:
-            words = (*words, "--landing", f"{self.spec['name']}.{self.table(ROWS)}")
+            words = (*words, "--landing", self.name)
         answer = self.console.run(*words)
         if answer.done and words[:2] == ("reset", "offsets"):
             # It is refused during a sink's turn, but for one that ended with its topic.

@@ -29,6 +29,8 @@ from tests.support.campaign.reader import ROWS
 __all__ = ["Page", "page_of"]
 
 CONTROL, COMMIT_ID, WINDOWS = "control", "lakecommit.commit-id", "lakecommit.windows"
+Difference = tuple[str, object, str, object]
+"""A number's name, as the page has it, and where it is how."""
 
 
 class _Watch:
@@ -67,40 +69,46 @@ class _Ends:
 
 
 class Page:
-    """The page's answers on the landing of a player."""
+    """The page's answers on the landing of a player, or on those of its set."""
 
     def __init__(self, player: Player, reader: TopicReader) -> None:
         self._player, self._reader = player, reader
 
-    def answer(self) -> dict[str, Any]:
-        """Return what its page shows."""
+    def answers(self) -> dict[str, dict[str, Any]]:
+        """Return what the page shows of each landing, by its name."""
         self._reader.read()
-        row = next(r for r in self._reader.rows.values() if r.state.landing)
-        return detail_of(row, (), time.time()).model_dump(mode="json")
+        rows = [r for r in self._reader.rows.values() if r.state.landing]
+        return {r.name: detail_of(r, (), time.time()).model_dump(mode="json") for r in rows}
 
     def differences(self, *, moved: bool) -> list[str]:
         """Return the numbers that are not those of the tables, of the logs, or of `lakecommit status`.
 
         :param moved: the ledger was moved beside the control topic, which the page sees with the next run
         """
-        shown = self.answer()
-        found = [*self._cycles(shown)]
-        if not moved:
-            status = self._player.landing.run("status", "SPEC").results[0]
-            found += [*_partitions(shown, status), *_waiting(shown, status)]
+        landing, found, answers = self._player.landing, list[Difference](), self.answers()
+        chosen, heads = landing.topic, self._player.reader.read().heads
+        for topic in landing.spec["topics"] if landing.is_set else [chosen]:
+            landing.topic = topic
+            # A landing of a set that has not run yet has no row.
+            if (shown := answers.get(landing.name)) is None:
+                continue
+            found += _cycles(shown, table := landing.table(ROWS), _added(heads[table]) if table in heads else {})
+            if not moved:
+                status = landing.run("status", "SPEC").results[0]
+                found += [*_partitions(shown, status), *_waiting(shown, status)]
+        landing.topic = chosen
         return [f"{name}: the page has {own}, {where} {theirs}" for name, own, where, theirs in found if own != theirs]
 
-    def _cycles(self, shown: Mapping[str, Any]) -> Iterator[tuple[str, object, str, object]]:
-        """Rows of a cycle are those of its snapshot, and so are the dead letters of all."""
-        added = {name: _added(location) for name, location in self._player.reader.read().heads.items()}
-        for cycle in shown["history"]:
-            # Some slices of a partly complete cycle may wait behind a blocked range.
-            if cycle["outcome"] == "complete" and cycle["commit_id"] in added.get(ROWS, {}):
-                theirs = added[ROWS][cycle["commit_id"]]
-                yield f"rows of {cycle['run']}", cycle["rows"].get(ROWS, 0), "its snapshot", theirs
+
+def _cycles(shown: Mapping[str, Any], table: str, added: Mapping[str, int]) -> Iterator[Difference]:
+    """Rows of a cycle are those of its snapshot, and so are the dead letters of all."""
+    for cycle in shown["history"]:
+        # Some slices of a partly complete cycle may wait behind a blocked range.
+        if cycle["outcome"] == "complete" and cycle["commit_id"] in added:
+            yield f"rows of {cycle['run']}", cycle["rows"].get(table, 0), "its snapshot", added[cycle["commit_id"]]
 
 
-def _partitions(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, object, str, object]]:
+def _partitions(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Difference]:
     ours = {p["partition"]: p for p in shown["partitions"]}
     for theirs in status["partitions"]:
         own = ours.get(theirs["partition"])
@@ -112,7 +120,7 @@ def _partitions(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator
                 yield f"{name} of {theirs['partition']}", own[name], "status", theirs[name]
 
 
-def _waiting(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, object, str, object]]:
+def _waiting(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Difference]:
     for name in ("read_lag", "commit_lag"):
         yield name, shown[name], "status", status[name]
     pending = [t["pending"] for t in status["tables"]]

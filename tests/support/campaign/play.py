@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.fakes.broker import MemoryBroker
 from tests.fakes.plugged import plugged_in
@@ -251,14 +252,14 @@ def remedies(text: str) -> Iterator[tuple[str, ...]]:
 
 
 @contextmanager
-def memory_player(folder: Path, shape: str = "plain") -> Iterator[Player]:
+def memory_player(folder: Path, shape: str = "plain", **options: Any) -> Iterator[Player]:
     """A landing, or a set of them, of a cluster in memory into a catalog in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     broker = MemoryBroker()
     for topic in TOPICS[:2]:
         broker.create(topic, PARTITIONS)
     broker.create(CONTROL, 1)
-    spec = spec_of(folder, "127.0.0.1:1", TOPICS[0], "control")
+    spec = {**spec_of(folder, "127.0.0.1:1", TOPICS[0], "control"), **options}
     way = WAYS.get(shape)
     spec = set_of(spec) if shape == "set" else spec if way is None else upserting(spec, way)
     with plugged_in(broker), fast_manifests(), console(folder / "spec.json", spec) as commands:
