@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.formats.evolution.schema import side_of as side
 from airflow_provider_lakecommit.formats.evolution.sql_types import inferred_from_sql as inferred_from_sql
 from airflow_provider_lakecommit.formats.infer import InferredColumn as InferredColumn
 from airflow_provider_lakecommit.formats.infer import schema_of as schema_of
+from airflow_provider_lakecommit.formats.letter_case import cased_names as cased_names
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry as SchemaRegistry
 from airflow_provider_lakecommit.formats.registry.client import needed as needed
 from airflow_provider_lakecommit.formats.registry.client import registry_of as registry_of
@@ -50,7 +51,7 @@ from airflow_provider_lakecommit.formats.sampled import sample_values as sample_
 from airflow_provider_lakecommit.formats.schema_names import COLUMN as COLUMN
 from airflow_provider_lakecommit.formats.schema_names import schema_names_for as schema_names_for
 from airflow_provider_lakecommit.formats.text_columns import bad_texts as bad_texts
-from airflow_provider_lakecommit.formats.times import SuspectTimes as SuspectTimes
+from airflow_provider_lakecommit.formats.times import Suspects as Suspects
 from airflow_provider_lakecommit.formats.times import odd_times as odd_times
 from airflow_provider_lakecommit.formats.transforms.block import Block as Block
 from airflow_provider_lakecommit.formats.transforms.block import BlockDecoder as BlockDecoder

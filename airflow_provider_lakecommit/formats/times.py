@@ -89,20 +89,25 @@ def time_reading(kind: IcebergType, rule: str) -> Reading:
     return Reading(pa.string(), _pattern(rule, pa.timestamp("us", "UTC"), _in_utc))
 
 
-class SuspectTimes(NamedTuple):
-    """Of ``times`` in a column, how many are probably in a coarser unit than its rule says; ``better`` may fit."""
+class Suspects(NamedTuple):
+    """Of the values of a column, how many are probably not what the source meant; ``better`` may fit: another rule for
+    times, another field for the column.
+    """
 
     odd: int
-    times: int
+    of: int
     better: str
 
+    def plus(self, more: Suspects) -> Suspects:
+        return Suspects(self.odd + more.odd, self.of + more.of, more.better or self.better)
 
-def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, SuspectTimes]:
+
+def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, Suspects]:
     """Return what columns with times in a finer unit than seconds have.
 
     :param rules: by column, as :func:`time_reading` takes them
     """
-    found: dict[str, SuspectTimes] = {}
+    found: dict[str, Suspects] = {}
     for name, rule in rules.items():
         if rule in _EPOCH and rule != "epoch_seconds" and name in rows.column_names:
             ticks = rows.column(name).cast(pa.int64())
@@ -110,7 +115,7 @@ def odd_times(rows: pa.Table, rules: Mapping[str, str]) -> dict[str, SuspectTime
             odd = pc.and_(pc.greater_equal(ticks, _ODD[0] * scale), pc.less(ticks, _ODD[1] * scale))
             count = pc.sum(odd, min_count=0).as_py()
             better = _coarser(rule, pc.max(ticks.filter(odd)).as_py() // scale) if count else ""
-            found[name] = SuspectTimes(count, len(ticks) - ticks.null_count, better)
+            found[name] = Suspects(count, len(ticks) - ticks.null_count, better)
     return found
 
 

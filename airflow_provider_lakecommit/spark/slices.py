@@ -49,7 +49,7 @@ from airflow_provider_lakecommit.core import (
     tables_for,
 )
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, TableError
-from airflow_provider_lakecommit.formats import Block, odd_times
+from airflow_provider_lakecommit.formats import Block, cased_names, odd_times
 from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 from airflow_provider_lakecommit.landing import Landing
@@ -265,9 +265,9 @@ class _SliceRun:
         totals.count(chunk, positions, decoded)
         add_names(totals.ignored, decoded.ignored)
         for name, rows in decoded.tables.items():
-            # SQL may change times freely.
-            rules = self._landing.timestamps if self._landing.transform_of(name) is None else {}
-            totals.count_times(odd_times(rows.table, rules))
+            # SQL may change times and names freely.
+            if self._landing.transform_of(name) is None:
+                totals.count_suspects(odd_times(rows.table, self._landing.timestamps), cased_names(rows))
         totals.rejects.add(messages, decoded.rejects)
         # No field is in a tombstone, nor in an empty value.
         self._unknown.add(messages, [v or b"" for v in values] if self._upserts else cast(list[bytes], values), decoded)

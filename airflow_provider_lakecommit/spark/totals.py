@@ -28,14 +28,14 @@ from airflow_provider_lakecommit.core import (
     spans_problem,
 )
 from airflow_provider_lakecommit.exceptions import AccountingError
-from airflow_provider_lakecommit.formats import Block, SuspectTimes
+from airflow_provider_lakecommit.formats import Block, Suspects
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run
 from airflow_provider_lakecommit.spark.reject_tally import RejectTally
 
 LEAST_ODD, ODD_SHARE = 10, 0.9
-"""From so many times of 1970 on, and from this share of a column's times on, they are no real ones: a slice with them
-is blocked.
+"""From so many suspect values on, and from this share of a column's values on, the spec or the table is wrong: a slice
+with them is blocked.
 """
 
 
@@ -55,7 +55,8 @@ class SliceTotals:
         self._records = [0] * len(work.spans)
         self._counts = [Counts()] * len(work.spans)
         self._rows: Counter[str] = Counter()
-        self._times: dict[str, SuspectTimes] = {}
+        self._times: dict[str, Suspects] = {}
+        self._names: dict[str, Suspects] = {}
         self._fails = landing.routing is not None and landing.routing.other == FAIL
         self.bytes = 0
         self.ignored: Counter[str] = Counter()
@@ -111,15 +112,16 @@ class SliceTotals:
                 filtered=records - _within(span_numbers, run) + _within(filtered, run),
             )
 
-    def count_times(self, found: Mapping[str, SuspectTimes]) -> None:
-        """Count times of 1970 that are probably in another unit, by column."""
-        for column, times in found.items():
-            before = self._times.get(column, SuspectTimes(0, 0, ""))
-            sums = before.odd + times.odd, before.times + times.times
-            self._times[column] = SuspectTimes(*sums, times.better or before.better)
-            if times.odd:
+    def count_suspects(self, times: Mapping[str, Suspects], names: Mapping[str, Suspects]) -> None:
+        """Count times of 1970 that are probably in another unit, and nulls whose field has the name in another case,
+        by column.
+        """
+        for kept, found in ((self._times, times), (self._names, names)):
+            kept |= {column: kept.get(column, Suspects(0, 0, "")).plus(more) for column, more in found.items()}
+        for column, (odd, _, better) in times.items():
+            if odd:
                 rule = self._landing.timestamps[column]
-                add_names(self.ignored, {f"{ODD_TIME}{column} ({rule}, probably {times.better})": times.odd})
+                add_names(self.ignored, {f"{ODD_TIME}{column} ({rule}, probably {better})": odd})
 
     def settle(self, table: str, superseded: Mapping[int, int], deleted: Mapping[int, int]) -> None:
         """Count records, by number of the span, that became no rows of a table after all."""
@@ -141,7 +143,7 @@ class SliceTotals:
 
     def describe(self, why: str) -> str:
         """Return the message of a blocked slice, the cause first."""
-        if why == self._wrong_unit():
+        if why == self._suspicious():
             return why
         no_further = ", the rest was not read" if self.partly else ""
         return f"{self.rejects.cause}: slice {self._slice}: {why}{no_further}; first: {self.rejects.first}"
@@ -150,16 +152,23 @@ class SliceTotals:
         """Return also what is known only now. The commit evaluates the rest of the window too."""
         if self._own is not None:
             return self.blocked() or over_budget(self.rejected, self.records, self._own)
-        return self.blocked() or self._wrong_unit()
+        return self.blocked() or self._suspicious()
 
-    def _wrong_unit(self) -> str | None:
-        """Return that a rule of `timestamps` is wrong for nearly all records, or ``None``."""
-        for column, (odd, times, better) in self._times.items():
-            if odd >= LEAST_ODD and odd >= ODD_SHARE * times:
+    def _suspicious(self) -> str | None:
+        """Return that a rule of `timestamps`, or the name of a column, is wrong for nearly all records, or ``None``."""
+        for column, (odd, of, better) in self._times.items():
+            if odd >= LEAST_ODD and odd >= ODD_SHARE * of:
                 rule = self._landing.timestamps[column]
                 return (
                     f"column {column} is read by {rule}, and its times are in January or February 1970: state "
-                    f"`timestamps: {{{column}: {better}}}`: slice {self._slice}: {odd} of {times} times"
+                    f"`timestamps: {{{column}: {better}}}`: slice {self._slice}: {odd} of {of} times"
+                )
+        for column, (odd, of, better) in self._names.items():
+            if odd >= LEAST_ODD and odd >= ODD_SHARE * of:
+                return (
+                    f"column {column} is null, but the records have a field {better}, which differs only in case: "
+                    f"rename the column, or select {better} as {column} in `transform.sql`: slice {self._slice}: "
+                    f"{odd} of {of} records"
                 )
         return None
 

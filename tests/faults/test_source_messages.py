@@ -79,6 +79,48 @@ def test_times_that_an_operator_says_are_real_land(make_world: Make, produce: Pr
     assert len(world.rows()) == 20
 
 
+CASED: dict[str, Any] = {
+    "partitions": 1,
+    "create": {"schema": [{"name": "id", "type": "long", "required": True}, {"name": "orderid", "type": "long"}]},
+}
+
+
+def cased(*fields: dict[str, int | None]) -> list[tuple[str, str]]:
+    return [(str(i), json.dumps({"id": i, **each})) for i, each in enumerate(fields)]
+
+
+def test_a_field_whose_column_has_another_case_stops_the_window_until_they_agree(
+    make_world: Make, produce: Produce
+) -> None:
+    world = make_world(**CASED)
+    produce(world.landing.topics, cased(*[{"OrderId": 7}] * 30))
+    closed = world.run()
+    (blocked,) = closed.blocked
+    assert "column orderid is null, but the records have a field OrderId, which differs only in case" in blocked
+    assert "30 of 30 records" in blocked
+    assert closed.rows == 0
+    with world.session() as session:
+        session.tables.load(world.landing.table).update_schema().rename_column("orderid", "OrderId").commit()
+    world.settle()
+    assert [row["OrderId"] for row in world.rows()] == [7] * 30
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param([{"OrderId": 7}] * 9, id="too few to be sure"),
+        pytest.param([*[{"OrderId": 7}] * 15, *[{"orderid": 7}] * 5], id="some have the column's name"),
+        pytest.param([{"OrderId": 7, "orderid": 8}] * 20, id="they are two fields"),
+        pytest.param([{"OrderId": None}] * 20, id="the field is null too"),
+        pytest.param([{"OrderNo": 7}] * 20, id="another name"),
+    ],
+)
+def test_nulls_that_may_be_meant_land(make_world: Make, produce: Produce, fields: list[dict[str, int | None]]) -> None:
+    world = make_world(**CASED)
+    produce(world.landing.topics, cased(*fields))
+    assert (world.run().blocked, len(world.rows())) == ((), len(fields))
+
+
 def test_an_empty_topic_is_named(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=2)
     assert f"topic {world.landing.topics} is empty" in str(world.run().reason)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import TimestamptzType
 
-from airflow_provider_lakecommit.formats.times import SuspectTimes, odd_times, time_reading
+from airflow_provider_lakecommit.formats.times import Suspects, odd_times, time_reading
 
 NOW = 1_760_000_000
 FACTOR = {"epoch_seconds": 1, "epoch_millis": 1_000, "epoch_micros": 1_000_000, "epoch_nanos": 1_000_000_000}
@@ -27,10 +27,10 @@ def test_a_unit_that_is_taken_for_a_finer_one_is_told_and_no_other(declared: str
         return
     rows = read(declared, [NOW * FACTOR[written] // 1000 * 1000, 0, None], pa.timestamp(unit, "UTC"))
     odd, better = (0, "") if written == declared else (1, written)
-    assert odd_times(rows, {"at": declared}) == {"at": SuspectTimes(odd, 2, better)}
+    assert odd_times(rows, {"at": declared}) == {"at": Suspects(odd, 2, better)}
 
 
 def test_rules_that_cannot_be_finer_and_columns_that_are_elsewhere_are_left_alone() -> None:
     rows = read("epoch_seconds", [1_000])
     assert odd_times(rows, {"at": "epoch_seconds", "box.at": "epoch_millis", "day": "iso8601"}) == {}
-    assert odd_times(read("epoch_millis", []), {"at": "epoch_millis"}) == {"at": SuspectTimes(0, 0, "")}
+    assert odd_times(read("epoch_millis", []), {"at": "epoch_millis"}) == {"at": Suspects(0, 0, "")}
