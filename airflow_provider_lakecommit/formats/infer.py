@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,8 +85,9 @@ def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColum
 
     :param examples: show values in the notes
     """
-    taken = TakenNames()
-    return [_column(name, node, examples, taken) for name, node in found.root.fields.items()]
+    fields = found.root.fields
+    unfit = _unfit_names(fields, top=True)
+    return [_column(name, node, examples, unfit.get(name, "")) for name, node in fields.items()]
 
 
 def schema_of(columns: Iterable[InferredColumn]) -> Schema | None:
@@ -95,14 +96,23 @@ def schema_of(columns: Iterable[InferredColumn]) -> Schema | None:
     return create_from_spec({"schema": typed})[0] if typed else None
 
 
-def _column(name: str, node: Node, examples: bool, taken: TakenNames) -> InferredColumn:
+def _unfit_names(fields: Mapping[str, Node], *, top: bool) -> dict[str, str]:
+    """Return why some fields cannot be columns by their names. Of names that clash, the one with most values can."""
+    taken, unfit = TakenNames(), dict[str, str]()
+    for name in sorted(fields, key=lambda n: -sum(fields[n].kinds.values())):
+        if why := unusable(name, top=top) or taken.clash(name):
+            unfit[name] = why
+        else:
+            taken.add(name)
+    return unfit
+
+
+def _column(name: str, node: Node, examples: bool, unfit: str) -> InferredColumn:
     notes = _Notes(examples)
     kind = _type(node, name, notes)
-    if kind is not None and (why := unusable(name) or taken.clash(name) or _unusable(name, kind)):
+    if kind is not None and (why := unfit or _unusable(name, kind)):
         notes.log(name or "''", f"left out: {why}")
         kind = None
-    if kind is not None:
-        taken.add(name)
     instead, rule = notes.instead.get(name, (None, None)) if kind is not None else (None, None)
     return InferredColumn(
         name=name,
@@ -170,10 +180,12 @@ def is_map_in_disguise(node: Node) -> bool:
 
 
 def _struct(node: Node, path: str, notes: _Notes) -> Any:
-    parts = []
+    parts, unfit = [], _unfit_names(node.fields, top=False)
     for name, inner in node.fields.items():
         kind = _type(inner, f"{path}.{name}", notes)
-        if kind is not None:
+        if kind is not None and (why := unfit.get(name)):
+            notes.log(f"{path}.{name}", f"left out: {why}")
+        elif kind is not None:
             required = {"required": True} if inner.always else {}
             parts.append({"name": name, "type": kind, **required})
     if not parts:

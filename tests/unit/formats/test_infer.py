@@ -199,3 +199,26 @@ def test_a_name_that_other_engines_cannot_read_is_left_out(name: str, why: str) 
     found = columns({"price": 1, name: 2})
     assert (found["price"].type, found[name].type) == ("long", None)
     assert found[name].notes[0].startswith(f"{name or repr(name)}: left out: {why}")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Zip", "its name differs from column zip only in case"),
+        ("z.ip", "its name has a dot"),
+        ("", "its name is empty"),
+    ],
+)
+def test_a_struct_keeps_its_other_fields(name: str, why: str) -> None:
+    found = columns({"home": {"zip": "1", name: "2"}}, {"home": {"zip": "1"}})["home"]
+    assert found.type == {"struct": [{"name": "zip", "type": "string"}]}
+    assert f"home.{name}: left out: {why}" in found.notes[0]
+    inner = columns({"homes": [{"zip": "1", name: "2"}]})["homes"]
+    assert inner.type == {"list": {"struct": [{"name": "zip", "type": "string"}]}}
+
+
+def test_of_names_that_differ_in_case_the_more_frequent_one_is_proposed() -> None:
+    values = [{"ID": 1, "home": {"ZIP": "1"}}, *({"id": 1, "home": {"zip": "1"}} for _ in range(3))]
+    found = columns(*values)
+    assert (found["ID"].type, found["id"].type) == (None, "long")
+    assert found["home"].type == {"struct": [{"name": "zip", "type": "string"}]}
