@@ -11,7 +11,7 @@ __getattr__ = lazy_names(
             "block_decoder check_rules check_schema filled_beside_rows filled_elsewhere given_columns tables_of_values"
         ),
         "framed": "with_schemas",
-        "job": "Secrets SliceResult SliceStatus WindowJob decoded_of",
+        "job": "Secrets SliceResult SliceStatus WindowJob decoded_of running_of",
         "launch.base": "EarlierWorkError Engine",
         "launch.connect": "ConnectEngine",
         "launch.java": "JAVA_REMEDY java_here",

@@ -13,6 +13,7 @@ from airflow_provider_lakecommit.spark.job import SliceResult as SliceResult
 from airflow_provider_lakecommit.spark.job import SliceStatus as SliceStatus
 from airflow_provider_lakecommit.spark.job import WindowJob as WindowJob
 from airflow_provider_lakecommit.spark.job import decoded_of as decoded_of
+from airflow_provider_lakecommit.spark.job import running_of as running_of
 from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError as EarlierWorkError
 from airflow_provider_lakecommit.spark.launch.base import Engine as Engine
 from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine as ConnectEngine

@@ -34,6 +34,8 @@ DECODED = "LAKECOMMIT_DECODED"
 """Environment variable of tasks on the driver's machine: the folder of a file per slice with its decoded records, for
 display. Spark reports nothing of a Python task before its end, and the control topic has no record of parts of slices.
 """
+_RUNNING: dict[tuple[UUID, int], int] = {}
+"""Tasks that a remote Spark runs at once for a group of a cycle, as it reported last, for display."""
 NO_JOB = UUID(int=0)
 """The id of a job that has not begun."""
 
@@ -49,6 +51,20 @@ def decoded_of(slices: Iterable[Slice]) -> int:
     """Return how many records of these slices are decoded, as far as this machine knows."""
     found = [Path(folder, str(s.slice_id)) for s in slices if (folder := os.environ.get(DECODED))]
     return sum(int(path.read_text() or 0) for path in found if path.exists())
+
+
+def note_running(share: tuple[UUID, int], tasks: int | None) -> None:
+    """Note how many tasks a remote Spark runs for a group of a cycle; ``None`` at the end."""
+    if tasks is None:
+        _RUNNING.pop(share, None)
+    else:
+        _RUNNING[share] = tasks
+
+
+def running_of(jobs: Iterable[WindowJob]) -> int | None:
+    """Return how many tasks of these jobs run; ``None`` without a report of a remote Spark."""
+    found = [_RUNNING[share] for job in jobs if (share := (job.commit_id, job.group)) in _RUNNING]
+    return sum(found) if found else None
 
 
 class SliceStatus(StrEnum):

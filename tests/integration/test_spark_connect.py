@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import with_registry
 from airflow_provider_lakecommit.signing import KEY
-from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
+from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob, running_of
 from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
 from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 from airflow_provider_lakecommit.spark.launch.connect_client import ConnectClient, FailureKind, SparkConnectError
@@ -166,6 +166,16 @@ def test_a_window_is_landed_and_the_session_stays_warm(
     assert all(f"airflow_provider_lakecommit-{package_digest()}-" in place for place in gate.code)
     window.engine().start()
     assert len(sent) <= 1
+
+
+def test_the_server_reports_how_many_tasks_run(make_window: Callable[..., Window], gate: Gate) -> None:
+    window = make_window()
+    attempt = Attempt(window)
+    until(lambda: running_of([attempt.job]) == 2, what="both of its cores are seen at work")
+    gate.let_pass()
+    attempt.ended()
+    assert running_of([attempt.job]) is None
+    window.check()
 
 
 @pytest.mark.heavy

@@ -216,6 +216,8 @@ def bar(name: str, progress: Progress) -> str:
         f"{progress.slices}/{progress.all_slices} slices",
         f"{short_number(progress.records)} of {short_number(progress.all_records)} records",
     ]
+    if progress.running is not None:
+        parts.append(f"{progress.running} tasks")
     if progress.trouble:
         parts.append(f"{progress.seconds:.0f} s, no answer from the control topic")
     elif progress.left is None:

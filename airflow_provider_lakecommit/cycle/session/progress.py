@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.core import Coverage, Slice, SliceReported
 from airflow_provider_lakecommit.core.formatting import duration_text
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.exceptions import LakecommitError
-from airflow_provider_lakecommit.spark import WindowJob, decoded_of
+from airflow_provider_lakecommit.spark import WindowJob, decoded_of, running_of
 
 LOG_SECONDS = 10.0
 """Seconds between two log lines."""
@@ -33,7 +33,8 @@ GOODBYE_SECONDS = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """The reported work after so many ``seconds``, of all work at the begin; ``start`` are the seconds until the first
-    report: engines take a while to start. ``trouble`` is why nothing newer is known.
+    report: engines take a while to start. ``trouble`` is why nothing newer is known. ``running`` is how many tasks a
+    remote Spark runs, which reports nothing of a slice before its end.
     """
 
     slices: int
@@ -43,6 +44,7 @@ class Progress:
     seconds: float
     start: float = 0.0
     trouble: str = ""
+    running: int | None = None
 
     @property
     def rate(self) -> float:
@@ -58,9 +60,10 @@ class Progress:
         text = f"{self.slices} of {self.all_slices} slices, {self.records:,} of {self.all_records:,} records"
         if self.trouble:
             return f"{text} were reported; no newer progress is known after {self.seconds:.0f} s: {self.trouble}"
+        running = "" if self.running is None else f"; Spark runs {self.running} tasks"
         if self.left is None:
-            return f"{text} after {self.seconds:.0f} s"
-        return f"{text}, {self.rate:,.0f} records/s, about {duration_text(self.left)} left"
+            return f"{text} after {self.seconds:.0f} s{running}"
+        return f"{text}, {self.rate:,.0f} records/s, about {duration_text(self.left)} left{running}"
 
 
 @contextmanager
@@ -91,7 +94,7 @@ class _Watch:
     """The reports of some jobs, read from their plan on."""
 
     def __init__(self, control: ControlPort, jobs: Sequence[WindowJob], report: Callable[[Progress], None]) -> None:
-        self._control, self._report = control, report
+        self._control, self._report, self._jobs = control, report, jobs
         self._landing, self._lane = jobs[0].plan.landing, jobs[0].plan.lane
         self._partition = jobs[0].control_partition
         self._open: list[Slice] = [s for job in jobs for s in job.plan.slices]
@@ -133,4 +136,5 @@ class _Watch:
             all_records=self._records,
             seconds=seconds,
             start=self._start,
+            running=running_of(self._jobs),
         )

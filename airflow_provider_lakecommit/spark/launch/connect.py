@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4, uuid5
 
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
+from airflow_provider_lakecommit.spark.job import note_running
 from airflow_provider_lakecommit.spark.launch.base import AHEAD, EarlierWorkError
 from airflow_provider_lakecommit.spark.launch.connect_client import ConnectClient, FailureKind, SparkConnectError
 from airflow_provider_lakecommit.spark.launch.connect_task import plan_of, results_of
@@ -80,6 +81,7 @@ class _Run:
     key: str
     number: int
     spec: str
+    share: tuple[UUID, int]
     results: list[SliceResult] = field(default_factory=list)
 
 
@@ -238,6 +240,7 @@ class ConnectEngine:
             raise
         finally:
             self._running.remove(run)
+            note_running(run.share, None)
 
     def _follow(self, run: _Run, results: Iterator[Result]) -> None:
         """Read results across ends of streams and short losses of the connection."""
@@ -245,7 +248,9 @@ class ConnectEngine:
         while True:
             try:
                 for result in results:
-                    last, lost_at = result.id, None
+                    last, lost_at = result.id or last, None
+                    if result.running is not None:
+                        note_running(run.share, result.running)
                     if result.arrow is not None:
                         run.results += results_of(result.arrow)
                     if result.last:
@@ -304,7 +309,8 @@ class ConnectEngine:
 
 def _run(job: WindowJob, number: int) -> _Run:
     operation = uuid5(job.commit_id, f"{_share(job)}/{number}")
-    return _Run(operation=operation, key=_key(job), number=number, spec=job.landing.spec_version)
+    share = job.commit_id, job.group
+    return _Run(operation=operation, key=_key(job), number=number, spec=job.landing.spec_version, share=share)
 
 
 def _key(job: WindowJob) -> str:

@@ -93,11 +93,14 @@ class SparkConnectError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One answer of an operation: rows as an Arrow stream, or none; the last one is marked."""
+    """One answer of an operation: rows as an Arrow stream, or none; the last one is marked. Every two seconds, one
+    without an id says how many tasks are ``running``.
+    """
 
     id: str
     arrow: bytes | None
     last: bool
+    running: int | None
 
 
 class ConnectClient:
@@ -218,6 +221,9 @@ class ConnectClient:
                     id=answer.response_id,
                     arrow=answer.arrow_batch.data if answer.HasField("arrow_batch") else None,
                     last=answer.HasField("result_complete"),
+                    running=answer.execution_progress.num_inflight_tasks
+                    if answer.HasField("execution_progress")
+                    else None,
                 )
         except grpc.RpcError as e:
             raise self._error(e) from e

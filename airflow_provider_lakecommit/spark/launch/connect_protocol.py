@@ -44,10 +44,12 @@ MESSAGES: Mapping[str, str] = {
         "5 last_response_id string"
     ),
     "ExecutePlanResponse.ArrowBatch": "1 row_count int64, 2 data bytes",
+    "ExecutePlanResponse.ExecutionProgress": "2 num_inflight_tasks int64",
     "ExecutePlanResponse.ResultComplete": "",
     "ExecutePlanResponse": (
         "2 arrow_batch ExecutePlanResponse.ArrowBatch, 12 operation_id string, 13 response_id string, "
-        "14 result_complete ExecutePlanResponse.ResultComplete"
+        "14 result_complete ExecutePlanResponse.ResultComplete, "
+        "18 execution_progress ExecutePlanResponse.ExecutionProgress"
     ),
     "ReleaseExecuteRequest.ReleaseAll": "",
     "ReleaseExecuteRequest": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,4 @@ def test_it_is_one_line(progress: tuple[int, int, int, int, float, float], text:
         start=start,
     )
     assert text == str(made)
+    assert f"{text}; Spark runs 3 tasks" == str(replace(made, running=3))
