@@ -20,7 +20,6 @@ __getattr__ = lazy_names(
         "evolution.sql_types": "inferred_from_sql",
         "evolution.inferred": "RecordSample InferredTypes source_for",
         "infer": "InferredColumn schema_of",
-        "letter_case": "cased_names",
         "registry.client": "SchemaRegistry needed registry_of",
         "registry.framing": "KEY_HEADER framed with_header",
         "registry.schemas": "JSON RegisteredSchema SchemaSource UnknownSchemaError key_text",
@@ -34,5 +33,6 @@ __getattr__ = lazy_names(
         "transforms.transform": "TransformDecoder",
         "transforms.unwrap": "UnwrapDecoder",
         "wrapped": "is_wrapper",
+        "wrong_names": "cased_names",
     },
 )

@@ -31,7 +31,6 @@ from airflow_provider_lakecommit.formats.evolution.schema import side_of as side
 from airflow_provider_lakecommit.formats.evolution.sql_types import inferred_from_sql as inferred_from_sql
 from airflow_provider_lakecommit.formats.infer import InferredColumn as InferredColumn
 from airflow_provider_lakecommit.formats.infer import schema_of as schema_of
-from airflow_provider_lakecommit.formats.letter_case import cased_names as cased_names
 from airflow_provider_lakecommit.formats.registry.client import SchemaRegistry as SchemaRegistry
 from airflow_provider_lakecommit.formats.registry.client import needed as needed
 from airflow_provider_lakecommit.formats.registry.client import registry_of as registry_of
@@ -62,3 +61,4 @@ from airflow_provider_lakecommit.formats.transforms.router import field_schema a
 from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder as TransformDecoder
 from airflow_provider_lakecommit.formats.transforms.unwrap import UnwrapDecoder as UnwrapDecoder
 from airflow_provider_lakecommit.formats.wrapped import is_wrapper as is_wrapper
+from airflow_provider_lakecommit.formats.wrong_names import cased_names as cased_names

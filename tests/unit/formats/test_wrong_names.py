@@ -10,7 +10,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, StructT
 
 from airflow_provider_lakecommit.core import DEFAULTS
 from airflow_provider_lakecommit.formats.decoder import decoder_for
-from airflow_provider_lakecommit.formats.letter_case import cased_names
+from airflow_provider_lakecommit.formats.wrong_names import cased_names
 from airflow_provider_lakecommit.formats.times import Suspects
 
 ADDRESS = StructType(
