@@ -164,7 +164,7 @@ def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin:
     [
         ({"cleanup_policy": "compact"}, "cleanup.policy=compact"),
         ({"retention_ms": "3600000"}, "retention.ms keeps 1 h"),
-        ({"min_insync_replicas": "2"}, "min.insync.replicas=2, and 1 replicas"),
+        ({"min_insync_replicas": "2"}, "min.insync.replicas=2 with 1 replicas"),
         ({"max_message_bytes": "10000"}, "max.message.bytes=10000"),
     ],
 )
