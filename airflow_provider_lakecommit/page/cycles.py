@@ -7,7 +7,7 @@ slices. An event of a cycle that is not kept changes the partitions only; the ol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import starmap
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -46,6 +46,8 @@ MOST_TABLES = 100
 MOST_DAGS = 10
 NO_WORK: Mapping[UUID, SliceWork] = MappingProxyType({})
 NO_ENDS: Ends = MappingProxyType({})
+NO_TABLE = ""
+"""Stands for the data table until a plan names it: plans without slices name none."""
 
 
 class Totals(NamedTuple):
@@ -82,7 +84,7 @@ class LandingCycles(NamedTuple):
 
     @property
     def in_table(self) -> Ends:
-        return next((self.published[t] for t in self.tables if t in self.published), NO_ENDS)
+        return next((self.published[t] for t in (*self.tables, NO_TABLE) if t in self.published), NO_ENDS)
 
     @property
     def read_upto(self) -> Ends:
@@ -167,17 +169,20 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
         spec_version=plan.spec_version,
         planned=planned,
         ends=ends,
-        published=_with_unplanned(known, plan, tables[:1], {p: e for p, e in ends.items() if p not in planned}),
+        published=_with_unplanned(
+            known, plan, next(iter(tables), NO_TABLE), {p: e for p, e in ends.items() if p not in planned}
+        ),
     )
 
 
-def _with_unplanned(known: LandingCycles, plan: Plan, data: Sequence[str], ends: Ends) -> Mapping[str, Ends]:
+def _with_unplanned(known: LandingCycles, plan: Plan, data: str, ends: Ends) -> Mapping[str, Ends]:
     """Return the tables' ends: what a complete plan leaves out though nobody has planned it, is before the landing's
     start.
     """
-    if plan.left or plan.refused is not None or not data or not ends:
-        return known.published
-    return {**known.published, data[0]: {**ends, **known.published.get(data[0], NO_ENDS)}}
+    before = known.published.get(data, known.published.get(NO_TABLE, NO_ENDS))
+    unplanned = NO_ENDS if plan.left or plan.refused is not None else ends
+    others = {table: upto for table, upto in known.published.items() if table != NO_TABLE}
+    return {**others, data: {**unplanned, **before}} if unplanned or before else others
 
 
 def _behind(known: LandingCycles, plan: Plan) -> bool:
@@ -262,6 +267,8 @@ def _published(known: LandingCycles, entry: TablePublished, at: float) -> Landin
     known = _joined(known._replace(published=ends))
     if table == next(iter(known.tables), table):
         known = _counted(known, committed=len(entry.coverage))
+    works = (w for c in known.cycles for w in c.work.values() if w.filed and _filed_in(w, known.published))
+    known = _without_files(known, works)
     left, rejected, kinds = after_commit(known.uncommitted, entry)
     known = known._replace(uncommitted=left, notes=after_committed(known.notes, kinds))
     return _changed(
@@ -269,6 +276,12 @@ def _published(known: LandingCycles, entry: TablePublished, at: float) -> Landin
         entry.commit_id,
         lambda c: c._replace(published=(*c.published, snapshot), dead_letters=c.dead_letters + rejected),
     )
+
+
+def _filed_in(work: SliceWork, published: Mapping[str, Ends]) -> bool:
+    """Return True if each table that a slice has files for has them."""
+    places = [((s.partition.topic, s.partition.partition), s.range.end) for s in work.spans]
+    return all(published.get(table, NO_ENDS).get(p, 0) >= end for table in work.filed for p, end in places)
 
 
 def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:

@@ -122,7 +122,9 @@ def _partitions(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator
 
 def _waiting(shown: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Difference]:
     for name in ("read_lag", "commit_lag"):
-        yield name, shown[name], "status", status[name]
+        # Unknown before the page has seen a report.
+        if shown[name] is not None:
+            yield name, shown[name], "status", status[name]
     pending = [t["pending"] for t in status["tables"]]
     slices = shown["pending"]["slices"]
     # A slice may wait for several tables.

@@ -165,6 +165,30 @@ def test_what_nobody_has_planned_is_in_the_table_when_a_complete_plan_leaves_it_
     assert {p.partition: p.lag for p in folded(story.entries).partitions({})} == {0: 11, 1: 1}
 
 
+def test_a_landing_that_began_at_the_newest_records_is_not_behind_before_it_has_read_any() -> None:
+    story = Story()
+    story.opens("a", [], tables=(), ends={P0: 5, P1: 2})
+    assert [(p.published, p.lag) for p in folded(story.entries).partitions({})] == [(5, 0), (2, 0)]
+    story.opens("b", [[(P0, 5, 8)]], tables=(ORDERS, DEAD), ends={P0: 8, P1: 2})
+    assert [(p.published, p.lag) for p in folded(story.entries).partitions({})] == [(5, 3), (2, 0)]
+    published(story, "b", [(P0, 5, 8)])
+    assert [(p.published, p.lag) for p in folded(story.entries).partitions({})] == [(8, 0), (2, 0)]
+
+
+def test_nothing_but_rejects_are_in_the_tables_once_a_later_cycle_has_published_them() -> None:
+    story = Story()
+    story.opens("a", [[(P0, 0, 2)], [(P0, 2, 7)], [(P0, 7, 10)]], tables=(ORDERS, DEAD), ends={P0: 10})
+    story.reports("a", [(P0, 0, 2)], files={ORDERS: 1})
+    published(story, "a", [(P0, 0, 2)])
+    for ranges in ([(P0, 2, 7)], [(P0, 7, 10)]):
+        story.reports("a", ranges, files={DEAD: 1})
+    story.fails_to_commit("a", tables=(DEAD,))
+    assert [p.published for p in folded(story.entries).partitions({})] == [2]
+    story.opens("b", [], tables=(), ends={P0: 10})
+    published(story, "b", [(P0, 2, 10)], DEAD)
+    assert [(p.published, p.lag) for p in folded(story.entries).partitions({})] == [(10, 0)]
+
+
 def test_a_partition_is_published_as_far_as_the_data_table_has_it() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS, DEAD), ends={P0: 10})
