@@ -248,7 +248,7 @@ class ConnectEngine:
         while True:
             try:
                 for result in results:
-                    last, lost_at = result.id or last, None
+                    last, lost_at = result.id, None
                     if result.running is not None:
                         note_running(run.share, result.running)
                     if result.arrow is not None:

@@ -93,8 +93,8 @@ class SparkConnectError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One answer of an operation: rows as an Arrow stream, or none; the last one is marked. Every two seconds, one
-    without an id says how many tasks are ``running``.
+    """One answer of an operation: rows as an Arrow stream, or none; the last one is marked. One that only reports
+    progress has the number of ``running`` tasks.
     """
 
     id: str
@@ -217,13 +217,12 @@ class ConnectClient:
         answers = call(request, timeout=STREAM_SECONDS, metadata=self.url.metadata())
         try:
             for answer in answers:
+                progress = answer.execution_progress
                 yield Result(
                     id=answer.response_id,
                     arrow=answer.arrow_batch.data if answer.HasField("arrow_batch") else None,
                     last=answer.HasField("result_complete"),
-                    running=answer.execution_progress.num_inflight_tasks
-                    if answer.HasField("execution_progress")
-                    else None,
+                    running=progress.num_inflight_tasks if answer.HasField("execution_progress") else None,
                 )
         except grpc.RpcError as e:
             raise self._error(e) from e
