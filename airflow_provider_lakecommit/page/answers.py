@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from airflow_provider_lakecommit.core import PendingBudget, lag_fields, pending_fields
 from airflow_provider_lakecommit.page.cycle_answers import CycleMark, mark_of, time_or_none
 from airflow_provider_lakecommit.page.landings import DAY, LandingRow, TopicReading
-from airflow_provider_lakecommit.page.observed_cycle import CycleOutcome, ObservedCycle, SliceWork, under_way
+from airflow_provider_lakecommit.page.observed_cycle import CycleOutcome, under_way
 from airflow_provider_lakecommit.page.remedies import remedies
 from airflow_provider_lakecommit.page.sensors import HeldSensor
 from airflow_provider_lakecommit.page.summary import summary_of
@@ -193,9 +193,12 @@ def in_common(
     going = under_way(cycles.cycles)
     waits = sum(1 for s in sensors if s.waits)
     # Slices of cycles that are over wait behind a blocked range.
-    staged = [w for w in cycles.staged if w.files and not any(w.slice_id in c.work for c in going)]
-    pending: list[ObservedCycle | SliceWork] = [*going, *staged]
-    files = sum(p.files for p in pending) if state.landing else sum(w.files for w in waiting(state))
+    staged = [w for w in cycles.staged if w.waits and not any(w.slice_id in c.work for c in going)]
+    works = [*(w for c in going for w in c.work.values() if w.waits), *staged]
+    bare = [c for c in going if not c.work]
+    of_tables = (*(c.files_of for c in bare), *(w.waits for w in works))
+    files_of = sum((Counter(dict(each)) for each in of_tables), Counter[str]())
+    files = files_of.total() if state.landing else sum(w.files for w in waiting(state))
     return {
         "id": row.key,
         "kind": "landing" if state.landing else "connector",
@@ -213,9 +216,9 @@ def in_common(
         **lag_fields(read_lag=row.read_lag, commit_lag=row.commit_lag, valid_through=time_or_none(state.valid_through)),
         "pending": {
             **pending_fields(
-                slices=sum(map(_slices, going)) + len(staged), files=files, bytes=sum(p.bytes for p in pending)
+                slices=sum(c.done for c in bare) + len(works), files=files, bytes=sum(p.bytes for p in (*bare, *works))
             ),
-            "files_most": max(_files_of(going).values(), default=files),
+            "files_most": max(files_of.values(), default=files),
         },
         "budget": None if budget is None else BudgetAnswer.model_validate(budget, from_attributes=True),
         "debt": max(cycles.debts.values(), default=None),
@@ -233,12 +236,3 @@ def in_common(
         "remedies": [RemedyAnswer.model_validate(r, from_attributes=True) for r in remedies(row)],
         "cycles": [mark_of(c, o) for c, o in newest],
     }
-
-
-def _slices(cycle: ObservedCycle) -> int:
-    """Return how many of its reported slices have files that no table has."""
-    return sum(1 for w in cycle.work.values() if w.files) if cycle.work else cycle.done
-
-
-def _files_of(cycles: Iterable[ObservedCycle]) -> Counter[str]:
-    return sum((Counter(dict(c.files_of)) for c in cycles), Counter())

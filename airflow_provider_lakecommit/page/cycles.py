@@ -15,6 +15,7 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import (
     CommitFailed,
+    Coverage,
     Cycle,
     CycleClosed,
     CycleOpened,
@@ -225,7 +226,7 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
         known = known._replace(notes=after_rejects(known.notes, entry, at))
     if after.done > before.done:
         one = after.work[of]
-        known = known if one.filed else _without_files(known, [one])
+        known = known if one.waits else _without_files(known, [one])
         known = known._replace(uncommitted=after_report(known.uncommitted, entry.report))
         known = _counted(known, read=after.counts.total - before.counts.total)
     return known._replace(cycles=(*known.cycles[:index], after, *known.cycles[index + 1 :]))
@@ -267,8 +268,9 @@ def _published(known: LandingCycles, entry: TablePublished, at: float) -> Landin
     known = _joined(known._replace(published=ends))
     if table == next(iter(known.tables), table):
         known = _counted(known, committed=len(entry.coverage))
-    works = (w for c in known.cycles for w in c.work.values() if w.filed and _filed_in(w, known.published))
-    known = _without_files(known, works)
+    cycles = tuple(_with_snapshot(c, entry) for c in known.cycles)
+    read = (w for before, c in zip(known.cycles, cycles, strict=True) if c is not before for w in c.work.values())
+    known = _without_files(known._replace(cycles=cycles), [w for w in read if not w.waits])
     left, rejected, kinds = after_commit(known.uncommitted, entry)
     known = known._replace(uncommitted=left, notes=after_committed(known.notes, kinds))
     return _changed(
@@ -278,10 +280,18 @@ def _published(known: LandingCycles, entry: TablePublished, at: float) -> Landin
     )
 
 
-def _filed_in(work: SliceWork, published: Mapping[str, Ends]) -> bool:
-    """Return True if each table that a slice has files for has them."""
-    places = [((s.partition.topic, s.partition.partition), s.range.end) for s in work.spans]
-    return all(published.get(table, NO_ENDS).get(p, 0) >= end for table in work.filed for p, end in places)
+def _with_snapshot(cycle: ObservedCycle, entry: TablePublished) -> ObservedCycle:
+    """Return the cycle after a commit, which may have slices of several cycles."""
+    done = {
+        i: work._replace(waits=tuple(files for files in work.waits if files[0] != entry.table))
+        for i, work in cycle.work.items()
+        if entry.table in dict(work.waits) and not (_coverage(work) - entry.coverage)
+    }
+    return cycle._replace(work={**cycle.work, **done}) if done else cycle
+
+
+def _coverage(work: SliceWork) -> Coverage:
+    return Coverage.of((span.partition, span.range) for span in work.spans)
 
 
 def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:
@@ -297,7 +307,7 @@ def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:
 def _without_files(known: LandingCycles, work: Iterable[SliceWork]) -> LandingCycles:
     """Return the state after slices were read: without a file for the data table, they wait for no snapshot of it."""
     table = next(iter(known.tables), "")
-    empty = (w for w in work if w.outcome in FINISHED and table not in w.filed)
+    empty = (w for w in work if w.outcome in FINISHED and table not in dict(w.waits))
     ends = dict(known.published.get(table, {}))
     for span in sorted(span for w in empty for span in w.spans):
         key = (span.partition.topic, span.partition.partition)

@@ -58,8 +58,8 @@ TROUBLED = (SliceOutcome.BLOCKED, SliceOutcome.FAILED)
 
 
 class SliceWork(NamedTuple):
-    """A slice of an open cycle. ``reports`` counts all attempts; all else is of the one that counts. ``filed`` are the
-    tables that it has files for.
+    """A slice of an open cycle. ``reports`` counts all attempts; all else is of the one that counts. ``waits`` are its
+    files, by table, that are in no snapshot yet.
     """
 
     slice_id: UUID
@@ -72,7 +72,7 @@ class SliceWork(NamedTuple):
     counts: Counts = Counts()
     rows: int = 0
     files: int = 0
-    filed: tuple[str, ...] = ()
+    waits: tuple[tuple[str, int], ...] = ()
     bytes: int = 0
     seconds: float | None = None
     reason: str = ""
@@ -176,7 +176,7 @@ def with_report(cycle: ObservedCycle, entry: SliceReported, at: float) -> Observ
         counts=counts,
         rows=sum(t.rows for t in report.tables),
         files=sum(t.files for t in report.tables),
-        filed=tuple(t.table for t in report.tables if t.files),
+        waits=tuple((t.table, t.files) for t in report.tables if t.files),
         bytes=report.bytes,
         seconds=None if cost is None else cost.read_seconds + cost.decode_seconds + cost.write_seconds,
         reason=report.blocked or report.failed or "",

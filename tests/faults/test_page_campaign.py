@@ -97,7 +97,7 @@ def acts_of(shape: str) -> Mapping[str, Act]:
     ("shape", "seed"), [*EVERYWHERE, *(pytest.param(*one, marks=pytest.mark.campaign) for one in MORE)]
 )
 def test_every_number_on_the_page_is_the_tables(tmp_path: Path, shape: str, seed: int) -> None:
-    chance, moved, told, acts = Random(seed), False, list[str](), acts_of(shape)
+    chance, moved, given_up, told, acts = Random(seed), False, False, list[str](), acts_of(shape)
     options = AUDIT if shape == "audit" else {}
     with (
         memory_player(tmp_path, "plain" if shape == "audit" else shape, **options) as player,
@@ -109,8 +109,10 @@ def test_every_number_on_the_page_is_the_tables(tmp_path: Path, shape: str, seed
             player.landing.choose(chance)
             while chance.random() < 0.6:
                 player.landing.produce(chance)
+            # The log does not tell which blocked ranges a reset gives up; the page sees it with their next records.
+            given_up |= kind == "reset-hard" and any(shown["blocked"] for shown in page.answers().values())
             answer = acts[kind](player.landing, chance)
             told.append(kind if answer is None else f"{kind}: {answer.code} {answer.error[:120]}")
             lands = kind in ("land", "lenient") and answer is not None and answer.done
             moved = kind in MOVES or (answer is not None and answer.killed) or (moved and not lands)
-            assert page.differences(moved=moved) == [], "\n".join(told)
+            assert page.differences(moved=moved or given_up) == [], "\n".join(told)

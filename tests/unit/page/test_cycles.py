@@ -189,6 +189,25 @@ def test_nothing_but_rejects_are_in_the_tables_once_a_later_cycle_has_published_
     assert [(p.published, p.lag) for p in folded(story.entries).partitions({})] == [(10, 0)]
 
 
+def test_files_wait_until_their_own_table_has_them_though_their_cycle_goes_on() -> None:
+    """As of rows on a branch whose check refuses them: they are in the table, and the cycle is not complete."""
+    story = Story()
+    story.opens("a", [[(P0, 0, 4)], [(P0, 4, 6)]], tables=(ORDERS, DEAD), ends={P0: 6})
+    for ranges in ([(P0, 0, 4)], [(P0, 4, 6)]):
+        story.reports("a", ranges, files={ORDERS: 2, DEAD: 1})
+
+    def waits() -> list[tuple[tuple[str, int], ...]]:
+        return [w.waits for c in folded(story.entries).cycles for w in c.work.values()]
+
+    assert waits() == [((ORDERS, 2), (DEAD, 1))] * 2
+    published(story, "a", [(P0, 0, 6)])
+    story.fails_to_commit("a", tables=(DEAD,))
+    assert waits() == [((DEAD, 1),)] * 2
+    story.opens("b", [], tables=(), ends={P0: 6})
+    published(story, "b", [(P0, 0, 4)], DEAD)
+    assert waits() == [(), ((DEAD, 1),)]
+
+
 def test_a_partition_is_published_as_far_as_the_data_table_has_it() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS, DEAD), ends={P0: 10})
