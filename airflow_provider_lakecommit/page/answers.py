@@ -216,7 +216,9 @@ def in_common(
         **lag_fields(read_lag=row.read_lag, commit_lag=row.commit_lag, valid_through=time_or_none(state.valid_through)),
         "pending": {
             **pending_fields(
-                slices=sum(c.done for c in bare) + len(works), files=files, bytes=sum(p.bytes for p in (*bare, *works))
+                slices=sum(c.done for c in bare) + len(works),
+                files=files,
+                bytes=sum(c.bytes for c in bare) + sum(w.bytes for w in works),
             ),
             "files_most": max(files_of.values(), default=files),
         },
