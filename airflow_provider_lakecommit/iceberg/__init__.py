@@ -6,12 +6,11 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "arrow_io": "ArrowFileIO",
         "catalog": "KEEP_SNAPSHOTS Tables is_no_room",
         "data_files": "is_data partition_fields rows_in_footer to_pyiceberg to_wire",
-        "file_io": "GuardedFileIO",
+        "arrow_io": "ArrowFileIO",
+        "file_io": "GuardedFileIO location_problem",
         "guarded_catalog": "own_locations",
-        "locations": "location_problem",
         "parquet.arrow_types": "arrow_field arrow_schema",
         "parquet.deletes": "DeletePositions Deletes deletes_of sorted_once write_deletes",
         "parquet.key_set": "KeySet equal_rows hashes order_numbers",
@@ -23,7 +22,7 @@ __getattr__ = lazy_names(
         "parquet.statistics": "Metrics",
         "parquet.write": "FanoutWriter",
         "schemas": "DEAD_LETTER_SCHEMA METADATA_TYPES OPTIONAL_DEAD_LETTER_COLUMNS mark_columns record_column_ids",
-        "settings": "as_text",
+        "settings_refusal": "as_text",
         "sql_catalog": "catalog_name",
         "storage": "TableStorage clock data_folder delete_unused trouble_of",
         "table_spec": "create_from_spec sort_order_from_spec",

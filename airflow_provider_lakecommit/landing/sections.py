@@ -18,8 +18,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
-from airflow_provider_lakecommit.landing.mistakes import mistaken
-from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing.names import mistaken, nearest
 from airflow_provider_lakecommit.landing.schema_file import schema_text
 from airflow_provider_lakecommit.landing.times import duration_of
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_lakecommit.landing.mistakes import mistaken
+from airflow_provider_lakecommit.landing.names import mistaken
 from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY
 

@@ -38,9 +38,8 @@ from airflow_provider_lakecommit.committer import (
 from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS, data_roots, path_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg import Tables, rows_in_footer, trouble_of
-from airflow_provider_lakecommit.status.other_writers import live_rows, row_change
+from airflow_provider_lakecommit.status.other_writers import brought_back, live_rows, row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows
-from airflow_provider_lakecommit.status.restored import brought_back
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 
 RESCUED_BY = "lakecommit.rescued-by"

@@ -22,14 +22,14 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_lakecommit.cli.adopt import catalog_of
 from airflow_provider_lakecommit.cli.control_log import source_of
-from airflow_provider_lakecommit.cli.rescue import catalog_of
 from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.exceptions import CatalogError, ConnectError, SourceError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import kafka_settings
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.settings import for_client
+from airflow_provider_lakecommit.iceberg.settings_refusal import for_client
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.kafka.config import LastError, unreachable
 from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec

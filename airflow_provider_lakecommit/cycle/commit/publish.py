@@ -47,10 +47,9 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.refresh import is_behind, position_after, refresh
-from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
+from airflow_provider_lakecommit.cycle.commit.refusals import Refusals, within_ratio
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem, staged_slice
-from airflow_provider_lakecommit.cycle.commit.window_budget import within_ratio
-from airflow_provider_lakecommit.cycle.plan.published import published_before, snapshot_of
+from airflow_provider_lakecommit.cycle.plan.resume import published_before, snapshot_of
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.plan.truncation import truncated
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
