@@ -25,6 +25,42 @@ from airflow_provider_lakecommit.core import commands as spelled
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import meant
 
+HEADINGS: Mapping[str, Mapping[str, Command]] = {
+    "everyday": {
+        spelled.LAND: everyday.LAND,
+        spelled.PLAN: everyday.PLAN,
+        spelled.STATUS: everyday.STATUS,
+        spelled.VERIFY: everyday.VERIFY,
+        spelled.HISTORY: everyday.HISTORY,
+        spelled.DOCTOR: everyday.DOCTOR,
+        spelled.INFER_SCHEMA: everyday.INFER_SCHEMA,
+    },
+    "ranges": {
+        spelled.BACKFILL: ranges.BACKFILL,
+        spelled.DEAD_LETTERS: ranges.DEAD_LETTERS,
+        **ranges.RESET,
+    },
+    "control": {
+        spelled.PAUSE: upkeep.PAUSE,
+        spelled.RESUME: upkeep.RESUME,
+        spelled.PUBLISH_NOW: upkeep.PUBLISH_NOW,
+    },
+    "Kafka Connect": {
+        spelled.CONNECT_RESCUE: upkeep.RESCUE,
+        spelled.CONNECT_ADOPT: upkeep.ADOPT,
+        spelled.CONNECT_WATCH: upkeep.WATCH,
+    },
+    "upkeep": {
+        spelled.MAINTAIN: upkeep.MAINTAIN,
+    },
+}
+COMMANDS: Mapping[str, Command] = {spoken(name): c for some in HEADINGS.values() for name, c in some.items()}
+"""By the words after the program's name."""
+GROUPS: Mapping[str, str] = {
+    "reset": "change where a landing continues, or unblock it",
+    "connect": "work with Kafka Connect sinks",
+}
+"""Help of groups of actions."""
 _EPILOG = """\
 examples:
   lakecommit infer-schema orders --bootstrap localhost:9092 > orders.yaml
@@ -183,41 +219,3 @@ def _sentence(text: str) -> str:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-HEADINGS: Mapping[str, Mapping[str, Command]] = {
-    "everyday": {
-        spelled.LAND: everyday.LAND,
-        spelled.PLAN: everyday.PLAN,
-        spelled.STATUS: everyday.STATUS,
-        spelled.VERIFY: everyday.VERIFY,
-        spelled.HISTORY: everyday.HISTORY,
-        spelled.DOCTOR: everyday.DOCTOR,
-        spelled.INFER_SCHEMA: everyday.INFER_SCHEMA,
-    },
-    "ranges": {
-        spelled.BACKFILL: ranges.BACKFILL,
-        spelled.DEAD_LETTERS: ranges.DEAD_LETTERS,
-        **ranges.RESET,
-    },
-    "control": {
-        spelled.PAUSE: upkeep.PAUSE,
-        spelled.RESUME: upkeep.RESUME,
-        spelled.PUBLISH_NOW: upkeep.PUBLISH_NOW,
-    },
-    "Kafka Connect": {
-        spelled.CONNECT_RESCUE: upkeep.RESCUE,
-        spelled.CONNECT_ADOPT: upkeep.ADOPT,
-        spelled.CONNECT_WATCH: upkeep.WATCH,
-    },
-    "upkeep": {
-        spelled.MAINTAIN: upkeep.MAINTAIN,
-    },
-}
-COMMANDS: Mapping[str, Command] = {spoken(name): c for some in HEADINGS.values() for name, c in some.items()}
-"""By the words after the program's name."""
-GROUPS: Mapping[str, str] = {
-    "reset": "change where a landing continues, or unblock it",
-    "connect": "work with Kafka Connect sinks",
-}
-"""Help of groups of actions."""

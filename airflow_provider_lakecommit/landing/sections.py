@@ -148,6 +148,11 @@ class Upsert:
         return None if isinstance(self.order_by, str) else self.order_by[0]
 
     @property
+    def leaves_no_trace(self) -> bool:
+        """Return True if deletes leave no trace in the table, so that older changes could bring rows back."""
+        return bool(self.key) and self.deletes == "hard"
+
+    @property
     def keeps_deletes(self) -> bool:
         """Return True if a delete in the source is a row."""
         return self.deletes == "soft"
