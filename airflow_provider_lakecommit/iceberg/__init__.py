@@ -22,7 +22,7 @@ __getattr__ = lazy_names(
         "parquet.statistics": "Metrics",
         "parquet.write": "FanoutWriter",
         "schemas": "DEAD_LETTER_SCHEMA METADATA_TYPES OPTIONAL_DEAD_LETTER_COLUMNS mark_columns record_column_ids",
-        "settings_refusal": "as_text",
+        "settings": "as_text",
         "sql_catalog": "catalog_name",
         "storage": "TableStorage clock data_folder delete_unused trouble_of",
         "table_spec": "create_from_spec sort_order_from_spec",

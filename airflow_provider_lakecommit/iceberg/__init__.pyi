@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES as METADA
 from airflow_provider_lakecommit.iceberg.schemas import OPTIONAL_DEAD_LETTER_COLUMNS as OPTIONAL_DEAD_LETTER_COLUMNS
 from airflow_provider_lakecommit.iceberg.schemas import mark_columns as mark_columns
 from airflow_provider_lakecommit.iceberg.schemas import record_column_ids as record_column_ids
-from airflow_provider_lakecommit.iceberg.settings_refusal import as_text as as_text
+from airflow_provider_lakecommit.iceberg.settings import as_text as as_text
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name as catalog_name
 from airflow_provider_lakecommit.iceberg.storage import TableStorage as TableStorage
 from airflow_provider_lakecommit.iceberg.storage import clock as clock

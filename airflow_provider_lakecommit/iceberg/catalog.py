@@ -47,10 +47,9 @@ from airflow_provider_lakecommit.iceberg.deadline import within
 from airflow_provider_lakecommit.iceberg.guarded_catalog import connect as connected
 from airflow_provider_lakecommit.iceberg.guarded_catalog import guard
 from airflow_provider_lakecommit.iceberg.rest_answers import brief, denies, is_no_answer
+from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
 from airflow_provider_lakecommit.iceberg.settings_refusal import (
     OF_FOLDERS,
-    as_text,
-    for_client,
     missing_folder,
     mistake_in,
     wrong_database,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import Expansion, SetConnections
     from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["SetTarget", "log_set_line", "named_failures", "outlets_of", "set_target"]
-
 NAMED = 20
 """Failures that an error names in full."""
 

@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.spark.launch.scratch import REDACTION as REDACT
 from airflow_provider_lakecommit.spark.launch.scratch import save_properties as save_properties
 from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder as scratch_folder
 from airflow_provider_lakecommit.spark.main import WORKERS_DIED as WORKERS_DIED
-from airflow_provider_lakecommit.spark.metadata import marks_of as marks_of
+from airflow_provider_lakecommit.spark.marks import marks_of as marks_of
 from airflow_provider_lakecommit.spark.metadata import with_metadata as with_metadata
 from airflow_provider_lakecommit.spark.probe import local_view as local_view
 from airflow_provider_lakecommit.spark.probe import run_probe as run_probe

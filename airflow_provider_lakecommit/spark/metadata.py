@@ -5,8 +5,6 @@ Contract: only the columns that the table has are filled, in the types of
 :data:`~airflow_provider_lakecommit.iceberg.schemas.METADATA_TYPES`; the table's other columns are left alone and the
 order of the table's schema is kept. A timestamp that no table holds (none, or beyond the years 1 to 9999) is
 null; :func:`lost_times` counts the second kind.
-
-This module imports no Arrow, so that a job that reports its slices in the driver starts without it.
 """
 
 from __future__ import annotations
@@ -16,9 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core import Role, role_of
-from airflow_provider_lakecommit.iceberg import METADATA_TYPES, arrow_schema, mark_columns
-from airflow_provider_lakecommit.landing import MARK_COLUMNS, Landing
+from airflow_provider_lakecommit.iceberg import METADATA_TYPES, arrow_schema
 from airflow_provider_lakecommit.spark.dead_letters import Record, odd_time, record_time
 
 _OPTIONAL = {"kafka_generation", "kafka_timestamp", "kafka_key"}
@@ -72,13 +68,3 @@ def lost_times(rows: pa.Table, records: Sequence[Record], filled: Collection[str
     if not there or not rows.column("kafka_timestamp").null_count:
         return 0
     return sum(odd_time(r) is not None for r in records)
-
-
-def marks_of(landing: Landing, table: str, schema: Schema) -> tuple[int, ...]:
-    """Return their field ids, in the order of :data:`~airflow_provider_lakecommit.core.provenance.COORDINATES`; empty
-    if the table lacks one, or the landing does not fill them.
-    """
-    role = role_of(landing.destinations, table)
-    if role is Role.ROWS and not set(MARK_COLUMNS) <= set(landing.record_columns):
-        return ()
-    return mark_columns(schema, role)

@@ -44,7 +44,7 @@ from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, La
 from airflow_provider_lakecommit.spark.broker_check import check_brokers, note_given_up
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
-from airflow_provider_lakecommit.spark.metadata import marks_of
+from airflow_provider_lakecommit.spark.marks import marks_of
 from airflow_provider_lakecommit.spark.replica_watch import ReplicaReported, ReplicaWatch, delete_files
 from airflow_provider_lakecommit.spark.report import report_records, send_report
 

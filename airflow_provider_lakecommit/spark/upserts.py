@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.landing import (
     Landing,
     wrong_columns,
 )
-from airflow_provider_lakecommit.spark.metadata import marks_of
+from airflow_provider_lakecommit.spark.marks import marks_of
 
 BUFFER_BYTES = 128 << 20
 NO_KEY, REQUIRED, SEVERAL = "null_key", "missing_required", "several_rows"

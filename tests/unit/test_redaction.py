@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.exceptions import CatalogError, ConnectError, S
 from airflow_provider_lakecommit.hooks.connections import kafka_settings
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.settings_refusal import for_client
+from airflow_provider_lakecommit.iceberg.settings import for_client
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.kafka.config import LastError, unreachable
 from airflow_provider_lakecommit.landing import Landing, LandingSpec, load_spec

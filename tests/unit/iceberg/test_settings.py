@@ -9,7 +9,7 @@ from pyiceberg.exceptions import UnauthorizedError
 
 from airflow_provider_lakecommit.exceptions import CatalogError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.settings_refusal import as_text, for_client
+from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
 from airflow_provider_lakecommit.redaction import secrets_in
 
 CANARY = "hunter2-canary"
