@@ -156,7 +156,7 @@ def rescue(options: Namespace, output: Output) -> int:
     if not output.as_json:
         output.lines([] if reports else [f"{topic} has no announced files of {options.connector}"])
         output.lines([f"nothing can be committed now: {at_work}"] if at_work else [])
-    return Exit.REFUSED if any(_needs_a_hand(report) for report in reports) else Exit.DONE
+    return Exit.REFUSED if any(r.missing or r.refusal is not None or r.left_out for r in reports) else Exit.DONE
 
 
 def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | None) -> str | None:
@@ -169,10 +169,6 @@ def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | N
             raise
         return str(e)
     return None
-
-
-def _needs_a_hand(report: RescueReport) -> bool:
-    return report.missing or report.refusal is not None or bool(report.left_out)
 
 
 def _files(report: RescueReport) -> Iterable[dict[str, Any]]:

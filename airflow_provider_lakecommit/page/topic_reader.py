@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -54,7 +54,8 @@ class TopicReader:
         self.reading = TopicReading(control_topic=topic)
         self.rows: Mapping[str, LandingRow] = {}
         self._topic, self._settings, self._deployment = topic, settings, deployment
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, tuple[State, Ends, LandingRow]] = {}
+        """Rows and their inputs."""
         self.memory = TopicMemory()
         watched = WatchedTopic(topic=topic.topic, completion_timeout=COMPLETION_SECONDS, newest=MOST_OFFSETS)
         self._watch = CommitWatch(watched, lambda: settings(topic.connection), heard=self.memory.heard)
@@ -83,15 +84,16 @@ class TopicReader:
 
     def _row(self, group: str, state: State, now: float, ends: Ends) -> LandingRow:
         """Return the known row while nothing in it has changed."""
-        known, cycles = self._known.get(group), self.memory.cycles.get(group) or LandingCycles()
-        same = known is not None and known.state is state and known.ends is ends and known.row.cycles is cycles
+        inputs, cycles = self._known.get(group), self.memory.cycles.get(group) or LandingCycles()
+        known = inputs and inputs[2]
+        same = inputs and inputs[0] is state and inputs[1] is ends and inputs[2].cycles is cycles
         if known is not None and same and state.landing:
-            return known.row
+            return known
         read_since, table_since = self.memory.since(group)
         made = LandingRow(
             control_topic=self._topic,
             group=group,
-            key=known.row.key if known else key_of(self._topic, group),
+            key=known.key if known else key_of(self._topic, group),
             state=state,
             # For a connector, silence is also a change.
             found=evaluate(state, now, StallRules(landing=state.landing)),
@@ -102,18 +104,9 @@ class TopicReader:
             table_since=table_since,
             trend=self.memory.trends.get(group),
         )
-        row = known.row if known is not None and known.row == made else made
-        self._known[group] = _Known(state=state, ends=ends, row=row)
+        row = known if known is not None and known == made else made
+        self._known[group] = state, ends, row
         return row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """A row, and its inputs."""
-
-    state: State
-    ends: Ends
-    row: LandingRow
 
 
 class SourceEnds:

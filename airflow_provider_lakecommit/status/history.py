@@ -101,7 +101,7 @@ def read_history(
             fewer, others = fewer + change.fewer, others or not change.same
             text = f"made by another writer ({operation}{rescued})" + (f": {change}" if str(change) else "")
             (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
-    if files or (files is None and _is_local(table.location())):
+    if files or (files is None and urlsplit(table.location()).scheme in ("", "file")):
         progress(f"{name}: checking {len(entries)} files")
         _find_files(reading, table.io, entries)
     whole = not landing or _begins(landing[0])
@@ -243,10 +243,6 @@ def _entries(
 
 def _added(entry: ManifestEntry) -> AddedFile:
     return AddedFile(path=entry.data_file.file_path, rows=entry.data_file.record_count)
-
-
-def _is_local(location: str) -> bool:
-    return urlsplit(location).scheme in ("", "file")
 
 
 def _check_paths(reading: _HistoryReading, landing: Iterable[LandingSnapshot]) -> None:

@@ -141,7 +141,7 @@ class TablePublisher:
             self.session.log(
                 f"{self.table.name}: snapshot {record.snapshot_id} was published but not announced; announcing it now"
             )
-            found = self._recorded(record)
+            found = snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
             self._announce(folded, found, record.token, {})
             if found.files:
                 published.append(found)
@@ -155,9 +155,6 @@ class TablePublisher:
         return landing_snapshots(
             self.table.table.metadata, landing.branch, landing=landing.name, lane=self.session.lane
         )
-
-    def _recorded(self, record: SnapshotRecord) -> PublishedSnapshot:
-        return snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
 
     # -- settled slices -------------------------------------------------------------------------------------------
 

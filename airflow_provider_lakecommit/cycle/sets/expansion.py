@@ -150,7 +150,8 @@ def _way(declared: LandingSet, topic: str) -> _Way | None:
     for rule in declared.rules:
         if (found := re.fullmatch(rule["topics"], topic)) is not None:
             template, merged = rule["table"], bool(rule.get("merge")) or not fields_of(rule["table"])
-            return _Way(topic=topic, table=_table(template, topic, found), merged=merged)
+            table = filled_template(template, {**found.groupdict(), TOPIC: topic})
+            return _Way(topic=topic, table=table, merged=merged)
     if declared.table is None:
         return None
     pattern = declared.topics_pattern
@@ -159,10 +160,6 @@ def _way(declared: LandingSet, topic: str) -> _Way | None:
     values = dict.fromkeys(groups) if found is None else found.groupdict()
     merged = not fields_of(declared.table)
     return _Way(topic=topic, table=filled_template(declared.table, {**values, TOPIC: topic}), merged=merged)
-
-
-def _table(template: str, topic: str, found: re.Match[str]) -> str:
-    return filled_template(template, {**found.groupdict(), TOPIC: topic})
 
 
 def _by_table(ways: Iterable[_Way]) -> Mapping[str, Sequence[_Way]]:

@@ -189,7 +189,8 @@ class Branches:
         positions = np.full(len(cursor), -1)
         for n, here in enumerate(chosen):
             positions[here] = n * len(cursor) + np.flatnonzero(here)
-        return pa.concat_arrays(found).take(_map_positions(positions, positions >= 0))
+        buffers = [bitmap(positions >= 0), pa.py_buffer(positions)]
+        return pa.concat_arrays(found).take(pa.Array.from_buffers(pa.int64(), len(positions), buffers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,10 +238,6 @@ def _require(values: pa.Array, path: str, cursor: Cursor, active: Bools | None) 
 def _mask(cursor: Cursor, active: Bools | None) -> pa.Array | None:
     alive = cursor.live(active)
     return None if alive is None else pa.array(~alive)
-
-
-def _map_positions(positions: Ints, there: Bools | None) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(positions), [bitmap(there), pa.py_buffer(positions)])
 
 
 def _in_order(

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace as changed
-from uuid import UUID, uuid5
+from uuid import uuid5
 
 from airflow_provider_lakecommit.committer import (
     LogPoint,
@@ -146,7 +146,8 @@ def _replace(
             table_uuid=p.table_uuid if p else t.ledger.uuid,
             landing=session.landing.name,
             epochs=p.epochs if p else {},
-            commit_id=_commit_id(t.ledger.section.epoch),
+            # One id for all processes of the backfill, so that their work is done once.
+            commit_id=uuid5(t.ledger.section.epoch, "replace"),
             coverage=p.replaced.ranges if p else Coverage(),
             slices=tuple(slices),
             lane=session.lane,
@@ -164,11 +165,6 @@ def _replace(
                 f"{name}: replaced {done.replaced.rows} rows of {done.replaced.ranges} by {rows} rows in snapshot "
                 f"{done.snapshot_id}"
             )
-
-
-def _commit_id(epoch: UUID) -> UUID:
-    """Return one id for all processes of the backfill, so that their work is done once."""
-    return uuid5(epoch, "replace")
 
 
 def _lacking(t: PreparedTable) -> Coverage:
