@@ -148,13 +148,9 @@ class TablePublisher:
         return folded
 
     def _forgotten(self, folded: FoldedLog) -> tuple[SnapshotRecord, ...]:
-        return unannounced(self._records(), folded.state.announced, folded.begin)
-
-    def _records(self) -> Iterator[SnapshotRecord]:
-        landing = self.session.landing
-        return landing_snapshots(
-            self.table.table.metadata, landing.branch, landing=landing.name, lane=self.session.lane
-        )
+        landing, metadata = self.session.landing, self.table.table.metadata
+        records = landing_snapshots(metadata, landing.branch, landing=landing.name, lane=self.session.lane)
+        return unannounced(records, folded.state.announced, folded.begin)
 
     # -- settled slices -------------------------------------------------------------------------------------------
 

@@ -207,7 +207,10 @@ def _cycles_since(session: LandingSession, run: RunIdentity, since: datetime | N
         mine = [c for c in landing_state.cycles.values() if _is_of(session, run, c)]
         if mine:
             cycles = tuple(sorted(mine, key=lambda c: c.cycle.number))
-            newest, ends = cycles[-1], _ends_of(cycles, entries)
+            newest, ids = cycles[-1], {c.cycle.commit_id for c in cycles}
+            # The first COMPLETE of each cycle.
+            closed = [e for e in entries if isinstance(e, CycleClosed) and e.commit_id in ids]
+            ends = {e.commit_id: e for e in reversed(closed)}
             end = ends.get(newest.cycle.commit_id)
             return EarlierCycles(
                 cycles=cycles,
@@ -237,15 +240,6 @@ def published_by(session: LandingSession, earlier: EarlierCycles) -> tuple[Publi
 
 def _is_of(session: LandingSession, run: RunIdentity, c: CycleState) -> bool:
     return c.cycle.commit_id == cycle_id_of(session, replace(run, number=c.cycle.number))
-
-
-def _ends_of(cycles: Iterable[CycleState], entries: Iterable[Entry]) -> dict[UUID, CycleClosed]:
-    """Return the first COMPLETE of each cycle."""
-    ids, ends = {c.cycle.commit_id for c in cycles}, dict[UUID, CycleClosed]()
-    for e in entries:
-        if isinstance(e, CycleClosed) and e.commit_id in ids:
-            ends.setdefault(e.commit_id, e)
-    return ends
 
 
 def _end_or_start(c: CycleState) -> int:
