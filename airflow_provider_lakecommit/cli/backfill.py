@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.cli.runs.process import identity
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import BACKFILL, spoken
-from airflow_provider_lakecommit.cycle import LandingSession, OpenLane, open_lanes
+from airflow_provider_lakecommit.cycle import LandingSession, open_lanes
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.operations import (
@@ -133,7 +133,11 @@ def _list(session: LandingSession, output: Output) -> int:
 
 def _close(session: LandingSession, options: Namespace, output: Output) -> int:
     name = session.landing.name
-    found = _named(open_lanes(session), options.close)
+    lanes = open_lanes(session)
+    found = next((lane for lane in lanes if lane.name == options.close), None)
+    if found is None:
+        there = ", ".join(lane.name for lane in lanes) or "none"
+        raise LedgerError("LC8002", f"backfill {options.close} is not open; open backfills: {there}")
     first = "" if found.replaces else ", except reported slices, which are published first if possible"
     with joined_session(session, found) as own:
         lacking = lane_rest(own, some=True)
@@ -143,11 +147,3 @@ def _close(session: LandingSession, options: Namespace, output: Output) -> int:
         rest = close_lane(own, decision=decision_of(f"{spoken(BACKFILL)} --close", name, options.reason))
     output.answer({"landing": name, "closed": options.close, "given_up": rest.to_dict()})
     return Exit.DONE
-
-
-def _named(lanes: tuple[OpenLane, ...], name: str) -> OpenLane:
-    found = next((lane for lane in lanes if lane.name == name), None)
-    if found is None:
-        there = ", ".join(lane.name for lane in lanes) or "none"
-        raise LedgerError("LC8002", f"backfill {name} is not open; open backfills: {there}")
-    return found

@@ -106,7 +106,7 @@ def _plan_arguments(parser: ArgumentParser) -> None:
 def _plan(options: Namespace, output: Output) -> int:
     explain = getattr(options, "explain", False)
     if (declared := load_set_file(options, output)) is not None:
-        from airflow_provider_lakecommit.cli.runs.plan_set import plan_set
+        from airflow_provider_lakecommit.cli.runs.plan import plan_set
 
         return plan_set(declared, output, explain=explain)
     spec = load(options, output)

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# PYTHON_ARGCOMPLETE_OK
 """The command line's entry point: its parser, and the exit code of a command.
 
 0 done; 1 refused or failed, with the reason; 2 bad usage or spec; 3 not confirmed; 128 + n if signal n ended it.
@@ -13,18 +12,55 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from airflow_provider_lakecommit import __version__
+from airflow_provider_lakecommit.cli import everyday, ranges, upkeep
 from airflow_provider_lakecommit.cli.arguments import Command
-from airflow_provider_lakecommit.cli.commands import COMMANDS, GROUPS, HEADINGS
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output, start_logging
 from airflow_provider_lakecommit.core import PROGRAM, spoken
+from airflow_provider_lakecommit.core import commands as spelled
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import meant
 
+HEADINGS: Mapping[str, Mapping[str, Command]] = {
+    "everyday": {
+        spelled.LAND: everyday.LAND,
+        spelled.PLAN: everyday.PLAN,
+        spelled.STATUS: everyday.STATUS,
+        spelled.VERIFY: everyday.VERIFY,
+        spelled.HISTORY: everyday.HISTORY,
+        spelled.DOCTOR: everyday.DOCTOR,
+        spelled.INFER_SCHEMA: everyday.INFER_SCHEMA,
+    },
+    "ranges": {
+        spelled.BACKFILL: ranges.BACKFILL,
+        spelled.DEAD_LETTERS: ranges.DEAD_LETTERS,
+        **ranges.RESET,
+    },
+    "control": {
+        spelled.PAUSE: upkeep.PAUSE,
+        spelled.RESUME: upkeep.RESUME,
+        spelled.PUBLISH_NOW: upkeep.PUBLISH_NOW,
+    },
+    "Kafka Connect": {
+        spelled.CONNECT_RESCUE: upkeep.RESCUE,
+        spelled.CONNECT_ADOPT: upkeep.ADOPT,
+        spelled.CONNECT_WATCH: upkeep.WATCH,
+    },
+    "upkeep": {
+        spelled.MAINTAIN: upkeep.MAINTAIN,
+    },
+}
+COMMANDS: Mapping[str, Command] = {spoken(name): c for some in HEADINGS.values() for name, c in some.items()}
+"""By the words after the program's name."""
+GROUPS: Mapping[str, str] = {
+    "reset": "change where a landing continues, or unblock it",
+    "connect": "work with Kafka Connect sinks",
+}
+"""Help of groups of actions."""
 _EPILOG = """\
 examples:
   lakecommit infer-schema orders --bootstrap localhost:9092 > orders.yaml

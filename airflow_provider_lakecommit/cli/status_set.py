@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from airflow_provider_lakecommit.cli.runs.opened_set import opened_set
+from airflow_provider_lakecommit.cli.runs.plan import opened_set
 from airflow_provider_lakecommit.cli.status import CODES
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.cycle import (

@@ -78,7 +78,7 @@ RESCUE = Command(
         "--connector-is-gone",
     ),
     arguments=_rescue_arguments,
-    run=calling("rescue:rescue"),
+    run=calling("adopt:rescue"),
     spec="none",
     effect=Effect.ACTS,
     reason=True,

@@ -33,8 +33,8 @@ from airflow_provider_lakecommit.committer.executor import Committer as Committe
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.head import Head as Head
 from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
-from airflow_provider_lakecommit.committer.key_change import rekey_table as rekey_table
 from airflow_provider_lakecommit.committer.key_rows import KeyRows as KeyRows
+from airflow_provider_lakecommit.committer.key_rows import rekey_table as rekey_table
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition
 from airflow_provider_lakecommit.committer.ledger import LedgerState as LedgerState
 from airflow_provider_lakecommit.committer.ledger import ancestry as ancestry

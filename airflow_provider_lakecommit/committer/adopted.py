@@ -52,7 +52,8 @@ def check_turn(state: LedgerState, landing: str, name: str, there: Collection[So
         if section.landing == landing and section.sink is not None and section.sink.lands:
             if there and turn_is_over(section, there):
                 continue
-            ends = _ends(state.whole(section))
+            own = state.whole(section)
+            ends = ", ".join(f"{p} {own.end(p)}" for p in sorted(own.starts))
             raise LedgerError(
                 "LC3002",
                 f"{name} was handed back to connector {section.sink.connector}, which continues from {ends}; "
@@ -141,7 +142,3 @@ def sink_commits_text(sink: AdoptedSink, found: list[Snapshot]) -> str:
         "URL` stops it and continues after its last offsets if no row is in the table twice; if some are, roll the "
         f"branch back to snapshot {before}, which removes all later commits"
     )
-
-
-def _ends(section: LedgerSection) -> str:
-    return ", ".join(f"{p} {section.end(p)}" for p in sorted(section.starts))

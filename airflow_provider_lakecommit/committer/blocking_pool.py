@@ -32,8 +32,6 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import ClosedError
 
-__all__ = ["MOST", "PER_TABLE", "SLOW_AFTER", "THREADS", "WARN_AFTER", "BlockingPool", "ExitError"]
-
 THREADS = 8
 """Concurrent calls of the catalog."""
 MOST = 128

@@ -7,8 +7,8 @@ ledger, and a landing snapshot with rows is off the branch, with ranges that the
 both are read, and files are compared by path.
 
 Failure story: files copied under other names look like any other writer's; files of an expired snapshot have no owner.
-`verify` (:mod:`~airflow_provider_lakecommit.status.restored`) also finds what another writer added before the newest
-landing snapshot, or adds during a commit request, and reports what is unreadable.
+`verify` (:mod:`~airflow_provider_lakecommit.status.other_writers`) also finds what another writer added before the
+newest landing snapshot, or adds during a commit request, and reports what is unreadable.
 """
 
 from __future__ import annotations

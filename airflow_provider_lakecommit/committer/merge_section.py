@@ -121,6 +121,8 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
         )
     evaluated = merged(other.evaluated, section.evaluated.items(), most=None)
     starts = {p: min(o, other.starts.get(p, o)) for p, o in section.starts.items()}
+    # What the table has passed without a row.
+    empty = (Provenance.counted(section.generation, passed, 0),) if passed else ()
     return replace(
         other,
         # With several specs, it is unknown which range is of which.
@@ -129,10 +131,5 @@ def _both(section: LedgerSection, other: LedgerSection | None, passed: Coverage)
         covered=other.covered | section.covered | passed,
         evaluated=evaluated,
         replayed=other.replayed | section.replayed,
-        provenance=added(other.provenance, (*section.provenance, *_empty(section, passed))),
+        provenance=added(other.provenance, (*section.provenance, *empty)),
     )
-
-
-def _empty(section: LedgerSection, passed: Coverage) -> tuple[Provenance, ...]:
-    """Return the provenance of what the table has passed without a row."""
-    return (Provenance.counted(section.generation, passed, 0),) if passed else ()

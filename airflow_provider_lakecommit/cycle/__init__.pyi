@@ -24,7 +24,6 @@ from airflow_provider_lakecommit.cycle.plan.open import preview as preview
 from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane as OpenLane
 from airflow_provider_lakecommit.cycle.plan.open_lanes import lanes_in as lanes_in
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes as open_lanes
-from airflow_provider_lakecommit.cycle.plan.published import snapshot_of as snapshot_of
 from airflow_provider_lakecommit.cycle.plan.reports import endangered as endangered
 from airflow_provider_lakecommit.cycle.plan.reports import known_section as known_section
 from airflow_provider_lakecommit.cycle.plan.reports import known_state as known_state
@@ -35,6 +34,7 @@ from airflow_provider_lakecommit.cycle.plan.reports import unsigned_text as unsi
 from airflow_provider_lakecommit.cycle.plan.resume import EarlierCycles as EarlierCycles
 from airflow_provider_lakecommit.cycle.plan.resume import cycles_of as cycles_of
 from airflow_provider_lakecommit.cycle.plan.resume import published_by as published_by
+from airflow_provider_lakecommit.cycle.plan.resume import snapshot_of as snapshot_of
 from airflow_provider_lakecommit.cycle.plan.resume import ticket_of as ticket_of
 from airflow_provider_lakecommit.cycle.plan.sections import first_offsets as first_offsets
 from airflow_provider_lakecommit.cycle.plan.sections import initial_position as initial_position
@@ -62,9 +62,9 @@ from airflow_provider_lakecommit.cycle.results import PublishedSnapshot as Publi
 from airflow_provider_lakecommit.cycle.results import merged_snapshots as merged_snapshots
 from airflow_provider_lakecommit.cycle.run.follow import Follow as Follow
 from airflow_provider_lakecommit.cycle.run.follow import runner_of as runner_of
+from airflow_provider_lakecommit.cycle.run.interval import Total as Total
 from airflow_provider_lakecommit.cycle.run.interval import WindowLog as WindowLog
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner as LandingRunner
-from airflow_provider_lakecommit.cycle.run.total import Total as Total
 from airflow_provider_lakecommit.cycle.run.window import FollowOptions as FollowOptions
 from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings as ConcurrentLandings
 from airflow_provider_lakecommit.cycle.session.concurrent import in_thread as in_thread
@@ -94,7 +94,9 @@ from airflow_provider_lakecommit.cycle.sets.bundles import BundledGroup as Bundl
 from airflow_provider_lakecommit.cycle.sets.bundles import dealt as dealt
 from airflow_provider_lakecommit.cycle.sets.bundles import label_of as label_of
 from airflow_provider_lakecommit.cycle.sets.combined import Combined as Combined
+from airflow_provider_lakecommit.cycle.sets.connections import CLIENTS as CLIENTS
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections as SetConnections
+from airflow_provider_lakecommit.cycle.sets.connections import for_all as for_all
 from airflow_provider_lakecommit.cycle.sets.connections import found_landings as found_landings
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion as Expansion
 from airflow_provider_lakecommit.cycle.sets.former import format_former as format_former
@@ -109,7 +111,5 @@ from airflow_provider_lakecommit.cycle.sets.plans import landing_ready as landin
 from airflow_provider_lakecommit.cycle.sets.plans import plans_of as plans_of
 from airflow_provider_lakecommit.cycle.sets.plans import with_schema as with_schema
 from airflow_provider_lakecommit.cycle.sets.plans import without_records as without_records
-from airflow_provider_lakecommit.cycle.sets.steps import CLIENTS as CLIENTS
-from airflow_provider_lakecommit.cycle.sets.steps import for_all as for_all
 from airflow_provider_lakecommit.cycle.write.write import GroupWrite as GroupWrite
 from airflow_provider_lakecommit.cycle.write.write import run_groups as run_groups

@@ -6,7 +6,7 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "decode_json": "JsonDecoder",
+        "decode_json": "is_wrapper JsonDecoder",
         "decode_raw": "RawDecoder TextDecoder",
         "decoder": "Decoded Decoder Refusal Reject decoder_for with_positions",
         "evolution.changes": "Change Evolution",
@@ -27,12 +27,10 @@ __getattr__ = lazy_names(
         "schema_names": "COLUMN schema_names_for",
         "text_columns": "bad_texts",
         "times": "Suspects odd_times",
-        "transforms.block": "Block BlockDecoder OneTable",
         "transforms.engine": "given_by",
-        "transforms.router": "Router field_schema",
+        "transforms.router": "Block BlockDecoder field_schema OneTable Router",
         "transforms.transform": "TransformDecoder",
         "transforms.unwrap": "UnwrapDecoder",
-        "wrapped": "is_wrapper",
         "wrong_names": "cased_names",
     },
 )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder as JsonDecoder
+from airflow_provider_lakecommit.formats.decode_json import is_wrapper as is_wrapper
 from airflow_provider_lakecommit.formats.decode_raw import RawDecoder as RawDecoder
 from airflow_provider_lakecommit.formats.decode_raw import TextDecoder as TextDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded as Decoded
@@ -52,13 +53,12 @@ from airflow_provider_lakecommit.formats.schema_names import schema_names_for as
 from airflow_provider_lakecommit.formats.text_columns import bad_texts as bad_texts
 from airflow_provider_lakecommit.formats.times import Suspects as Suspects
 from airflow_provider_lakecommit.formats.times import odd_times as odd_times
-from airflow_provider_lakecommit.formats.transforms.block import Block as Block
-from airflow_provider_lakecommit.formats.transforms.block import BlockDecoder as BlockDecoder
-from airflow_provider_lakecommit.formats.transforms.block import OneTable as OneTable
 from airflow_provider_lakecommit.formats.transforms.engine import given_by as given_by
+from airflow_provider_lakecommit.formats.transforms.router import Block as Block
+from airflow_provider_lakecommit.formats.transforms.router import BlockDecoder as BlockDecoder
+from airflow_provider_lakecommit.formats.transforms.router import OneTable as OneTable
 from airflow_provider_lakecommit.formats.transforms.router import Router as Router
 from airflow_provider_lakecommit.formats.transforms.router import field_schema as field_schema
 from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder as TransformDecoder
 from airflow_provider_lakecommit.formats.transforms.unwrap import UnwrapDecoder as UnwrapDecoder
-from airflow_provider_lakecommit.formats.wrapped import is_wrapper as is_wrapper
 from airflow_provider_lakecommit.formats.wrong_names import cased_names as cased_names

@@ -12,13 +12,19 @@ are rewritten first (:mod:`~airflow_provider_lakecommit.formats.map_text`).
 Unknown fields are counted exactly (:mod:`~airflow_provider_lakecommit.formats.unknown_fields`) or reject the record. A
 block is first parsed with unknown fields as an error, which costs nothing; only if there are some, types are inferred;
 and if their names hardly repeat, each record is read in Python, to bound memory.
+
+Records inside ``schema`` and ``payload``, as Kafka Connect's JSON converter writes them by default.
+
+Decoded for a table without these columns, such a value would become a row of nulls. :func:`wrapped_positions` finds
+them, at no cost unless fields of these names were ignored.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import suppress
 
 import numpy as np
@@ -31,11 +37,9 @@ from airflow_provider_lakecommit.core import DEFAULTS, UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
 from airflow_provider_lakecommit.formats.decoder import Decoded, NothingOpen, Refusal, Reject, halved, with_positions
-from airflow_provider_lakecommit.formats.fine_numbers import may_be_too_fine, too_fine, with_decimals
-from airflow_provider_lakecommit.formats.guards import ROW, block_text
+from airflow_provider_lakecommit.formats.guards import ROW, block_text, may_be_too_fine, too_fine, with_decimals
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
-from airflow_provider_lakecommit.formats.wrapped import MARKERS, is_wrapper, wrapped_positions
 from airflow_provider_lakecommit.landing import nearest
 
 MOST_NAMES = 50
@@ -263,3 +267,31 @@ def _refusal(message: str, paths: _Paths) -> Refusal:
     if message != text:
         return Refusal("not_json", None, f"the value is not valid JSON: {re.sub(r' in row [0-9]+$', '', text)}")
     return Refusal("wrong_value", None, text)
+
+
+MARKERS = (
+    "the value is `schema` and `payload`, as Kafka Connect's converter writes it, and the table "
+    "has neither column: set value.converter.schemas.enable=false, or read `payload` with a transform; use "
+    "`transform.unwrap` for change envelopes"
+)
+_NAMES = frozenset({"schema", "payload"})
+
+
+def is_wrapper(names: Collection[str]) -> bool:
+    return set(names) == _NAMES
+
+
+def wrapped_positions(values: Sequence[bytes], decoded: Decoded) -> Sequence[int]:
+    """Return the positions of values that gave a row and are wrappers."""
+    if not all(decoded.ignored.get(name) for name in _NAMES):
+        return ()
+    positions = range(len(values)) if decoded.records is None else decoded.records
+    return [i for i in positions if b'"payload"' in values[i] and is_wrapper(_names(values[i]))]
+
+
+def _names(value: bytes) -> Collection[str]:
+    """Return the names of a parsed record; none if Python reads less of it than the parser."""
+    try:
+        return dict(json.loads(value, parse_int=str, parse_float=str))
+    except (ValueError, RecursionError):
+        return ()

@@ -6,6 +6,11 @@ note), and a text becomes a date, time, timestamp or uuid only if (nearly) all s
 decoder. A column is required only if it was never missing or null in a large sample. Undecidable columns are left out
 with a note. Numbers that may be times stay ``long``, with the rule in a note. Where records contradict each other the
 most frequent kind wins; decoding the sample then finds the rejects.
+
+Notes on a column while its type is made from a schema, and the limit of its fields.
+
+Types of a schema refer to each other, so a short text may have more fields than any table. Beyond :data:`MOST_FIELDS`
+in one column it is left out with a note.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -269,3 +274,31 @@ def _number(node: Node, path: str, notes: _Notes) -> str:
             notes.log(path, f"may be a time: if so, use type {kind} and `timestamps: {{{json.dumps(path)}: {rule}}}`")
             notes.instead[path] = (kind, rule)
     return "long"
+
+
+MOST_FIELDS = 5_000
+"""Most fields in one column, at all levels."""
+
+
+class _TooManyFieldsError(Exception):
+    """A column would have more fields than any table."""
+
+
+class ColumnNotes(list[str]):
+    """The notes of a column."""
+
+    left = MOST_FIELDS
+
+    def one_more(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise _TooManyFieldsError
+
+
+def noted(name: str, make: Callable[[ColumnNotes], Any]) -> tuple[Any, tuple[str, ...]]:
+    """Return the type of a column, ``None`` if it has none, and its notes."""
+    notes = ColumnNotes()
+    try:
+        return make(notes), tuple(notes)
+    except _TooManyFieldsError:
+        return None, (f"{name}: left out: it has more than {MOST_FIELDS:,} fields",)

@@ -142,10 +142,6 @@ class Node:
             self.elements.settle(self.elements.observed)
 
 
-def _itself(value: dict[str, Any]) -> dict[str, Any]:
-    return value
-
-
 @dataclass(slots=True)
 class SampledValues:
     """A sample. ``refused`` counts values that never give a row, by reason, with their first places."""
@@ -161,7 +157,8 @@ class SampledValues:
 
 
 def sample_values(
-    sample: Iterable[tuple[str, bytes | None]], row_of: Callable[[dict[str, Any]], dict[str, Any] | None] = _itself
+    sample: Iterable[tuple[str, bytes | None]],
+    row_of: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda value: value,
 ) -> SampledValues:
     """Collect what record values look like, each with its place (``orders[3]@17``).
 

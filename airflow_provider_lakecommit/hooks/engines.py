@@ -20,8 +20,6 @@ from airflow_provider_lakecommit.hooks.secrets import hide
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark import Engine
 
-__all__ = ["connect_url", "engine_of"]
-
 CONNECT = "spark_connect"
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["PAUSES", "SECONDS", "merged", "note_run"]
-
 SECONDS = 5.0
 """That the API server has for an answer."""
 PAUSES = (0.5, 1.0, 2.0)

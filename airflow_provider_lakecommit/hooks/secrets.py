@@ -19,8 +19,6 @@ from airflow.sdk.log import mask_secret, redact  # type: ignore[attr-defined]
 
 from airflow_provider_lakecommit.redaction import shown_as, without
 
-__all__ = ["hide", "without_secrets"]
-
 
 def hide(settings: Mapping[str, Any]) -> None:
     """Mask the secrets of these settings from now on."""

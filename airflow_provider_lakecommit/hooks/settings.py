@@ -13,8 +13,6 @@ from datetime import timedelta
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["Settings"]
-
 SECTION = "lakecommit"
 
 

@@ -6,12 +6,11 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "arrow_io": "ArrowFileIO",
         "catalog": "KEEP_SNAPSHOTS Tables is_no_room",
         "data_files": "is_data partition_fields rows_in_footer to_pyiceberg to_wire",
-        "file_io": "GuardedFileIO",
+        "arrow_io": "ArrowFileIO",
+        "file_io": "GuardedFileIO location_problem",
         "guarded_catalog": "own_locations",
-        "locations": "location_problem",
         "parquet.arrow_types": "arrow_field arrow_schema",
         "parquet.deletes": "DeletePositions Deletes deletes_of sorted_once write_deletes",
         "parquet.key_set": "KeySet equal_rows hashes order_numbers",

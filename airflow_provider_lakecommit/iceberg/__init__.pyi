@@ -9,8 +9,8 @@ from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer as row
 from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg as to_pyiceberg
 from airflow_provider_lakecommit.iceberg.data_files import to_wire as to_wire
 from airflow_provider_lakecommit.iceberg.file_io import GuardedFileIO as GuardedFileIO
+from airflow_provider_lakecommit.iceberg.file_io import location_problem as location_problem
 from airflow_provider_lakecommit.iceberg.guarded_catalog import own_locations as own_locations
-from airflow_provider_lakecommit.iceberg.locations import location_problem as location_problem
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field as arrow_field
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema as arrow_schema
 from airflow_provider_lakecommit.iceberg.parquet.deletes import DeletePositions as DeletePositions

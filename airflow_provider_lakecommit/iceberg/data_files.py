@@ -94,7 +94,7 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
         content=DataFileContent.DATA,
         file_path=file.file_path,
         file_format=FileFormat(file.file_format),
-        partition=Record(*(_to_tuple(file.partition[source]) for source in sources)),
+        partition=Record(*(v.bytes if isinstance(v, UUID) else v for v in map(file.partition.__getitem__, sources))),
         record_count=file.record_count,
         file_size_in_bytes=file.file_size_in_bytes,
         column_sizes=_copy(file.column_sizes),
@@ -176,10 +176,6 @@ def _from_tuple(value: Any, field: PartitionField) -> PartitionValue:
     if field.type == "uuid" and isinstance(value, bytes):
         return UUID(bytes=value)
     return value  # type: ignore[no-any-return]
-
-
-def _to_tuple(value: PartitionValue) -> Any:
-    return value.bytes if isinstance(value, UUID) else value
 
 
 def _copy(entries: Mapping[int, Any] | None) -> dict[int, Any] | None:

@@ -3,7 +3,7 @@
 
 Contract: :class:`GuardedFileIO` opens each location by its own scheme, so one catalog may hold tables in several
 storages; S3 by :class:`~airflow_provider_lakecommit.iceberg.arrow_io.ArrowFileIO`. It refuses locations that
-:func:`~airflow_provider_lakecommit.iceberg.locations.location_problem` refuses, and files that are too large to read at
+:func:`location_problem` refuses, and files that are too large to read at
 once. A ``py-io-impl`` of the connection is used behind it, for all locations. :class:`LightFileIO` is the same for a
 catalog's client, but opens local files without Arrow: pyiceberg uses Arrow's file systems also for local paths, and
 loading those costs more than a second of CPU per process (they import pandas). A plan and a commit only read metadata
@@ -11,6 +11,15 @@ files, in tasks that live for a second or two.
 
 Failure story: a refused location or file is a :class:`TableError`: only a change of the table or of the connection
 helps. pyiceberg's log line about loading an implementation for each table is suppressed.
+
+Anyone who can write to a table chooses the paths in its metadata. So local files may be opened only below the
+connection's ``warehouse``. S3, Google's and Alibaba's storage are always allowed: their clients use the credentials of
+the connection or of the catalog, run no command and read no file that a path names. Azure's client may run a command to
+find credentials if it has none, HDFS starts a Java machine, and Hugging Face's client reads a token from the home
+folder: these three are allowed only if the connection's warehouse is there, or if a property with their prefix is set.
+All other schemes are refused.
+
+A path with a step up, or with characters that clients interpret differently, counts as outside.
 """
 
 from __future__ import annotations
@@ -18,13 +27,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlparse
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from airflow_provider_lakecommit.core import path_problem
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.bounded import BoundedInput
-from airflow_provider_lakecommit.iceberg.locations import LOCAL, location_problem, scheme_of
 
 IO_IMPL = "py-io-impl"
 S3 = frozenset({"s3", "s3a", "s3n"})
@@ -110,3 +120,49 @@ def with_light_io(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return a connection's properties with :class:`LightFileIO` in front of the implementation that they name."""
     light = f"{LightFileIO.__module__}.{LightFileIO.__qualname__}"
     return {**properties, IO_IMPL: light, _USERS_IMPL: properties.get(IO_IMPL, "")}
+
+
+LOCAL = frozenset({"", "file"})
+_ALWAYS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "oss"})
+_IF_NAMED: Mapping[str, str] = {
+    "abfs": "adls.",
+    "abfss": "adls.",
+    "wasb": "adls.",
+    "wasbs": "adls.",
+    "hdfs": "hdfs.",
+    "viewfs": "hdfs.",
+    "hf": "hf.",
+}
+"""The prefix of the properties of each scheme."""
+_SECRETLESS = "adls.sas-token-expires-at-ms"
+
+
+def scheme_of(location: str) -> str:
+    """Return the scheme that pyiceberg's clients see in a location."""
+    return urlparse(location).scheme
+
+
+def location_problem(location: str, properties: Mapping[str, str]) -> str | None:
+    """Return why a location must not be opened, or ``None``.
+
+    :param properties: of the storage, the connection's ``warehouse`` among them
+    """
+    scheme, warehouse = scheme_of(location), properties.get("warehouse", "")
+    if scheme in LOCAL:
+        return _local_problem(location, warehouse)
+    if scheme in _ALWAYS:
+        return None
+    if (prefix := _IF_NAMED.get(scheme)) is None:
+        return f"{location} is in a storage that pyiceberg does not support"
+    named = any(key.startswith(prefix) and not key.startswith(_SECRETLESS) for key in properties)
+    if named or _IF_NAMED.get(scheme_of(warehouse)) == prefix:
+        return None
+    return f"{location} is in a storage that the connection does not configure: set a property {prefix}* there"
+
+
+def _local_problem(location: str, warehouse: str) -> str | None:
+    if not warehouse or scheme_of(warehouse) not in LOCAL or not warehouse.removeprefix("file:").startswith("/"):
+        return f"{location} is a local file, and the connection states no local `warehouse`: state it if this is meant"
+    if path_problem(location, (warehouse,)) is not None:
+        return f"{location} is a local file that is not below the `warehouse` of the connection, {warehouse}"
+    return None

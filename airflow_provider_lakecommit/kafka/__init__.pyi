@@ -12,11 +12,11 @@ from airflow_provider_lakecommit.kafka.config import unreachable as unreachable
 from airflow_provider_lakecommit.kafka.copied import CopyPosition as CopyPosition
 from airflow_provider_lakecommit.kafka.copied import PartitionLog as PartitionLog
 from airflow_provider_lakecommit.kafka.copied import position_in_copy as position_in_copy
-from airflow_provider_lakecommit.kafka.corruption import CORRUPTION as CORRUPTION
-from airflow_provider_lakecommit.kafka.corruption import first_readable as first_readable
+from airflow_provider_lakecommit.kafka.partition_tail import CORRUPTION as CORRUPTION
 from airflow_provider_lakecommit.kafka.partition_tail import STAYS_SECONDS as STAYS_SECONDS
 from airflow_provider_lakecommit.kafka.partition_tail import CorruptBatch as CorruptBatch
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail as PartitionTail
+from airflow_provider_lakecommit.kafka.partition_tail import first_readable as first_readable
 from airflow_provider_lakecommit.kafka.record import NO_TIME as NO_TIME
 from airflow_provider_lakecommit.kafka.record import UNREADABLE_NAME as UNREADABLE_NAME
 from airflow_provider_lakecommit.kafka.record import Headers as Headers

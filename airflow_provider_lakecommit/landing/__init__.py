@@ -56,21 +56,20 @@ __getattr__ = lazy_names(
     __name__,
     {
         "checks": "CHECKS ENCODINGS",
-        "mistakes": "mistaken",
-        "names": "meant nearest",
+        "names": "meant mistaken nearest",
         "registry": (
             "LOGIN PREFIX UNKNOWN_WAIT addresses_in registry_settings shown_address unknown_wait "
             "with_login_apart with_numbers with_registry"
         ),
         "row_checks": "RowCheck",
         "sections": "merged",
-        "spark_section": "SPARK_KEYS wrong_with_spark",
+        "connected": "SPARK_KEYS wrong_with_spark",
         "spec_file": "yaml_values",
         "table": "RESERVED wrong_with_table",
         "table_names": "TOPIC fields_of filled_template",
         "times": "EXAMPLES duration_of seconds_of span_of",
         "type_text": "TypeText parse_type sizes_of",
-        "unwrap": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
+        "transform": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
         "upsert": "HARD IGNORE IS_DELETED SOFT require_appends require_traces wrong_columns",
         "value_sections": "columns_of_key",
         "variables": "from_environment",

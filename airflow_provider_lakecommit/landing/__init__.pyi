@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.landing.checks import CHECKS as CHECKS
 from airflow_provider_lakecommit.landing.checks import ENCODINGS as ENCODINGS
+from airflow_provider_lakecommit.landing.connected import SPARK_KEYS as SPARK_KEYS
+from airflow_provider_lakecommit.landing.connected import wrong_with_spark as wrong_with_spark
 from airflow_provider_lakecommit.landing.landing import DEFAULT_CONTROL_TOPIC as DEFAULT_CONTROL_TOPIC
 from airflow_provider_lakecommit.landing.landing import MARK_COLUMNS as MARK_COLUMNS
 from airflow_provider_lakecommit.landing.landing import METADATA_COLUMNS as METADATA_COLUMNS
@@ -12,8 +14,8 @@ from airflow_provider_lakecommit.landing.landing_set import LandingSet as Landin
 from airflow_provider_lakecommit.landing.landing_set import LandingSetSpec as LandingSetSpec
 from airflow_provider_lakecommit.landing.landing_set import declares_set as declares_set
 from airflow_provider_lakecommit.landing.landing_set import load_set as load_set
-from airflow_provider_lakecommit.landing.mistakes import mistaken as mistaken
 from airflow_provider_lakecommit.landing.names import meant as meant
+from airflow_provider_lakecommit.landing.names import mistaken as mistaken
 from airflow_provider_lakecommit.landing.names import nearest as nearest
 from airflow_provider_lakecommit.landing.registry import LOGIN as LOGIN
 from airflow_provider_lakecommit.landing.registry import PREFIX as PREFIX
@@ -37,8 +39,6 @@ from airflow_provider_lakecommit.landing.sections import Transform as Transform
 from airflow_provider_lakecommit.landing.sections import Upsert as Upsert
 from airflow_provider_lakecommit.landing.sections import Window as Window
 from airflow_provider_lakecommit.landing.sections import merged as merged
-from airflow_provider_lakecommit.landing.spark_section import SPARK_KEYS as SPARK_KEYS
-from airflow_provider_lakecommit.landing.spark_section import wrong_with_spark as wrong_with_spark
 from airflow_provider_lakecommit.landing.spec_file import yaml_values as yaml_values
 from airflow_provider_lakecommit.landing.table import RESERVED as RESERVED
 from airflow_provider_lakecommit.landing.table import wrong_with_table as wrong_with_table
@@ -49,14 +49,14 @@ from airflow_provider_lakecommit.landing.times import EXAMPLES as EXAMPLES
 from airflow_provider_lakecommit.landing.times import duration_of as duration_of
 from airflow_provider_lakecommit.landing.times import seconds_of as seconds_of
 from airflow_provider_lakecommit.landing.times import span_of as span_of
+from airflow_provider_lakecommit.landing.transform import DELETED as DELETED
+from airflow_provider_lakecommit.landing.transform import ENVELOPE_ROOTS as ENVELOPE_ROOTS
+from airflow_provider_lakecommit.landing.transform import IMAGES as IMAGES
+from airflow_provider_lakecommit.landing.transform import PAYLOAD as PAYLOAD
+from airflow_provider_lakecommit.landing.transform import columns_of_unwrap as columns_of_unwrap
 from airflow_provider_lakecommit.landing.type_text import TypeText as TypeText
 from airflow_provider_lakecommit.landing.type_text import parse_type as parse_type
 from airflow_provider_lakecommit.landing.type_text import sizes_of as sizes_of
-from airflow_provider_lakecommit.landing.unwrap import DELETED as DELETED
-from airflow_provider_lakecommit.landing.unwrap import ENVELOPE_ROOTS as ENVELOPE_ROOTS
-from airflow_provider_lakecommit.landing.unwrap import IMAGES as IMAGES
-from airflow_provider_lakecommit.landing.unwrap import PAYLOAD as PAYLOAD
-from airflow_provider_lakecommit.landing.unwrap import columns_of_unwrap as columns_of_unwrap
 from airflow_provider_lakecommit.landing.upsert import HARD as HARD
 from airflow_provider_lakecommit.landing.upsert import IGNORE as IGNORE
 from airflow_provider_lakecommit.landing.upsert import IS_DELETED as IS_DELETED

@@ -17,8 +17,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.core import FORMATS, SCHEMA_SOURCES, WITH_REGISTRY
-from airflow_provider_lakecommit.landing.mistakes import mistaken
-from airflow_provider_lakecommit.landing.names import meant, unquoted
+from airflow_provider_lakecommit.landing.names import meant, mistaken, unquoted
 from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
 from airflow_provider_lakecommit.landing.row_checks import check_row_checks, wrong_with_row_checks
 from airflow_provider_lakecommit.landing.sections import SECTIONS, hint, label, section_of, to_flat
@@ -28,9 +27,10 @@ from airflow_provider_lakecommit.landing.transform import (
     check_functions,
     check_record_schema,
     check_transform,
+    check_unwrap,
     wrong_with_transform,
+    wrong_with_unwrap,
 )
-from airflow_provider_lakecommit.landing.unwrap import check_unwrap, wrong_with_unwrap
 from airflow_provider_lakecommit.landing.upsert import (
     HARD,
     IGNORE,

@@ -3,11 +3,15 @@
 
 Contract: the caller makes the declared object (a landing or a set). This module checks its keys, fills in the variables
 of the environment, and reads the needed sections. All mistakes are reported together.
+
+The section `spark` is checked before anything is started there. Only the form of a master is checked; Spark decides if
+it exists.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +19,8 @@ from typing import Any, Generic, TypeVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing.checks import unknown_keys
-from airflow_provider_lakecommit.landing.mistakes import mistaken
-from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing.names import meant, mistaken, nearest
 from airflow_provider_lakecommit.landing.schema_file import schema_of_file
-from airflow_provider_lakecommit.landing.spark_section import wrong_with_spark
 from airflow_provider_lakecommit.landing.spec_file import filled_field, read_yaml
 from airflow_provider_lakecommit.landing.variables import Variables
 from airflow_provider_lakecommit.redaction import redacted
@@ -91,3 +93,37 @@ def read_connected(
     if "kafka" in needed:
         sections["kafka"] = resolved(sections["kafka"])
     return Connected(declared=declared, sections=sections, variables=variables.secret)
+
+
+SPARK_KEYS = ("master", "conf", "remote")
+
+_MASTER = re.compile(r"local(\[[^\[\]]+\])?|local-cluster\[[^\[\]]+\]|yarn|[a-z][a-z0-9+.-]*://\S+")
+_REMOTE = re.compile(r"sc://\S+")
+
+
+def wrong_with_spark(section: Mapping[str, Any]) -> list[str]:
+    """Return the mistakes of a section, one text each."""
+    master, conf, remote = (section.get(key) for key in SPARK_KEYS)
+    wrong = [
+        f"section 'spark': unknown key {key!r}{meant(str(key), SPARK_KEYS)}; allowed are "
+        f"{', '.join(SPARK_KEYS)} [LC1151]"
+        for key in section
+        if key not in SPARK_KEYS
+    ]
+    if master is not None and not (isinstance(master, str) and _MASTER.fullmatch(master)):
+        wrong.append(
+            f"section 'spark': `master` {master!r} is not one of local, local[4], local[*], spark://host:7077, yarn, "
+            "k8s://https://host:port [LC1152]"
+        )
+    if remote is not None and not (isinstance(remote, str) and _REMOTE.fullmatch(remote)):
+        wrong.append(
+            f"section 'spark': `remote` {remote!r} is not the address of a Spark Connect server: "
+            "sc://host:15002 [LC1153]"
+        )
+    if not (conf is None or isinstance(conf, Mapping)):
+        wrong.append("section 'spark': `conf` must be a mapping [LC1154]")
+    if remote is not None and master is not None:
+        wrong.append("section 'spark': give either `master` or `remote` [LC1155]")
+    elif remote is not None and conf:
+        wrong.append("section 'spark': remove `conf`: the server of `remote` has its own settings [LC1156]")
+    return wrong

@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.landing.checks import (
     wrong_values,
 )
 from airflow_provider_lakecommit.landing.connected import REGISTRY, SECTIONS, Connected, read_connected
-from airflow_provider_lakecommit.landing.mistakes import mistaken
+from airflow_provider_lakecommit.landing.names import mistaken
 from airflow_provider_lakecommit.landing.registry import with_registry
 from airflow_provider_lakecommit.landing.route import route_of, routed_tables
 from airflow_provider_lakecommit.landing.row_checks import RowCheck, checks_of
@@ -60,7 +60,7 @@ from airflow_provider_lakecommit.landing.sections import (
     SECTIONS as OPTIONS,
 )
 from airflow_provider_lakecommit.landing.spec_hash import DECODING, SHAPING, plain_values, spec_hash
-from airflow_provider_lakecommit.landing.unwrap import delete_values
+from airflow_provider_lakecommit.landing.transform import delete_values
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key
 
 if TYPE_CHECKING:

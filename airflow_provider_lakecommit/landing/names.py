@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suggestions for unknown and unquoted names in messages.
+"""The error of a declaration with mistakes, and suggestions for unknown and unquoted names in it.
 
 Contract: pure. Returns known names, nearest first, never more than requested.
+
+A mistake is a text that ends with its code, as in ``replicas: 0 is not an integer [LC1117]``. All
+mistakes of a declaration are reported together, one per line.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any
+
+from airflow_provider_lakecommit.exceptions import SpecError
 
 MOST_COMPARED = 500
 """Most names to compare, of about the same length: comparing takes time, and a topic may hold any number of names."""
@@ -44,3 +50,17 @@ def unquoted(value: Any) -> str:
 
 def _alike(name: str, known: Collection[str]) -> list[str]:
     return sorted(known, key=lambda each: (abs(len(each) - len(name)), each))[:MOST_COMPARED]
+
+
+_CODED = re.compile(r"(.*) \[(LC\d{4})\]", re.DOTALL)
+
+
+def mistaken(what: str, mistakes: Sequence[str]) -> SpecError:
+    """Return the error of a declaration: a single mistake sets its code.
+
+    :param what: name of the declaration, as in ``landing 'orders'``
+    """
+    if len(mistakes) == 1 and (found := _CODED.fullmatch(mistakes[0])) is not None:
+        return SpecError(found[2], f"{what}: {found[1]}", tuple(mistakes))
+    lines = "".join(f"\n- {one}" for one in mistakes)
+    return SpecError("LC1001", f"{what} has {len(mistakes)} mistakes{lines}", tuple(mistakes))

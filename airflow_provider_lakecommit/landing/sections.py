@@ -18,8 +18,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar
 
-from airflow_provider_lakecommit.landing.mistakes import mistaken
-from airflow_provider_lakecommit.landing.names import nearest
+from airflow_provider_lakecommit.landing.names import mistaken, nearest
 from airflow_provider_lakecommit.landing.schema_file import schema_text
 from airflow_provider_lakecommit.landing.times import duration_of
 
@@ -147,6 +146,11 @@ class Upsert:
     def order_column(self) -> str | None:
         """Return the column that orders the changes of a key, before their offsets."""
         return None if isinstance(self.order_by, str) else self.order_by[0]
+
+    @property
+    def leaves_no_trace(self) -> bool:
+        """Return True if deletes leave no trace in the table, so that older changes could bring rows back."""
+        return bool(self.key) and self.deletes == "hard"
 
     @property
     def keeps_deletes(self) -> bool:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing.mistakes import mistaken
-from airflow_provider_lakecommit.landing.names import unquoted
+from airflow_provider_lakecommit.landing.names import mistaken, unquoted
 from airflow_provider_lakecommit.landing.sections import SECTIONS
 from airflow_provider_lakecommit.landing.variables import Variables
 from airflow_provider_lakecommit.redaction import yaml_trouble

@@ -110,7 +110,7 @@ def require_appends(landing: Any, what: str) -> None:
 
 def require_traces(landing: Any) -> None:
     """:raises SpecError: deletes leave no trace in the table, so that older changes could bring rows back"""
-    if landing.upsert.key and landing.upsert.deletes == HARD:
+    if landing.upsert.leaves_no_trace:
         raise SpecError(
             "LC1335",
             f"landing {landing.name} deletes rows (`upsert.deletes: hard`), so a backfill of older records could bring "

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_lakecommit.landing.mistakes import mistaken
+from airflow_provider_lakecommit.landing.names import mistaken
 from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY
 
@@ -45,7 +45,7 @@ class Variables:
         """
         match value:
             case str():
-                return self._text(value, path)
+                return _REFERENCE.sub(lambda found: self._one(found, path), value)
             case Mapping():
                 return {
                     key: each if key in (KEY, OTHER_KEY) else self.filled(each, f"{path}.{key}" if path else str(key))
@@ -55,9 +55,6 @@ class Variables:
                 return [self.filled(each, f"{path}[{n}]") for n, each in enumerate(value)]
             case _:
                 return value
-
-    def _text(self, text: str, path: str) -> str:
-        return _REFERENCE.sub(lambda found: self._one(found, path), text)
 
     def _one(self, found: re.Match[str], path: str) -> str:
         name, closed = found[1], found[2]

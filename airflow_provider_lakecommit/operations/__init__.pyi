@@ -9,8 +9,8 @@ from airflow_provider_lakecommit.operations.backfill.preview import LanePreview 
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview as lane_preview
 from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview as ReplacePreview
 from airflow_provider_lakecommit.operations.backfill.replace import check_rows as check_rows
-from airflow_provider_lakecommit.operations.backfill.replayed import replaced_before as replaced_before
 from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane as replace_lane
+from airflow_provider_lakecommit.operations.backfill.replaying import replaced_before as replaced_before
 from airflow_provider_lakecommit.operations.backfill.replaying import replaying_session as replaying_session
 from airflow_provider_lakecommit.operations.backfill.replaying import rows_to_replace as rows_to_replace
 from airflow_provider_lakecommit.operations.backfill.request import LaneRequest as LaneRequest

@@ -39,26 +39,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import Closed, LandingSession, RunIdentity
     from airflow_provider_lakecommit.spark import Engine
 
-__all__ = [
-    "CLOSED",
-    "CYCLE",
-    "FAILURE",
-    "LANDED",
-    "WINDOW",
-    "Declared",
-    "LandingTask",
-    "check_planned",
-    "declared_of",
-    "exact",
-    "is_cleared",
-    "landing_of",
-    "leave_failure",
-    "log_session_line",
-    "log_troubles",
-    "no_retry_in_vain",
-    "task_doc",
-]
-
 CYCLE, CLOSED = "cycle", "closed"
 """XCom keys: where the cycle is, why the window ends where it does, how the cycle was closed."""
 WINDOW, LANDED = "window", "landed"

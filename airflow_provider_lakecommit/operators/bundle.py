@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
     from airflow_provider_lakecommit.spark import SliceResult, WindowJob
 
-__all__ = ["Bundle", "landings_in"]
-
 AT_ONCE = 8
 """Concurrent jobs of a bundle on a warm server."""
 

@@ -53,8 +53,8 @@ from airflow_provider_lakecommit.operators.outcome import end_set, outcome_of
 from airflow_provider_lakecommit.operators.targets import outlets_of
 from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
-from airflow_provider_lakecommit.operators.tasks.deadline import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.operators.tasks.following import began, following, goes_on, is_paused
+from airflow_provider_lakecommit.operators.tasks.write_jobs import KILL_GRACE, before_deadline
 from airflow_provider_lakecommit.telemetry import RUNS, Sample, closed_samples, opened_samples
 from airflow_provider_lakecommit.telemetry.send import send
 

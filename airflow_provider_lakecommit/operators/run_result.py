@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.cycle import Closed
 
-__all__ = ["ADVICE", "has_outcome_task", "why_red"]
-
 ADVICE = "an OutcomeOperator after the commit task would show this in the state of the run"
 
 

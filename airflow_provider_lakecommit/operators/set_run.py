@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark import Engine
     from airflow_provider_lakecommit.telemetry import Commit
 
-__all__ = ["SetRun"]
-
 
 class SetRun:
     """One attempt. ``ends`` has verdict and reason of each landing with a cycle, ``unplanned`` earlier failures.

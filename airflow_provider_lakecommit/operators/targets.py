@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import Expansion, SetConnections
     from airflow_provider_lakecommit.iceberg import Tables
 
-__all__ = ["SetTarget", "log_set_line", "named_failures", "outlets_of", "set_target"]
-
 NAMED = 20
 """Failures that an error names in full."""
 
@@ -35,15 +33,11 @@ def named_failures(failed: Mapping[str, object]) -> str:
     return "; ".join(f"{name}: {why}" for name, why in list(failed.items())[:NAMED]) + more
 
 
-def _alias_of(declared: LandingSet) -> AssetAlias:
-    """Return the alias of the assets of a set's tables at parse time; events are of each table's own asset."""
-    return AssetAlias(f"lakecommit/{declared.name}")
-
-
 def outlets_of(declared: Landing | LandingSet, *, hourly: bool) -> tuple[list[Asset | AssetAlias], list[Asset]]:
     """Return the outlets of a task that commits, the leading one first, and those with events by hour."""
     if isinstance(declared, LandingSet):
-        return [_alias_of(declared)], []
+        # At parse time; events are of each table's own asset.
+        return [AssetAlias(f"lakecommit/{declared.name}")], []
     hours = [hourly_asset_of(declared)] if hourly else []
     return [asset_of(declared), *table_assets_of(declared).values(), *hours], hours
 

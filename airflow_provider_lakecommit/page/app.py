@@ -16,6 +16,11 @@ route                               answer
 ``/api/v1/changes``                 server-sent events: rows have changed
 ``/api/v1/openapi.json``            this interface
 ==================================  ===================================================================================
+
+The built files of the page, and the headers of every answer.
+
+Only files that exist when the app is created are served, by name. Nothing of another origin is loaded, there is no
+inline script, and only Airflow may frame the page.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
@@ -44,7 +50,6 @@ from airflow_provider_lakecommit.page.detail_answers import (
     detail_of,
     trend_of,
 )
-from airflow_provider_lakecommit.page.files import ASSETS, HEADERS, INDEX, built
 from airflow_provider_lakecommit.page.landings import LandingRow, search
 from airflow_provider_lakecommit.page.operations import OperationQuery
 from airflow_provider_lakecommit.page.reader import PageReader
@@ -233,3 +238,34 @@ def _tagged(request: Request, body: bytes) -> Response:
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(body, media_type="application/json", headers={"ETag": tag})
+
+
+STATIC = Path(__file__).with_name("static")
+INDEX = "index.html"
+ASSETS = "assets"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+UNBUILT = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Lake commits</title>
+<p>The page was not built in this checkout: run <code>make ui</code> (Node.js 20 or newer), then restart the API server.
+What it shows is at <a href="api/v1/landings">api/v1/landings</a>.</p></html>
+"""
+
+
+def built(folder: Path = STATIC) -> dict[str, tuple[bytes, str]]:
+    """Return the files by their path below the page, with their type; without a build, a page that reports it."""
+    paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.suffix in TYPES]
+    found = {p.relative_to(folder).as_posix(): (p.read_bytes(), TYPES[p.suffix]) for p in paths}
+    return found if INDEX in found else {INDEX: (UNBUILT, TYPES[".html"])}

@@ -16,7 +16,6 @@ from uuid import UUID
 from airflow_provider_lakecommit.core import (
     CommitFailed,
     Coverage,
-    Cycle,
     CycleClosed,
     CycleOpened,
     EndRequested,
@@ -153,7 +152,12 @@ def _opened(known: LandingCycles, entry: CycleOpened, at: float) -> LandingCycle
         return _changed(known, entry.commit_id, lambda c: c._replace(**_planned(plan, tables, c.work)))
     behind = _behind(known, plan)
     one = ObservedCycle(
-        commit_id=str(entry.commit_id), began=at, behind=behind, **_run(cycle), **_planned(plan, tables, NO_WORK)
+        commit_id=str(entry.commit_id),
+        began=at,
+        behind=behind,
+        dag=cycle.dag,
+        run=cycle.run,
+        **_planned(plan, tables, NO_WORK),
     )
     cycles = (*known.cycles, one)[-MOST_CYCLES:]
     if len(cycles) > MOST_OPEN and cycles[-MOST_OPEN - 1].work:
@@ -191,10 +195,6 @@ def _behind(known: LandingCycles, plan: Plan) -> bool:
     done = known.read_upto
     left = any(end > done.get((p.topic, p.partition), end) for p, end in plan.ends.items())
     return left and not any(c.ended is None and c.done < c.slices and not c.failed for c in known.cycles)
-
-
-def _run(cycle: Cycle) -> dict[str, Any]:
-    return {"dag": cycle.dag, "run": cycle.run}
 
 
 def _planned(plan: Plan, tables: tuple[str, ...], done: Mapping[UUID, SliceWork]) -> dict[str, Any]:

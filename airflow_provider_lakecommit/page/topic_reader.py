@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
+from airflow_provider_lakecommit.control import ControlRecord, PayloadType, entry_from_values
+from airflow_provider_lakecommit.core import LIVE, CycleOpened
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.kafka import ClusterAdmin
-from airflow_provider_lakecommit.page.cycles import LandingCycles
+from airflow_provider_lakecommit.page.cycles import LandingCycles, connector_cycles_after, cycles_after
+from airflow_provider_lakecommit.page.lag_clock import LagClock
 from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, TopicReading, key_of
-from airflow_provider_lakecommit.page.memory import TopicMemory
-from airflow_provider_lakecommit.page.partitions import Ends
-from airflow_provider_lakecommit.stall import Commits, CommitWatch, StallRules, State, WatchedTopic, evaluate
+from airflow_provider_lakecommit.page.partitions import Ends, lags
+from airflow_provider_lakecommit.page.trend import Trend
+from airflow_provider_lakecommit.stall import (
+    Commits,
+    CommitWatch,
+    EventKind,
+    ObservedRecord,
+    StallRules,
+    State,
+    WatchedTopic,
+    evaluate,
+)
 
 ENDS_SECONDS = 10.0
 """Time between two reads of source topics' ends, per :data:`ENDS_AT_ONCE` partitions."""
@@ -41,7 +54,8 @@ class TopicReader:
         self.reading = TopicReading(control_topic=topic)
         self.rows: Mapping[str, LandingRow] = {}
         self._topic, self._settings, self._deployment = topic, settings, deployment
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, tuple[State, Ends, LandingRow]] = {}
+        """Rows and their inputs."""
         self.memory = TopicMemory()
         watched = WatchedTopic(topic=topic.topic, completion_timeout=COMPLETION_SECONDS, newest=MOST_OFFSETS)
         self._watch = CommitWatch(watched, lambda: settings(topic.connection), heard=self.memory.heard)
@@ -70,15 +84,16 @@ class TopicReader:
 
     def _row(self, group: str, state: State, now: float, ends: Ends) -> LandingRow:
         """Return the known row while nothing in it has changed."""
-        known, cycles = self._known.get(group), self.memory.cycles.get(group) or LandingCycles()
-        same = known is not None and known.state is state and known.ends is ends and known.row.cycles is cycles
+        inputs, cycles = self._known.get(group), self.memory.cycles.get(group) or LandingCycles()
+        known = inputs and inputs[2]
+        same = inputs and inputs[0] is state and inputs[1] is ends and inputs[2].cycles is cycles
         if known is not None and same and state.landing:
-            return known.row
+            return known
         read_since, table_since = self.memory.since(group)
         made = LandingRow(
             control_topic=self._topic,
             group=group,
-            key=known.row.key if known else key_of(self._topic, group),
+            key=known.key if known else key_of(self._topic, group),
             state=state,
             # For a connector, silence is also a change.
             found=evaluate(state, now, StallRules(landing=state.landing)),
@@ -89,18 +104,9 @@ class TopicReader:
             table_since=table_since,
             trend=self.memory.trends.get(group),
         )
-        row = known.row if known is not None and known.row == made else made
-        self._known[group] = _Known(state=state, ends=ends, row=row)
+        row = known if known is not None and known == made else made
+        self._known[group] = state, ends, row
         return row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """A row, and its inputs."""
-
-    state: State
-    ends: Ends
-    row: LandingRow
 
 
 class SourceEnds:
@@ -137,3 +143,94 @@ def _reading(known: TopicReading, commits: Commits) -> TopicReading:
     trouble = commits.trouble or ""
     current = commits.groups is not None and not trouble
     return replace(known, as_of=commits.at if current else known.as_of, trouble=trouble, overlooked=commits.overlooked)
+
+
+MOST_TRENDS = 5000
+TURNS = frozenset({EventKind.START, EventKind.PUBLISHED})
+"""Events at which a landing's lags peak."""
+
+_PAYLOADS = {kind: PayloadType[kind.value] for kind in EventKind}
+
+
+class TopicMemory:
+    """Mutable, for the thread that reads the topic; other threads may read trends."""
+
+    def __init__(self) -> None:
+        self.cycles: dict[str, LandingCycles] = {}
+        self.trends: dict[str, Trend] = {}
+        self.clocks: dict[str, LagClock] = {}
+
+    def heard(self, observed: ObservedRecord, record: ControlRecord, landing: bool) -> None:
+        group, event, header = observed
+        known = self.cycles.get(group) or LandingCycles()
+        if not landing:
+            after = connector_cycles_after(known, event)
+        elif header is None or header.get("lane") != LIVE or event.kind is EventKind.WRITTEN:
+            # The report on their slice repeats files.
+            return
+        else:
+            covers = event.covers if event.kind is EventKind.PUBLISHED else None
+            entry = entry_from_values(record, _PAYLOADS[event.kind], UUID(bytes=event.commit), header, covers)
+            after = known if entry is None else cycles_after(known, entry)
+            if isinstance(entry, CycleOpened) and entry.plan.ends:
+                self._clock_after(group, after, entry.plan.requested_at.timestamp(), after.ends)
+        if after is not known:
+            self.cycles[group] = after
+            self._notify(group, known, after, observed)
+
+    def lagging(self, ends: Ends) -> None:
+        now = time.time()
+        for group, known in self.cycles.items():
+            there = {p: ends[p] for p in known.ends if p in ends}
+            if there and (trend := self._trend(group)) is not None:
+                read, commit = lags(known.reported, known.in_table, there)
+                clock = self._clock_after(group, known, now, there)
+                late = _late(clock, known, now)
+                trend.add(now, now, {"read_lag": read, "commit_lag": commit, **late})
+
+    def since(self, group: str) -> tuple[float | None, float | None]:
+        """Return since when records wait to be read, and since when the table lacks some."""
+        known, clock = self.cycles.get(group), self.clocks.get(group)
+        if known is None or clock is None:
+            return None, None
+        return clock.since(known.read_upto), clock.since(known.in_table)
+
+    def _clock_after(self, group: str, known: LandingCycles, at: float, ends: Ends) -> LagClock:
+        clock = self.clocks.get(group) or LagClock()
+        if len(self.clocks) < MOST_TRENDS:
+            self.clocks[group] = clock
+        clock.add(at, time.time(), ends)
+        clock.forget(known.in_table)
+        return clock
+
+    def _notify(self, group: str, before: LandingCycles, after: LandingCycles, observed: ObservedRecord) -> None:
+        kind, turn = observed.event.kind, observed.event.kind in TURNS and bool(after.ends or after.reported)
+        if not turn and after.totals is before.totals:
+            return
+        trend = self._trend(group)
+        if trend is None:
+            return
+        amounts: dict[str, float | None] = {}
+        if after.totals is not before.totals:
+            was, now = before.totals, after.totals
+            amounts = {"read": now.read - was.read, "committed": now.committed - was.committed}
+            if now.commits > was.commits:
+                amounts["commit_seconds"] = after.took
+        if turn:
+            # The backlog peaks just before it is published.
+            at = before if kind is EventKind.PUBLISHED else after
+            amounts["read_lag"], amounts["commit_lag"] = lags(at.reported, at.in_table, at.ends)
+            if (clock := self.clocks.get(group)) is not None:
+                amounts |= _late(clock, at, observed.event.at)
+        trend.add(observed.event.at, time.time(), amounts)
+
+    def _trend(self, group: str) -> Trend | None:
+        found = self.trends.get(group)
+        if found is None and len(self.trends) < MOST_TRENDS:
+            found = self.trends[group] = Trend()
+        return found
+
+
+def _late(clock: LagClock, known: LandingCycles, at: float) -> dict[str, float | None]:
+    read, table = clock.seconds(known.read_upto, at), clock.seconds(known.in_table, at)
+    return {"read_lag_seconds": read, "table_lag_seconds": table}

@@ -18,8 +18,6 @@ from airflow.listeners import hookimpl
 
 from airflow_provider_lakecommit.preload import preload
 
-__all__ = ["forks_tasks", "on_starting"]
-
 
 @hookimpl
 def on_starting(component: object) -> None:

@@ -16,8 +16,6 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-__all__ = ["PageApp"]
-
 _LOG = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]

@@ -6,7 +6,7 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "cycle_reports": "CycleReports",
+        "replica_watch": "CycleReports",
         "decoders": (
             "block_decoder check_rules check_schema filled_beside_rows filled_elsewhere given_columns tables_of_values"
         ),
@@ -19,8 +19,7 @@ __getattr__ = lazy_names(
         "launch.package": "PACKAGE package_zip",
         "launch.process": "CLI ProcessName",
         "launch.replicas": "run_replicas",
-        "launch.scratch": "scratch_folder",
-        "launch.secret_settings": "LOAD_DEFAULTS REDACTION save_properties",
+        "launch.scratch": "LOAD_DEFAULTS REDACTION save_properties scratch_folder",
         "main": "WORKERS_DIED",
         "marks": "marks_of",
         "metadata": "with_metadata",

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from airflow_provider_lakecommit.spark.cycle_reports import CycleReports as CycleReports
 from airflow_provider_lakecommit.spark.decoders import block_decoder as block_decoder
 from airflow_provider_lakecommit.spark.decoders import check_rules as check_rules
 from airflow_provider_lakecommit.spark.decoders import check_schema as check_schema
@@ -27,10 +26,10 @@ from airflow_provider_lakecommit.spark.launch.package import package_zip as pack
 from airflow_provider_lakecommit.spark.launch.process import CLI as CLI
 from airflow_provider_lakecommit.spark.launch.process import ProcessName as ProcessName
 from airflow_provider_lakecommit.spark.launch.replicas import run_replicas as run_replicas
+from airflow_provider_lakecommit.spark.launch.scratch import LOAD_DEFAULTS as LOAD_DEFAULTS
+from airflow_provider_lakecommit.spark.launch.scratch import REDACTION as REDACTION
+from airflow_provider_lakecommit.spark.launch.scratch import save_properties as save_properties
 from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder as scratch_folder
-from airflow_provider_lakecommit.spark.launch.secret_settings import LOAD_DEFAULTS as LOAD_DEFAULTS
-from airflow_provider_lakecommit.spark.launch.secret_settings import REDACTION as REDACTION
-from airflow_provider_lakecommit.spark.launch.secret_settings import save_properties as save_properties
 from airflow_provider_lakecommit.spark.main import WORKERS_DIED as WORKERS_DIED
 from airflow_provider_lakecommit.spark.marks import marks_of as marks_of
 from airflow_provider_lakecommit.spark.metadata import with_metadata as with_metadata
@@ -41,5 +40,6 @@ from airflow_provider_lakecommit.spark.proof import ProofSlice as ProofSlice
 from airflow_provider_lakecommit.spark.proof import proof_target as proof_target
 from airflow_provider_lakecommit.spark.proof import read_proof as read_proof
 from airflow_provider_lakecommit.spark.proof import result_path as result_path
+from airflow_provider_lakecommit.spark.replica_watch import CycleReports as CycleReports
 from airflow_provider_lakecommit.spark.task import QUIET as QUIET
 from airflow_provider_lakecommit.spark.upserts import check_upsert as check_upsert

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
@@ -33,22 +32,16 @@ class Brokers(Protocol):
     def answers(self) -> bool: ...
 
 
-@dataclass(slots=True)
-class _Doubt:
-    """The newest job of this process with a slice that was given up."""
-
-    job: UUID
-    check_at: float = 0.0
-
-
-_doubts: list[_Doubt] = []
+_doubts: dict[UUID, float] = {}
+"""The newest job of this process with a slice that was given up, and when the brokers are checked next."""
 
 
 def note_given_up(job: WindowJob, error: Exception) -> None:
     """Record that a slice of the job was given up, if the brokers may be the cause."""
     doubted = isinstance(error, SourceUnavailableError | ControlTopicError | KafkaException)
-    if doubted and not (_doubts and _doubts[0].job == job.job_id):
-        _doubts[:] = [_Doubt(job=job.job_id)]
+    if doubted and job.job_id not in _doubts:
+        _doubts.clear()
+        _doubts[job.job_id] = 0.0
 
 
 def check_brokers(job: WindowJob, brokers: Brokers, now: Callable[[], float] = time.monotonic) -> None:
@@ -56,14 +49,13 @@ def check_brokers(job: WindowJob, brokers: Brokers, now: Callable[[], float] = t
 
     :raises ControlTopicError: the brokers are doubtful and do not answer
     """
-    if not _doubts or _doubts[0].job != job.job_id:
+    if job.job_id not in _doubts:
         return
-    doubt = _doubts[0]
-    if now() >= doubt.check_at:
+    if now() >= _doubts[job.job_id]:
         if brokers.answers():
             _doubts.clear()
             return
-        doubt.check_at = now() + AWAY
+        _doubts[job.job_id] = now() + AWAY
     raise ControlTopicError(
         "LC5001",
         "this slice was not begun: the brokers did not answer for earlier slices and do not answer now; check "

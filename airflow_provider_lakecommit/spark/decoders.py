@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decoders of a landing, made from its declaration and the columns of its tables.
 
-Contract: one :class:`~airflow_provider_lakecommit.formats.transforms.block.BlockDecoder` for all data tables of a
+Contract: one :class:`~airflow_provider_lakecommit.formats.transforms.router.BlockDecoder` for all data tables of a
 landing combines format, route and SQL. It leaves columns of keys and headers alone.
 
 Failure story: a table that the landing cannot fill is a :class:`~airflow_provider_lakecommit.exceptions.TableError`

@@ -13,7 +13,7 @@ Failure story: :class:`~airflow_provider_lakecommit.exceptions.SourceError` if o
 partition ends before the planned end, the topic was deleted or recreated, also during the read, or an answer of a
 broker exceeds ``receive.message.max.bytes``; :class:`~airflow_provider_lakecommit.exceptions.SourceCorruptError` if
 records are corrupt, or brokers report the partition's ends but return nothing in between
-(:mod:`~airflow_provider_lakecommit.spark.corruption`);
+(:mod:`~airflow_provider_lakecommit.spark.unreadable`);
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError` if no record, position or partition end arrives
 for ``read_timeout`` seconds, or the right to read is missing. The message names the span. A quota extends the wait.
 """
@@ -35,7 +35,6 @@ from airflow_provider_lakecommit.kafka import CORRUPTION, DENIED, is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
 from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
 from airflow_provider_lakecommit.spark.collector import COLLECTOR
-from airflow_provider_lakecommit.spark.corruption import Corruption
 from airflow_provider_lakecommit.spark.positions import (
     Partition,
     PartitionReading,
@@ -45,7 +44,7 @@ from airflow_provider_lakecommit.spark.positions import (
     stretches,
 )
 from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics, denied
-from airflow_provider_lakecommit.spark.unreadable import Unreadable
+from airflow_provider_lakecommit.spark.unreadable import Corruption, Unreadable
 
 log = logging.getLogger(__name__)
 

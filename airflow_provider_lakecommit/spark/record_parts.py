@@ -111,7 +111,9 @@ class RecordPart:
         out = PartColumns({}, {}, Counter())
         for name, column in self._fields.items():
             out.columns[column.name] = decoded.table.column(name).combine_chunks().take(take)
-        refusals = {positions[r.index]: self._refusal(r) for r in decoded.rejects}
+        refusals = {
+            positions[r.index]: Refusal(self._kind, r.column, f"{self._called}: {r.reason}") for r in decoded.rejects
+        }
         if self._ignored:
             out.ignored[f"{self._called} (cannot be read)"] += len(refusals)
         else:
@@ -123,9 +125,6 @@ class RecordPart:
 
     def close(self) -> None:
         self._decoder.close()
-
-    def _refusal(self, reject: Reject) -> Refusal:
-        return Refusal(self._kind, reject.column, f"{self._called}: {reject.reason}")
 
     def _require(self, column: NestedField, out: PartColumns) -> None:
         if column.required and (array := out.columns[column.name]).null_count:

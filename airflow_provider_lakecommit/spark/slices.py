@@ -54,7 +54,6 @@ from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
-from airflow_provider_lakecommit.spark.column_types import with_types
 from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.decoders import block_decoder
@@ -66,7 +65,7 @@ from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of, position_behind
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import SliceTotals
-from airflow_provider_lakecommit.spark.unknown_paths import UnknownPaths
+from airflow_provider_lakecommit.spark.unknown_paths import UnknownPaths, with_types
 from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target
 
 LOST_TIMES = "kafka_timestamp (beyond the years 1 to 9999)"

@@ -3,8 +3,8 @@
 
 Failure story: a failing slice never fails the job; the other slices continue. Deterministic failures (corruption, an
 exception in handling records, a wrong schema) are reported for the smallest range that reproduces them: the slice is
-done in :mod:`~airflow_provider_lakecommit.spark.parts`, each with its own report. A slice that killed processes is done
-in a separate process (:mod:`~airflow_provider_lakecommit.spark.slice_process`), whose death is a failure like any
+done in :mod:`~airflow_provider_lakecommit.spark.failures`, each with its own report. A slice that killed processes is
+done in a separate process (:mod:`~airflow_provider_lakecommit.spark.slice_process`), whose death is a failure like any
 other. An error that may pass (broker or storage unavailable;
 :func:`~airflow_provider_lakecommit.spark.failures.passes`) is only returned to the driver. A task fenced by another
 attempt of the same slice (a retry, a speculative copy) reads the log: if the slice or part is unreported and its cycle
@@ -43,11 +43,10 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.broker_check import check_brokers, note_given_up
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
-from airflow_provider_lakecommit.spark.fenced import send_report
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.marks import marks_of
 from airflow_provider_lakecommit.spark.replica_watch import ReplicaReported, ReplicaWatch, delete_files
-from airflow_provider_lakecommit.spark.report import report_records
+from airflow_provider_lakecommit.spark.report import report_records, send_report
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Record
@@ -105,8 +104,7 @@ def run_task(job: WindowJob, secrets: Secrets, index: int, *, deaths: int = 0) -
 
 def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int) -> SliceResult:
     from airflow_provider_lakecommit.control import ControlTopic
-    from airflow_provider_lakecommit.spark.failures import passes
-    from airflow_provider_lakecommit.spark.parts import in_parts
+    from airflow_provider_lakecommit.spark.failures import in_parts, passes
     from airflow_provider_lakecommit.spark.slices import SliceStopped
 
     if expired := secrets.expired(work.tables, time.time()):

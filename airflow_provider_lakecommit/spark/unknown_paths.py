@@ -5,16 +5,23 @@ read.
 Contract: the first record of each of at most :data:`MOST_PATHS` fields, by its counted path. A rejected record has its
 own place. Ignored fields are only counted, so the block is decoded again by halves, at most once per field and slice;
 landings without `evolve` skip this.
+
+Rejects of an evolving table, with the table's current type.
+
+Contract: pure. The decoder's reason is kept; for a value that its column cannot take, the column's type is appended. If
+a table's types change, a dead letter must name the type it was evaluated with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 
 from confluent_kafka import Message
+from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import NAME_LENGTH
-from airflow_provider_lakecommit.formats import Block, BlockDecoder
+from airflow_provider_lakecommit.formats import Block, BlockDecoder, Reject
 from airflow_provider_lakecommit.spark.positions import offset_of
 
 MOST_PATHS = 20
@@ -61,3 +68,24 @@ def _first(decoder: BlockDecoder, values: Sequence[bytes], start: int, names: Se
     early = names & decoder.decode(values[:half]).ignored.keys()
     yield from _first(decoder, values[:half], start, early)
     yield from _first(decoder, values[half:], start + half, names - early)
+
+
+_PREFIX = "the table has"
+
+
+def with_types(rejects: Sequence[Reject], schema: Schema) -> tuple[Reject, ...]:
+    """Return the rejects with the types of their columns.
+
+    :param schema: the schema they were evaluated with
+    """
+    return tuple(_typed(reject, schema) for reject in rejects)
+
+
+def _typed(reject: Reject, schema: Schema) -> Reject:
+    if reject.kind != "wrong_value" or reject.column is None or _PREFIX in reject.reason:
+        return reject
+    try:
+        kind = schema.find_type(reject.column)
+    except ValueError:
+        return reject
+    return replace(reject, reason=f"{reject.reason} ({_PREFIX} {kind})" if kind.is_primitive else reject.reason)

@@ -6,8 +6,7 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "verified": "VerifiedRecords is_ours",
-        "events": "ObservedRecord event_of group_of",
+        "events": "event_of group_of is_ours ObservedRecord VerifiedRecords",
         "guard": "CALM Guard GuardAnswer Ruling",
         "policy": "POLICY_FIELDS StallPolicy",
         "state": "EventKind ObservedEvent StallRules State waiting",

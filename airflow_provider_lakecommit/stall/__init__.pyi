@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.stall.events import ObservedRecord as ObservedRecord
+from airflow_provider_lakecommit.stall.events import VerifiedRecords as VerifiedRecords
 from airflow_provider_lakecommit.stall.events import event_of as event_of
 from airflow_provider_lakecommit.stall.events import group_of as group_of
+from airflow_provider_lakecommit.stall.events import is_ours as is_ours
 from airflow_provider_lakecommit.stall.guard import CALM as CALM
 from airflow_provider_lakecommit.stall.guard import Guard as Guard
 from airflow_provider_lakecommit.stall.guard import GuardAnswer as GuardAnswer
@@ -16,8 +18,6 @@ from airflow_provider_lakecommit.stall.state import waiting as waiting
 from airflow_provider_lakecommit.stall.verdict import Diagnosis as Diagnosis
 from airflow_provider_lakecommit.stall.verdict import Verdict as Verdict
 from airflow_provider_lakecommit.stall.verdict import evaluate as evaluate
-from airflow_provider_lakecommit.stall.verified import VerifiedRecords as VerifiedRecords
-from airflow_provider_lakecommit.stall.verified import is_ours as is_ours
 from airflow_provider_lakecommit.stall.watch import MOST_OTHERS as MOST_OTHERS
 from airflow_provider_lakecommit.stall.watch import Commits as Commits
 from airflow_provider_lakecommit.stall.watch import CommitWatch as CommitWatch

@@ -3,6 +3,13 @@
 
 Our header adds what the connector cannot express: a failed commit attempt, a range that needs a decision. An unreadable
 record must not stop an observer: it is ``None``, and so are the records of backfills.
+
+Which control records an observer of commits accepts.
+
+A record without a required signature is ignored, and so is a repeated one: each event of a landing has its own id, so a
+copy is a forgery. Once a group is known as a landing, records without our header are not its own. Groups of Kafka
+Connect sign nothing and are accepted. Of each group the newest :data:`REMEMBERED` records that start or end a cycle are
+recognised when repeated; a copy of an older one counts until the landing's next cycle.
 """
 
 from __future__ import annotations
@@ -10,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from airflow_provider_lakecommit.control import (
     CORRUPTION,
+    HEADER,
     YEARS,
     CommitComplete,
     CommitToTable,
@@ -194,3 +202,45 @@ def _raised(header: dict[str, Any]) -> Coverage | None:
     """Return the ranges that a user wants to be read again."""
     ranges = [item for coverage, _ in header.get("raised", ()) for item in coverage_from_json(coverage).items()]
     return Coverage.of(ranges) if ranges else None
+
+
+PROGRESS_KINDS = frozenset({EventKind.START, EventKind.COMPLETED})
+"""Events that cause a new state at once. The others are many, and change no cycle."""
+REMEMBERED = 256
+
+
+class Record(Protocol):
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> tuple[tuple[str, bytes], ...]: ...
+    @property
+    def doubt(self) -> str | None: ...
+
+
+def is_ours(record: Record) -> bool:
+    return any(name == HEADER for name, _ in record.headers)
+
+
+class VerifiedRecords:
+    """The accepted records of each group of one topic."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[int, None]] = {}
+
+    def __call__(self, record: Record, group: str, kind: EventKind, *, landing: bool) -> bool:
+        """Return True if the record is accepted. ``landing``: the group is known as a landing."""
+        if record.doubt is not None:
+            return False
+        if not is_ours(record):
+            return not landing
+        return kind not in PROGRESS_KINDS or self._is_new(group, hash(record.value))
+
+    def _is_new(self, group: str, digest: int) -> bool:
+        known = self._known.setdefault(group, {})
+        if digest in known:
+            return False
+        known[digest] = None
+        if len(known) > REMEMBERED:
+            del known[next(iter(known))]
+        return True

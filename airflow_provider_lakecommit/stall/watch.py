@@ -23,10 +23,16 @@ from airflow_provider_lakecommit.control import ControlRecord, ControlTopic, Con
 from airflow_provider_lakecommit.core import group_id
 from airflow_provider_lakecommit.exceptions import LakecommitError, Terminal
 from airflow_provider_lakecommit.landing import nearest
-from airflow_provider_lakecommit.stall.events import ObservedRecord, group_of, record_of
+from airflow_provider_lakecommit.stall.events import (
+    PROGRESS_KINDS,
+    ObservedRecord,
+    VerifiedRecords,
+    group_of,
+    is_ours,
+    record_of,
+)
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
 from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
-from airflow_provider_lakecommit.stall.verified import PROGRESS_KINDS, VerifiedRecords, is_ours
 
 _LOG = logging.getLogger(__name__)
 

@@ -38,9 +38,8 @@ from airflow_provider_lakecommit.committer import (
 from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS, data_roots, path_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg import Tables, rows_in_footer, trouble_of
-from airflow_provider_lakecommit.status.other_writers import live_rows, row_change
+from airflow_provider_lakecommit.status.other_writers import brought_back, live_rows, row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows
-from airflow_provider_lakecommit.status.restored import brought_back
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
 
 RESCUED_BY = "lakecommit.rescued-by"
@@ -102,7 +101,7 @@ def read_history(
             fewer, others = fewer + change.fewer, others or not change.same
             text = f"made by another writer ({operation}{rescued})" + (f": {change}" if str(change) else "")
             (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
-    if files or (files is None and _is_local(table.location())):
+    if files or (files is None and urlsplit(table.location()).scheme in ("", "file")):
         progress(f"{name}: checking {len(entries)} files")
         _find_files(reading, table.io, entries)
     whole = not landing or _begins(landing[0])
@@ -244,10 +243,6 @@ def _entries(
 
 def _added(entry: ManifestEntry) -> AddedFile:
     return AddedFile(path=entry.data_file.file_path, rows=entry.data_file.record_count)
-
-
-def _is_local(location: str) -> bool:
-    return urlsplit(location).scheme in ("", "file")
 
 
 def _check_paths(reading: _HistoryReading, landing: Iterable[LandingSnapshot]) -> None:

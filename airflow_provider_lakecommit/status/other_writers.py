@@ -4,14 +4,24 @@
 Uses the sums that engines write into the summaries of their snapshots (none if missing), because files missing from the
 metadata have no counts. Removing rows is legitimate, so it is a note, with numbers. A compaction (``replace``) has the
 same rows before and after, unless it applies delete files.
+
+Files of a landing that were rolled back and that another writer added to the table again (`add_files`).
+
+No ledger counts the rows of such a file: the landing has read their offsets again, or will. A file's name shows that it
+is of a landing (copies under other names are not recognised); a landing's snapshot outside the branch shows that it was
+rolled back. The finding is a note if a user has stated since what the table holds, or if the file's landing is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.table.snapshots import Operation, Snapshot
+
+from airflow_provider_lakecommit.committer import SnapshotKind
+from airflow_provider_lakecommit.core import RESET_ASSERT, attempt_of, is_attempt_at
+from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +82,70 @@ def live_rows(snapshot: Snapshot) -> int | None:
 def _sum(sums: Mapping[str, str], key: str) -> int:
     text = sums.get(key, "")
     return int(text) if text.isascii() and text.isdigit() else 0
+
+
+Beside = Callable[[], Iterable[LandingSnapshot]]
+
+
+def brought_back(
+    table: str,
+    line: Sequence[int],
+    added: Mapping[int, Sequence[AddedFile]],
+    landing: Sequence[LandingSnapshot],
+    beside: Beside,
+    logged: int | None = None,
+) -> Iterator[Finding]:
+    """Yield the files that other writers restored to the table.
+
+    :param line: the snapshots of the branch, newest first
+    :param added: the files at the head, by the snapshot that added them
+    :param landing: the landing snapshots of the branch, oldest first
+    :param beside: those in the metadata but not on the branch; requested only if there is such a file
+    :param logged: one of these whose restored rows are reported already
+    """
+    counted, ours = {f.path for s in landing for f in s.files}, {s.record.snapshot_id for s in landing}
+    found = {
+        n: files
+        for n in line
+        if n not in ours and (files := [f for f in added.get(n, ()) if f.path not in counted and _is_ours(f.path)])
+    }
+    if not found:
+        return
+    of = {f.path: s for s in beside() for f in s.files}
+    known = landing[-1].sections.keys() if landing else ()
+    for n, files in found.items():
+        if logged is not None and {s.record.snapshot_id for f in files if (s := of.get(f.path))} == {logged}:
+            continue
+        yield _finding(table, n, files, of, known, landing, line)
+
+
+def _finding(
+    table: str,
+    snapshot_id: int,
+    files: Sequence[AddedFile],
+    of: Mapping[str, LandingSnapshot],
+    known: Collection[tuple[str, str]],
+    landing: Sequence[LandingSnapshot],
+    line: Sequence[int],
+) -> Finding:
+    sources = {s.record.snapshot_id: s for f in files if (s := of.get(f.path)) is not None and s.key in known}
+    since = {s.key for s in landing if s.record.kind is SnapshotKind.INIT and _is_newer(s, snapshot_id, line)}
+    wrong = any(s.key not in since for s in sources.values())
+    whose = ", ".join(sorted({f"landing {s.record.landing}" for s in sources.values()})) or "a landing"
+    rows = sum(f.rows for f in files)
+    text = (
+        f"another writer added {len(files)} files of {whose} with {rows} rows, and no ledger counts them: they were "
+        "rolled back, so their offsets are read again, and these rows are duplicated then. Remove the files, or assert "
+        f"with `{RESET_ASSERT}` that they are in the table before they are read again"
+    )
+    level = Severity.WRONG if wrong else Severity.NOTE
+    return Finding(level=level, table=table, snapshot_id=snapshot_id, text=text)
+
+
+def _is_newer(s: LandingSnapshot, than: int, line: Sequence[int]) -> bool:
+    return line.index(s.record.snapshot_id) < line.index(than)
+
+
+def _is_ours(path: str) -> bool:
+    attempt = attempt_of(path)
+    return attempt is not None and is_attempt_at(attempt, attempt) is not None

@@ -136,6 +136,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
     left = {h.partition: h for h in headroom}
     stale = stale_transactions(session, source.partitions, at, HEADROOM_SECONDS)
     by_name = {t.table: t for t in ledgers}
+    newest = max(landing_state.cycles.values(), key=lambda cycle: cycle.offset, default=None)
     reached = [passed_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
     safe = [_safe_ends(t, landing_state.accepted[t.table], source.partitions) for t in ledgers]
     tables = tuple(
@@ -175,14 +176,9 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
         redundant=sum(len(c.redundant) for c in landing_state.cycles.values()),
         lanes=tuple(next(lane.lines()) for lane in lanes_in(session.landing.name, dict(states))),
         suspended=ledgers[0].section.suspended if ledgers else "",
-        stopped=_stopped(landing_state),
+        stopped="" if newest is None else newest.plan.stopped,
         diverged=diverged_logs(session, landing_state, source)[1],
     )
-
-
-def _stopped(landing_state: LandingState) -> str:
-    newest = max(landing_state.cycles.values(), key=lambda cycle: cycle.offset, default=None)
-    return "" if newest is None else newest.plan.stopped
 
 
 def _stalled(landing_state: LandingState, ledgers: Sequence[TableLedger], most: int) -> str:

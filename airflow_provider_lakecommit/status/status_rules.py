@@ -39,10 +39,6 @@ class StatusLimits:
     age: timedelta | None = None
 
 
-def _stalled(found: Status, _: StatusLimits) -> str | None:
-    return found.stalled or None
-
-
 def _needs_decision(found: Status, _: StatusLimits) -> str | None:
     tables = [f"{t.table}: its ledger is {t.condition}" for t in found.tables if t.condition not in IN_ORDER]
     removed = [
@@ -103,7 +99,7 @@ def _old(found: Status, allowed: StatusLimits) -> str | None:
 
 
 TABLE: tuple[tuple[StatusVerdict, Callable[[Status, StatusLimits], str | None]], ...] = (
-    (StatusVerdict.STALLED, _stalled),
+    (StatusVerdict.STALLED, lambda found, _: found.stalled or None),
     (StatusVerdict.BLOCKED, _needs_decision),
     (StatusVerdict.BEHIND, _unknown),
     (StatusVerdict.BEHIND, _unpublished),

@@ -10,7 +10,7 @@ ledger entry is dropped, loses ranges or changes without a record of it; the rec
 exactly the growth of its ledger; ledgers have no hole and no overlap; the records add up to the ranges; rows equal the
 record counts of the files; no token and no file path occurs twice. Only a snapshot that replaces ranges removes files
 (:mod:`~airflow_provider_lakecommit.status.replaced`). Replays of dead letters:
-:mod:`~airflow_provider_lakecommit.status.replays`.
+:mod:`~airflow_provider_lakecommit.status.replaced`.
 
 Checked between the tables of a landing, on their common ranges: each range has as many dead letters as the data table
 counts rejects, and both applied the same rules, unless there are no rejects. Ranges stated by users, or in expired
@@ -40,8 +40,14 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
 from airflow_provider_lakecommit.status.lanes import moved_text, rescanned
-from airflow_provider_lakecommit.status.replaced import replaced_rows, replayed_rows, taken_from
-from airflow_provider_lakecommit.status.replays import Step, is_replay, replay_problems
+from airflow_provider_lakecommit.status.replaced import (
+    Step,
+    is_replay,
+    replaced_rows,
+    replay_problems,
+    replayed_rows,
+    taken_from,
+)
 from airflow_provider_lakecommit.status.table_history import (
     AddedFile,
     Finding,

@@ -21,8 +21,6 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.stall import Commits, CommitWatch
 
-__all__ = ["COMPLETION_SECONDS", "ControlTopicTrigger"]
-
 COMPLETION_SECONDS = 3600.0
 """Default of a landing's ``completion_timeout``."""
 

@@ -27,7 +27,7 @@ LANES = {
     "spark.report": "Spark tasks",
     "cycle.commit.close": "commit",
     "cycle.commit.publish": "commit",
-    "cycle.commit.window_budget": "commit",
+    "cycle.commit.refusals": "commit",
 }
 LOG, TABLE = "control topic", "table"
 FAILED = "failed"

@@ -25,7 +25,7 @@ SENT_BY = {
     "cycle.plan.start": "plan",
     "cycle.commit.close": "commit",
     "cycle.commit.publish": "commit",
-    "cycle.commit.window_budget": "commit",
+    "cycle.commit.refusals": "commit",
     "operations.maintenance.lane_files": "``lakecommit maintain``",
     "operations.reset.unblock": "``lakecommit reset blocked``",
     "cycle.session.early_end": "who is told to stop, or wants a window published now",

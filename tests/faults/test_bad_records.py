@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.exceptions import BlockedRangeError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
-from airflow_provider_lakecommit.kafka import corruption
+from airflow_provider_lakecommit.kafka import partition_tail
 from airflow_provider_lakecommit.operations.reset.unblock import unblock
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark import slices as slice_work
@@ -306,7 +306,7 @@ def test_records_that_are_larger_than_the_client_takes_are_blocked_alone(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:
     monkeypatch.setattr(slice_read, "TOO_LARGE_SECONDS", 0.5)
-    monkeypatch.setattr(corruption, "PROBE_SECONDS", 1.0)
+    monkeypatch.setattr(partition_tail, "PROBE_SECONDS", 1.0)
     world = make_world(partitions=2, slice_records=400)
     send(world, range(10), codec=codec)
     send(world, range(10, 13), codec=codec, name="".join(map(chr, range(0x4E00, 0x9000))) * 3)
@@ -386,7 +386,7 @@ def test_any_byte_of_a_batchs_head(
     monkeypatch.setattr(
         slice_work, "SliceReader", lambda *a, **k: slice_read.SliceReader(*a, **{**k, "read_timeout": 3.0})
     )
-    monkeypatch.setattr(corruption, "PROBE_SECONDS", 1.0)
+    monkeypatch.setattr(partition_tail, "PROBE_SECONDS", 1.0)
     world = make_world(partitions=2, slice_records=400)
     topic = str(world.landing.topics)
     for first in (0, 10, 20):

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceCorruptError, SourceError, SourceUnavailableError
-from airflow_provider_lakecommit.kafka import corruption
+from airflow_provider_lakecommit.kafka import partition_tail
 from airflow_provider_lakecommit.kafka.admin import topic_id_text
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark.chunks import Chunk
@@ -362,7 +362,7 @@ def test_a_batch_of_another_length_is_damage_long_before_the_read_timeout(
 ) -> None:
     """The brokers answer each request at once, and may give nothing, of which the client says nothing."""
     monkeypatch.setattr(slice_read, "WITHHELD_SECONDS", 1.0, raising=False)
-    monkeypatch.setattr(corruption, "PROBE_SECONDS", 1.0)
+    monkeypatch.setattr(partition_tail, "PROBE_SECONDS", 1.0)
     topic = "shorter"
     create_topic(AdminClient({"bootstrap.servers": own_broker.bootstrap}), topic)
     for _ in range(3):

@@ -25,8 +25,8 @@ from airflow_provider_lakecommit.operations.maintenance import sweep as sweeps
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
 from airflow_provider_lakecommit.operations.maintenance.garbage import Why
+from airflow_provider_lakecommit.operations.maintenance.listing import UnfinishedUploads, _client
 from airflow_provider_lakecommit.operations.maintenance.sweep import SweptTable, sweep
-from airflow_provider_lakecommit.operations.maintenance.uploads import UnfinishedUploads, _client
 from airflow_provider_lakecommit.spark import try_storage
 from airflow_provider_lakecommit.status.doctor.lake import probe_path
 from dev.servers.s3 import S3Server

@@ -12,7 +12,7 @@ from lakecommit_errors import AREAS, Cause, causes, coded_errors
 
 from airflow_provider_lakecommit import exceptions
 from airflow_provider_lakecommit.exceptions import LakecommitError, SourceError, SparkJobError, SpecError
-from airflow_provider_lakecommit.landing.mistakes import mistaken
+from airflow_provider_lakecommit.landing.names import mistaken
 from tests.support.sources import sources
 
 

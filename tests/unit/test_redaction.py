@@ -22,8 +22,8 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_lakecommit.cli.adopt import catalog_of
 from airflow_provider_lakecommit.cli.control_log import source_of
-from airflow_provider_lakecommit.cli.rescue import catalog_of
 from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.exceptions import CatalogError, ConnectError, SourceError, SparkJobError, SpecError
 from airflow_provider_lakecommit.hooks.connections import kafka_settings

@@ -281,7 +281,6 @@ RULES = (
     rule("page", "control core kafka landing stall", nowhere=SPARK | LAKE),
     rule("page/connector_tasks", "stall", only=NOTHING),
     rule("page/cycles", "core stall", only=NOTHING),
-    rule("page/files", only=NOTHING),
     rule("page/lag_clock", only=NOTHING),
     rule("page/landings", "core stall", only=NOTHING),
     rule("page/partitions", only=NOTHING),

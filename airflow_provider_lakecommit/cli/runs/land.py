@@ -87,19 +87,15 @@ def land(
         try:
             # Not in the thread that signals interrupt, so a signal costs no work in progress.
             landing = in_thread(lambda: land_cycles(runner, spec, output, log, cycles, live=True), "landing")
-            return _code(landing, signals)
+            code = landing.result()
+            signals.check()
+            return code
         except Stopped as stop:
             log.quiet = False
             _end_early(landing, runner, engine, output, stop)
             return stop.code
         finally:
             engine.close()
-
-
-def _code(landing: Future[int], signals: Signals) -> int:
-    code = landing.result()
-    signals.check()
-    return code
 
 
 def _end_early(

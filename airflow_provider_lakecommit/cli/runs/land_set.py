@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from airflow_provider_lakecommit.cli.runs.land import spark_section
-from airflow_provider_lakecommit.cli.runs.opened_set import opened_set
-from airflow_provider_lakecommit.cli.runs.set_landings import Landings
+from airflow_provider_lakecommit.cli.runs.plan import opened_set
+from airflow_provider_lakecommit.cli.runs.set_landings import Landings, SharedSpark
 from airflow_provider_lakecommit.cli.runs.set_rounds import Ended, SetRounds
-from airflow_provider_lakecommit.cli.runs.shared_spark import SharedSpark
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.cli.terminal.stop import Signals, Stopped
 from airflow_provider_lakecommit.cycle import (

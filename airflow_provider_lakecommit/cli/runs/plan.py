@@ -1,16 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit plan`: show the next cycle's window and the reasons. Creates the control topic, writes nothing else."""
+"""`lakecommit plan`: show the next cycle's window and the reasons, of a set a line for each landing.
+
+Creates the control topic, writes nothing else. Topics without a landing, and landings that cannot be planned, are
+listed and affect the exit code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.cycle import LandingSession, Opened, preview
+from airflow_provider_lakecommit.cycle import (
+    CLIENTS,
+    Expansion,
+    LandingSession,
+    Opened,
+    SetConnections,
+    SetPlans,
+    format_former,
+    found_landings,
+    plans_of,
+    preview,
+)
 from airflow_provider_lakecommit.formats import registry_lines
-from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.landing import LandingSetSpec, LandingSpec
+from airflow_provider_lakecommit.spark import CLI
 
 
 def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
@@ -61,3 +79,49 @@ def text_of(opened: Opened, *, explain: bool, short: bool = False) -> Iterable[s
     if explain:
         yield from (f"  {line}" for line in opened.explain)
         yield from (f"  slice of group {s.group}: {s} for {', '.join(s.tables)}" for s in opened.slices)
+
+
+def plan_set(spec: LandingSetSpec, output: Output, *, explain: bool) -> int:
+    with opened_set(spec) as (expansion, tables, connections):
+        plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, preview, output.log)
+    output.answer(_as_dict(spec, expansion, plans), _lines(expansion, plans, explain=explain))
+    return Exit.REFUSED if plans.failed or expansion.troubles else Exit.DONE
+
+
+def _as_dict(spec: LandingSetSpec, expansion: Expansion, plans: SetPlans) -> dict[str, object]:
+    return {
+        "landing_set": spec.landing_set.name,
+        "plans": [to_dict(each) for each in plans.opened.values()],
+        "nothing": dict(plans.nothing),
+        "failed": {name: str(each) for name, each in plans.failed.items()},
+        **expansion.left_out,
+        "gone": {each.name: list(each.landing.topic_names) for each in plans.former.found if each.topics_missing},
+        "former": [each.to_dict() for each in plans.former.found],
+    }
+
+
+def _lines(expansion: Expansion, plans: SetPlans, *, explain: bool) -> Iterator[str]:
+    for opened in plans.opened.values():
+        yield from text_of(opened, explain=explain, short=True)
+    yield from (f"{name}: {why}" for name, why in plans.nothing.items())
+    yield from (f"FAILED {name}: {each}" for name, each in plans.failed.items())
+    yield from (f"NO LANDING {trouble}" for trouble in expansion.troubles)
+    yield from map(format_former, plans.former.found)
+    yield from (f"ignored: topic {topic} matches no rule" for topic in expansion.ignored)
+    slices = [s for each in plans.opened.values() for s in each.slices]
+    yield (
+        f"{len(expansion.landings)} landings: {sum(map(len, slices))} offsets in {len(slices)} slices of "
+        f"{sum(bool(each.slices) for each in plans.opened.values())} landings; {len(plans.failed)} cannot be planned; "
+        f"{sum(len(t.topics) for t in expansion.troubles)} topics have no landing, {len(expansion.ignored)} are ignored"
+    )
+
+
+@contextmanager
+def opened_set(spec: LandingSetSpec) -> Iterator[tuple[Expansion, Tables, SetConnections]]:
+    expansion = found_landings(spec.landing_set, spec.kafka)
+    tables = Tables(spec.catalog, few=CLIENTS)
+    try:
+        with SetConnections(spec.landing_set, expansion, spec.kafka, tables, deployment=CLI) as connections:
+            yield expansion, tables, connections
+    finally:
+        tables.close()

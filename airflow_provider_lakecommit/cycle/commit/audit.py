@@ -21,7 +21,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer import Unpublished, ancestry, move_main, require_together, unpublished
 from airflow_provider_lakecommit.core import RESET_BLOCKED
-from airflow_provider_lakecommit.cycle.plan.published import snapshot_of
+from airflow_provider_lakecommit.cycle.plan.resume import snapshot_of
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import TableError

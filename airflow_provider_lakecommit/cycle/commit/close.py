@@ -16,12 +16,11 @@ nothing. A slice that contradicts its table or whose files are missing is voided
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from uuid import UUID
 
 from airflow_provider_lakecommit.committer import CommitterThread, trim_snapshots
 from airflow_provider_lakecommit.control import Outgoing
@@ -31,7 +30,6 @@ from airflow_provider_lakecommit.core import (
     Counts,
     CycleState,
     Directives,
-    LandingState,
     Slice,
     SliceReport,
     done_reports,
@@ -44,8 +42,7 @@ from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.audit import audit
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
-from airflow_provider_lakecommit.cycle.plan.published import published_before
-from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, find_cycle, where_it_is
+from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, find_cycle, published_before, where_it_is
 from airflow_provider_lakecommit.cycle.plan.start import start_without_tables
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
 from airflow_provider_lakecommit.cycle.session.landing_session import (
@@ -203,7 +200,7 @@ def _closed(
     session, ticket, landing_state = commits.session, commits.ticket, folded.state
     state = own_cycle(session, ticket, folded)
     waiting = tuple(_waiting(folded, _standing(commits, folded)))
-    lacking = _missing(landing_state, state, commits.refused)
+    lacking = landing_state.lacking(granted(state.plan, state.claim), commits.refused) if state else ()
     # Slices left out on request are not lost: they are planned like later ones.
     early = sum(map(len, lacking)) if state and state.ended_early else 0
     forgotten = () if state else (_forgotten(ticket),)
@@ -248,10 +245,6 @@ def _waiting(folded: FoldedLog, standing: Mapping[str, Sequence[AcceptedSlice]])
     for ledger in folded.ledgers:
         waiting = settle(standing[ledger.table], ledger.section, ledger.others).waiting
         yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
-
-
-def _missing(landing_state: LandingState, state: CycleState | None, voided: Collection[UUID] = ()) -> Sequence[Slice]:
-    return landing_state.lacking(granted(state.plan, state.claim), voided) if state else ()
 
 
 def _why_idle(state: CycleState) -> str:

@@ -47,10 +47,9 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.refresh import is_behind, position_after, refresh
-from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
+from airflow_provider_lakecommit.cycle.commit.refusals import Refusals, within_ratio
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record, report_problem, staged_slice
-from airflow_provider_lakecommit.cycle.commit.window_budget import within_ratio
-from airflow_provider_lakecommit.cycle.plan.published import published_before, snapshot_of
+from airflow_provider_lakecommit.cycle.plan.resume import published_before, snapshot_of
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepared_table
 from airflow_provider_lakecommit.cycle.plan.truncation import truncated
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
@@ -142,23 +141,16 @@ class TablePublisher:
             self.session.log(
                 f"{self.table.name}: snapshot {record.snapshot_id} was published but not announced; announcing it now"
             )
-            found = self._recorded(record)
+            found = snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
             self._announce(folded, found, record.token, {})
             if found.files:
                 published.append(found)
         return folded
 
     def _forgotten(self, folded: FoldedLog) -> tuple[SnapshotRecord, ...]:
-        return unannounced(self._records(), folded.state.announced, folded.begin)
-
-    def _records(self) -> Iterator[SnapshotRecord]:
-        landing = self.session.landing
-        return landing_snapshots(
-            self.table.table.metadata, landing.branch, landing=landing.name, lane=self.session.lane
-        )
-
-    def _recorded(self, record: SnapshotRecord) -> PublishedSnapshot:
-        return snapshot_of(record, self.table.name, record.commit_id or self.ticket.commit_id)
+        landing, metadata = self.session.landing, self.table.table.metadata
+        records = landing_snapshots(metadata, landing.branch, landing=landing.name, lane=self.session.lane)
+        return unannounced(records, folded.state.announced, folded.begin)
 
     # -- settled slices -------------------------------------------------------------------------------------------
 

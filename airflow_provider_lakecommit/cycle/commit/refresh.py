@@ -44,14 +44,10 @@ def is_behind(session: LandingSession, table: PreparedTable, folded: FoldedLog, 
     cycles = sum(isinstance(e, CycleClosed) and e.offset > oldest.offset for e in folded.entries)
     if cycles >= REFRESH_CYCLES or folded.end - oldest.offset >= MOVE_AFTER:
         return True
-    return oldest.age(session.now()) >= _refresh_age(session, table)
-
-
-def _refresh_age(session: LandingSession, table: PreparedTable) -> timedelta:
-    """Return the age at which the ledger is refreshed, before retention or table maintenance removes what it needs."""
+    # Before retention or table maintenance removes what the ledger needs.
     expiry = expiry_age_ms(table.table.metadata)
     kept = (session.control.kept_for(), timedelta(milliseconds=expiry) if expiry else None)
-    return min([REFRESH_AGE, *(k / REFRESH_PART for k in kept if k)])
+    return oldest.age(session.now()) >= min([REFRESH_AGE, *(k / REFRESH_PART for k in kept if k)])
 
 
 def position_after(

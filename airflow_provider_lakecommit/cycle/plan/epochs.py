@@ -118,10 +118,11 @@ def after_rollback(
             return restore_tag(
                 session.tables, name, session.landing.name, session.lane, branch=branch, snapshot_id=state.snapshot_id
             )
+        to_tag = "" if state.tag_id is None else f" on snapshot {state.tag_id}"
         raise LedgerError(
             "LC6001",
             f"{name}: {state.reason}; a new epoch would void reported slices that the source no longer has: {kept}. "
-            f"Nothing is changed: put the branch back{_to_tag(state)} to publish them, or give them up with "
+            f"Nothing is changed: put the branch back{to_tag} to publish them, or give them up with "
             f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
         )
     check_tags(session.tables, name, state)
@@ -270,10 +271,6 @@ def _change(
     return change_section(
         session.tables, name, session.landing.name, session.lane, kind, change, branch=session.landing.branch
     )
-
-
-def _to_tag(state: LedgerState) -> str:
-    return "" if state.tag_id is None else f" on snapshot {state.tag_id}"
 
 
 def _newest_by_the_log(session: LandingSession, name: str, state: LedgerState) -> bool:

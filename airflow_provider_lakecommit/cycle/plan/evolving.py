@@ -33,7 +33,6 @@ from airflow_provider_lakecommit.cycle.plan.reports import missing_ranges
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError
 from airflow_provider_lakecommit.formats import Change, EvolveRequest, evolve_table
-from airflow_provider_lakecommit.kafka import SourceState
 
 
 def evolve_now(
@@ -50,17 +49,14 @@ def evolve_now(
     reading = read(session, source, dry=decision is None)
     state = reading.log.state
     missing = missing_ranges(session, state, reading.source, state.claims(session.now(), ()))
-    check = column_check(session, reading.prepared, reading.log, missing.coverage or _all(reading.source), missing)
+    marks = reading.source.partitions.items()
+    everything = Coverage.of((p, OffsetRange(w.start, w.stable)) for p, w in marks if w.start < w.stable)
+    check = column_check(session, reading.prepared, reading.log, missing.coverage or everything, missing)
     if decision is None or check.waits or not check.changes:
         return check.lines, {}
     changes = [f"{one.table}: {c}" if one.named else str(c) for one in check.tables for c in one.found.changes]
     decided = replace(decision, what="; ".join(changes))
     return check.not_made, evolve(session, check, decided)
-
-
-def _all(source: SourceState) -> Coverage:
-    marks = source.partitions.items()
-    return Coverage.of((p, OffsetRange(w.start, w.stable)) for p, w in marks if w.start < w.stable)
 
 
 def evolve(

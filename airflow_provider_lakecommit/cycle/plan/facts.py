@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The facts that a plan is decided from, and the decision. Pure: everything here was read before.
 
-Contract: :func:`planned` plans the missing ranges, and :func:`decide` adds what the records' columns and the source
-change about that plan. What is planned is decided by :mod:`~airflow_provider_lakecommit.core.planning.decide`.
+Contract: :func:`planned` plans the missing ranges, by :mod:`~airflow_provider_lakecommit.core.planning.decide`, and
+:func:`decide` adds what the records' columns and the source change about that plan.
 
 A plan warns of skipped tables, a crowded ledger, and a data table that differs from its landing's `create`: that makes
 a missing table and changes none, so a wrong first spec leaves a table that differs from the corrected one. While it has
@@ -57,10 +57,10 @@ class Reading:
 class Facts:
     """Everything that a plan depends on.
 
-    :param state: the landing's state after the START has released, voided and retried
     :param retried: the START's notes on blocks that are tried again
     :param voided: attempts that the START voids, with reasons
     :param given: the inputs of the decision
+    :param plan: the plan of the missing ranges, and ``explain`` its reasons
     :param notes: lines about the window's limits
     :param of_source: lines about topics of which nothing is landed
     :param columns: the columns that the records of the planned window need, of a landing that evolves
@@ -68,11 +68,11 @@ class Facts:
 
     landing: Landing
     reading: Reading
-    state: LandingState
     retried: tuple[Raised, ...]
     voided: Mapping[UUID, str]
-    missing: Missing
     given: PlanInputs
+    plan: Plan
+    explain: tuple[str, ...]
     notes: tuple[str, ...]
     of_source: tuple[str, ...]
     columns: ColumnCheck | None = None
@@ -94,24 +94,23 @@ class PlanDecision:
     warnings: tuple[str, ...]
 
 
-def planned(facts: Facts) -> tuple[Plan, tuple[str, ...]]:
+def planned(
+    landing: Landing, prepared: Prepared, state: LandingState, missing: Missing, given: PlanInputs
+) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan of the missing ranges, and lines that explain it.
 
+    :param state: the landing's state after the START has released, voided and retried
     :raises LedgerError: a record could end in two tables of the landing, or in none
     """
-    prepared, marks = facts.reading.prepared, facts.given.source
     if not prepared.suspended:
-        check_agreement(facts.landing, prepared, marks)
-        check_dispositions(facts.landing, facts.given.lane, prepared, facts.state, facts.missing, marks)
-    return decide_plan(facts.state, facts.missing, facts.given)
+        check_agreement(landing, prepared, given.source)
+        check_dispositions(landing, given.lane, prepared, state, missing, given.source)
+    return decide_plan(state, missing, given)
 
 
 def decide(facts: Facts) -> PlanDecision:
-    """Decide what the cycle plans.
-
-    :raises LedgerError: a record could end in two tables of the landing, or in none
-    """
-    plan, explain = planned(facts)
+    """Decide what the cycle plans."""
+    plan, explain = facts.plan, facts.explain
     if facts.columns is not None and stops(facts.landing, facts.columns):
         plan = refused(facts.columns, plan)
     lines = []

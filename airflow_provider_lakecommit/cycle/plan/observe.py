@@ -27,6 +27,7 @@ from airflow_provider_lakecommit.core import (
     Coverage,
     LandingState,
     Missing,
+    Plan,
     PlanInputs,
     Raised,
     Terms,
@@ -131,18 +132,21 @@ def observe(
         debts={name: debt for name, debt in debts if debt is not None},
         diverged=why_diverged,
     )
-    facts = Facts(
+    of_source = _source_notes(session, state, source) if session.lane == LIVE else ()
+    plan, explain = planned(landing, prepared, state, missing, given)
+    evolves = landing.evolve != "none" and plan.slices
+    return Facts(
         landing=landing,
         reading=reading,
-        state=state,
         retried=raised,
         voided=voided,
-        missing=missing,
         given=given,
+        plan=plan,
+        explain=explain,
         notes=notes,
-        of_source=_source_notes(session, state, source) if session.lane == LIVE else (),
+        of_source=of_source,
+        columns=_columns(session, reading, plan, missing, columns) if evolves else None,
     )
-    return replace(facts, columns=_columns(session, facts, columns)) if landing.evolve != "none" else facts
 
 
 def _retried(landing: Landing, reading: Reading) -> tuple[LandingState, tuple[Raised, ...], tuple[str, ...]]:
@@ -171,12 +175,12 @@ def _source_notes(session: LandingSession, landing_state: LandingState, source: 
     return tuple(source_notes(source.partitions, landed, compacted, earliest=earliest))
 
 
-def _columns(session: LandingSession, facts: Facts, before: ColumnCheck | None) -> ColumnCheck | None:
-    """Return the columns that the records of the planned window need; ``None`` if nothing is planned."""
-    landing, reading, (plan, _) = session.landing, facts.reading, planned(facts)
-    if not plan.slices:
-        return None
-    check = column_check(session, reading.prepared, reading.log, plan.coverage, facts.missing, before)
+def _columns(
+    session: LandingSession, reading: Reading, plan: Plan, missing: Missing, before: ColumnCheck | None
+) -> ColumnCheck:
+    """Return the columns that the records of the planned window need."""
+    landing = session.landing
+    check = column_check(session, reading.prepared, reading.log, plan.coverage, missing, before)
     if before is None or before.ranges != check.ranges:
         for line in check.not_made:
             session.log(line if landing.routing else f"{landing.table}: {line}")

@@ -9,19 +9,25 @@ Snapshots are named from the tables, so that all named ones exist. Nothing is wr
 
 Failure story: cycles that the log no longer has (retention) count as nonexistent: the run begins again, and rows in the
 tables are not read again.
+
+A cycle's snapshots in a table are read from the table's own history: metadata only, and no snapshot older than the
+cycle's begin by the log. Snapshots without files do not count as a run's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
+from pyiceberg.table.metadata import TableMetadata
+
+from airflow_provider_lakecommit.committer import SnapshotRecord, landing_snapshots
 from airflow_provider_lakecommit.control import plan_digest, read_entries
 from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, CycleState, Entry, LandingState, Slice, granted
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.cycle.plan.published import snapshots_of
+from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import (
     FoldedLog,
@@ -201,7 +207,10 @@ def _cycles_since(session: LandingSession, run: RunIdentity, since: datetime | N
         mine = [c for c in landing_state.cycles.values() if _is_of(session, run, c)]
         if mine:
             cycles = tuple(sorted(mine, key=lambda c: c.cycle.number))
-            newest, ends = cycles[-1], _ends_of(cycles, entries)
+            newest, ids = cycles[-1], {c.cycle.commit_id for c in cycles}
+            # The first COMPLETE of each cycle.
+            closed = [e for e in entries if isinstance(e, CycleClosed) and e.commit_id in ids]
+            ends = {e.commit_id: e for e in reversed(closed)}
             end = ends.get(newest.cycle.commit_id)
             return EarlierCycles(
                 cycles=cycles,
@@ -233,14 +242,53 @@ def _is_of(session: LandingSession, run: RunIdentity, c: CycleState) -> bool:
     return c.cycle.commit_id == cycle_id_of(session, replace(run, number=c.cycle.number))
 
 
-def _ends_of(cycles: Iterable[CycleState], entries: Iterable[Entry]) -> dict[UUID, CycleClosed]:
-    """Return the first COMPLETE of each cycle."""
-    ids, ends = {c.cycle.commit_id for c in cycles}, dict[UUID, CycleClosed]()
-    for e in entries:
-        if isinstance(e, CycleClosed) and e.commit_id in ids:
-            ends.setdefault(e.commit_id, e)
-    return ends
-
-
 def _end_or_start(c: CycleState) -> int:
     return c.offset if c.closed_at is None else c.closed_at
+
+
+def published_before(
+    session: LandingSession, table: PreparedTable, cycle: CycleState, announced: Collection[UUID] | None = None
+) -> tuple[PublishedSnapshot, ...]:
+    """Return a cycle's snapshots with files in a table, oldest first; all, or those with ``announced`` tokens."""
+    ids = {cycle.cycle.commit_id}
+    return snapshots_of(session, table.name, table.table.metadata, ids, since=cycle.offset, announced=announced)
+
+
+def snapshots_of(
+    session: LandingSession,
+    name: str,
+    metadata: TableMetadata,
+    cycles: Collection[UUID],
+    *,
+    since: int,
+    announced: Collection[UUID] | None = None,
+) -> tuple[PublishedSnapshot, ...]:
+    """Return the snapshots with files that cycles of this stream made in a table, oldest first.
+
+    :param since: log offset at which the first of them began; older snapshots are not read
+    :param announced: only those with these tokens
+    """
+    branch, found = session.landing.branch, []
+    for record in landing_snapshots(metadata, branch, landing=session.landing.name, lane=session.lane):
+        if not record.publishes:
+            continue
+        if record.control_end is None or record.control_end.offset < since:
+            break
+        if record.commit_id is None or record.commit_id not in cycles:
+            continue
+        if announced is None or record.token in announced:
+            found.append(snapshot_of(record, name, record.commit_id))
+    return tuple(p for p in reversed(found) if p.files)
+
+
+def snapshot_of(record: SnapshotRecord, table: str, commit_id: UUID) -> PublishedSnapshot:
+    """Return the summary of a landing snapshot."""
+    return PublishedSnapshot(
+        table=table,
+        snapshot_id=record.snapshot_id,
+        commit_id=commit_id,
+        coverage=record.ranges,
+        rows=record.rows,
+        files=int(record.extra.get("files", 0)),
+        counts=record.accounting.total,
+    )

@@ -38,7 +38,6 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.kafka import SourceState
-from airflow_provider_lakecommit.landing import HARD
 
 
 def _unread_by(landing: str, state: LedgerState, others: Sequence[LedgerState]) -> Coverage:
@@ -63,8 +62,7 @@ def with_unread(
     :param others: the ledgers of the landing's other tables
     :raises LakecommitError: the table cannot be read or written
     """
-    upsert = session.landing.upsert
-    if upsert.key and upsert.deletes == HARD and name in session.landing.data_tables:
+    if session.landing.upsert.leaves_no_trace and name in session.landing.data_tables:
         return state
     there = ((p, RangeSet.of((w.start, max(w.start, w.stable)))) for p, w in source.partitions.items())
     if not (unread := _unread_by(session.landing.name, state, others) & Coverage(dict(there))):

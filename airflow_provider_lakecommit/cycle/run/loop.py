@@ -39,8 +39,13 @@ from airflow_provider_lakecommit.cycle.session.concurrent import in_thread
 from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd, end_job
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
-from airflow_provider_lakecommit.cycle.write.open_window import OpenWindow, Releases, abandon, without_window
-from airflow_provider_lakecommit.cycle.write.window_writer import WindowWriter
+from airflow_provider_lakecommit.cycle.write.window_writer import (
+    OpenWindow,
+    Releases,
+    WindowWriter,
+    abandon,
+    without_window,
+)
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.spark import Engine

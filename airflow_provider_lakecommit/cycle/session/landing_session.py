@@ -56,10 +56,6 @@ WITHOUT_LEDGER = 2000
 """Records to read backwards while no ledger is readable: only open cycles are needed then."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
     """The identity of a cycle. ``number`` counts the cycles of one run; ``attempt`` identifies the task attempt and is
@@ -131,7 +127,7 @@ class LandingSession:
     control: ControlPort
     source: SourcePort
     lane: str = LIVE
-    now: Callable[[], datetime] = _utc_now
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
     new_id: Callable[[], UUID] = uuid4
     log: Callable[[str], None] = print
     catalog_key: str = ""

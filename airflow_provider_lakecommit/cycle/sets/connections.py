@@ -7,15 +7,23 @@ behaves like any other. Nothing is contacted before it is needed.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.sets.shared_source` and
 :mod:`~airflow_provider_lakecommit.cycle.sets.shared_control`. A closed session leaves the connections to the others.
+
+:func:`for_all` does one step of all landings (a plan, a preview, a commit): each runs in its own session and thread,
+and its result or exception is kept by name.
+
+Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.session.concurrent`: a landing that fails or hangs
+affects no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Self, TypeVar
 
 from airflow_provider_lakecommit.control import ControlTopic, Recent
 from airflow_provider_lakecommit.core import SourcePartition
+from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion, expand, matches_nothing
 from airflow_provider_lakecommit.cycle.sets.shared_control import SharedControl
@@ -111,3 +119,35 @@ def found_landings(declared: LandingSet, kafka: Mapping[str, Any], timeout: floa
     if not found.landings and not found.troubles and not found.ignored:
         raise SourceError("LC6229", matches_nothing(declared, known))
     return found
+
+
+CLIENTS = 6
+"""Catalog clients of a set; see :class:`~airflow_provider_lakecommit.iceberg.catalog.Tables`."""
+
+T = TypeVar("T")
+
+
+def for_all(
+    connections: SetConnections,
+    landings: Iterable[Landing],
+    step: Callable[[LandingSession], T],
+    log: Callable[[str], None],
+    *,
+    concurrent: ConcurrentLandings | None = None,
+) -> Mapping[str, T | BaseException]:
+    """Do a step of each landing; return the result or exception of each.
+
+    :param log: takes each line after the landing's name
+    :param concurrent: runs the landings together with others
+    :raises BaseException: an interruption of the caller
+    """
+
+    def one(landing: Landing) -> T:
+        with connections.session(landing, lambda line: log(f"{landing.name}: {line}")) as session:
+            return step(session)
+
+    works = {landing.name: partial(one, landing) for landing in landings}
+    if concurrent is not None:
+        return concurrent.run(works)
+    with ConcurrentLandings() as own:
+        return own.run(works)

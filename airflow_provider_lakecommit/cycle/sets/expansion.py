@@ -12,7 +12,7 @@ see one table in two) are an error of these topics; all others have their landin
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,12 +109,15 @@ def expand(declared: LandingSet, known: Collection[str]) -> Expansion:
     """
     ways, unmatched = list[_Way](), list[str]()
     for topic in topics_of(declared, known):
-        way = _way(declared, topic)
-        if way is None:
+        if (found := _way(declared, topic)) is None:
             unmatched.append(topic)
         else:
-            ways.append(way)
-    made = [_trouble(some) or _landing(declared, some) for some in _by_table(ways).values()]
+            ways.append(found)
+    by_table: dict[str, list[_Way]] = {}
+    for way in ways:
+        # A case-insensitive engine compares names so.
+        by_table.setdefault(way.table.casefold(), []).append(way)
+    made = [_trouble(some) or _landing(declared, some) for some in by_table.values()]
     landings, troubles = [m for m in made if isinstance(m, Landing)], [m for m in made if isinstance(m, Trouble)]
     dead = {str(each.dead_letter_table).casefold(): each for each in landings if each.dead_letter_table}
     both = [each for each in landings if each.table.casefold() in dead]
@@ -150,7 +153,8 @@ def _way(declared: LandingSet, topic: str) -> _Way | None:
     for rule in declared.rules:
         if (found := re.fullmatch(rule["topics"], topic)) is not None:
             template, merged = rule["table"], bool(rule.get("merge")) or not fields_of(rule["table"])
-            return _Way(topic=topic, table=_table(template, topic, found), merged=merged)
+            table = filled_template(template, {**found.groupdict(), TOPIC: topic})
+            return _Way(topic=topic, table=table, merged=merged)
     if declared.table is None:
         return None
     pattern = declared.topics_pattern
@@ -159,18 +163,6 @@ def _way(declared: LandingSet, topic: str) -> _Way | None:
     values = dict.fromkeys(groups) if found is None else found.groupdict()
     merged = not fields_of(declared.table)
     return _Way(topic=topic, table=filled_template(declared.table, {**values, TOPIC: topic}), merged=merged)
-
-
-def _table(template: str, topic: str, found: re.Match[str]) -> str:
-    return filled_template(template, {**found.groupdict(), TOPIC: topic})
-
-
-def _by_table(ways: Iterable[_Way]) -> Mapping[str, Sequence[_Way]]:
-    """Group by table names as a case-insensitive engine compares them."""
-    out: dict[str, list[_Way]] = {}
-    for way in ways:
-        out.setdefault(way.table.casefold(), []).append(way)
-    return out
 
 
 def _trouble(ways: Sequence[_Way]) -> Trouble | None:

@@ -65,15 +65,6 @@ MOST_RECORDS = 40_000
 """Records of a partition to keep by owner; an earlier start reads the log again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
-    """One landing's request to read a partition."""
-
-    partition: int
-    start: int
-    group: str
-
-
 class SharedControl:
     """One control topic.
 
@@ -87,7 +78,7 @@ class SharedControl:
         self.topic = topic
         self._name, self._deployment = name, deployment
         self._most = min(RECENT + RECENT_OF_EACH * landings, MOST_RECORDS)
-        self._reads = Combined[_Question, ControlLog](self._read, gather=GATHER_SECONDS)
+        self._reads = Combined[tuple[int, int, str], ControlLog](self._read, gather=GATHER_SECONDS)
         self._logs: dict[int, _PartitionLog] = {}
         self._outboxes: dict[int, _Outbox] = {}
         self._lock, self._asking = threading.Lock(), threading.Lock()
@@ -108,7 +99,7 @@ class SharedControl:
 
     def log_of(self, partition: int, start: int, landing: str) -> ControlLog:
         """Return the log of one landing, from an offset on."""
-        return self._reads.request(_Question(partition=partition, start=start, group=group_id(landing)))
+        return self._reads.request((partition, start, group_id(landing)))
 
     def recent(self, prefix: str = "") -> dict[str, tuple[ControlRecord, ...]]:
         """Return the newest records of the landings whose names begin with the prefix.
@@ -141,18 +132,18 @@ class SharedControl:
         own = transactional_id(self._name, LIVE, self._deployment, number % WRITERS, f"set-{partition}")
         return self.topic.writer(own, partition)
 
-    def _read(self, questions: Sequence[_Question]) -> Sequence[ControlLog]:
+    def _read(self, requests: Sequence[tuple[int, int, str]]) -> Sequence[ControlLog]:
         starts: dict[int, int] = {}
-        for q in questions:
-            starts[q.partition] = min(q.start, starts.get(q.partition, q.start))
+        for partition, start, _ in requests:
+            starts[partition] = min(start, starts.get(partition, start))
         found = self.topic.read_together(starts)
         for partition, log in found.items():
             mine = self._logs.setdefault(partition, _PartitionLog())
             # A caller that only needs the bounds has read nothing.
             if starts[partition] <= log.end:
                 mine.take(log, starts[partition])
-        own = [self._logs[q.partition].of(q.group, q.start) for q in questions]
-        return [replace(found[q.partition], records=records) for q, records in zip(questions, own, strict=True)]
+        own = [self._logs[partition].of(group, start) for partition, start, group in requests]
+        return [replace(found[partition], records=some) for (partition, *_), some in zip(requests, own, strict=True)]
 
 
 class _PartitionLog:
@@ -173,7 +164,8 @@ class _PartitionLog:
             self._topic, self._first, self._next = log.topic_id, begin, begin
         new = log.records[bisect_left(log.records, self._next, key=offset_of) :]
         for record in new:
-            self._records_of(record).append(record)
+            group = group_of(record)
+            (self._nobodys if group is None else self._groups.setdefault(group, [])).append(record)
         self._count += len(new)
         self._next = log.end
 
@@ -190,10 +182,6 @@ class _PartitionLog:
     def names(self) -> list[str]:
         """Return the landings that have records here."""
         return [name for group in list(self._groups) if (name := landing_of(group)) is not None]
-
-    def _records_of(self, record: ControlRecord) -> list[ControlRecord]:
-        group = group_of(record)
-        return self._nobodys if group is None else self._groups.setdefault(group, [])
 
 
 class _Outbox:

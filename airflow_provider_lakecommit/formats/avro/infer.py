@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_lakecommit.formats.avro.writer import WriterType, writer_type
-from airflow_provider_lakecommit.formats.column_notes import ColumnNotes, noted
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.infer import InferredColumn
+from airflow_provider_lakecommit.formats.infer import ColumnNotes, InferredColumn, noted
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 
 MAX_DIGITS = 38

@@ -106,17 +106,13 @@ def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
     try:
         for each in imported:
             names.define(json.loads(each))
-        stated = _loaded(text)
+        # Some registries return a primitive type without quotes.
+        stated = text if text in PRIMITIVES else json.loads(text)
         names.define(stated)
         return _Tree(names).type(stated, "", ())
     except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         problem = str(e) if isinstance(e, SchemaError) else f"{type(e).__name__}: {e}"
         raise _refused(f"is not an Avro schema: {problem[:200]}") from None
-
-
-def _loaded(text: str) -> Any:
-    """Parse a schema; some registries return a primitive type without quotes."""
-    return text if text in PRIMITIVES else json.loads(text)
 
 
 @dataclass(slots=True)

@@ -25,18 +25,20 @@ from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.protobuf.arrays import (
+    BYTES,
     Bits,
     Read,
+    WireFile,
     child,
     entries_there_twice,
     joined,
     list_reader,
     map_reader,
     there,
+    wire_name,
 )
 from airflow_provider_lakecommit.formats.protobuf.known_messages import WRAPPERS, known_message
 from airflow_provider_lakecommit.formats.protobuf.scalars import scalar_convert, type_name
-from airflow_provider_lakecommit.formats.protobuf.wire_file import BYTES, WireFile, wire_name
 from airflow_provider_lakecommit.formats.reading import Convert
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field

@@ -13,9 +13,8 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from airflow_provider_lakecommit.formats.column_notes import ColumnNotes, noted
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.infer import InferredColumn
+from airflow_provider_lakecommit.formats.infer import ColumnNotes, InferredColumn, noted
 from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorError, file_of, message_named
 from airflow_provider_lakecommit.formats.protobuf.known_messages import WRAPPERS
 from airflow_provider_lakecommit.formats.protobuf.scalars import type_name

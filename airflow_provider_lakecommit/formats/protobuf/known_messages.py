@@ -28,7 +28,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from airflow_provider_lakecommit.formats.protobuf.wire_file import wire_name
+from airflow_provider_lakecommit.formats.protobuf.arrays import wire_name
 from airflow_provider_lakecommit.formats.reading import Convert, require
 
 F = FieldDescriptor

@@ -28,9 +28,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.formats.decimal_texts import decimals_of
 from airflow_provider_lakecommit.formats.octets import UUID_READING
 from airflow_provider_lakecommit.formats.reading import Convert, require
+from airflow_provider_lakecommit.formats.text_columns import decimals_of
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 
 F = FieldDescriptor

@@ -21,8 +21,7 @@ from typing import Any
 import duckdb
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.transforms.guarded import POSITION, RAISES, guard
-from airflow_provider_lakecommit.formats.transforms.suspects import suspects
+from airflow_provider_lakecommit.formats.transforms.guarded import POSITION, RAISES, guard, suspects
 
 RECORD = "record"
 _PLAIN = frozenset(

@@ -3,7 +3,7 @@
 
 The format decodes values into the columns of ``record`` (`transform.record_schema`). The SQL makes rows of each record,
 in order; its columns are matched to the table's by name. Records without a row are filtered. A block is transformed at
-once; if that fails, a second query names suspects (:mod:`~airflow_provider_lakecommit.formats.transforms.suspects`),
+once; if that fails, a second query names suspects (:mod:`~airflow_provider_lakecommit.formats.transforms.guarded`),
 which are tried alone, and the rest is halved. A record with a row that lacks a required column, or has a value that its
 column cannot take, is rejected with all of its rows. DuckDB works on the Arrow data in this process (decision 0058).
 
@@ -23,8 +23,7 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusal, Reject, halved, with_positions
 from airflow_provider_lakecommit.formats.transforms.engine import columns_of, engine, error_text, run
-from airflow_provider_lakecommit.formats.transforms.fit import fitted, misfit, refused_values
-from airflow_provider_lakecommit.formats.transforms.overflow import overflown
+from airflow_provider_lakecommit.formats.transforms.fit import fitted, misfit, overflown, refused_values
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.iceberg import arrow_schema
 from airflow_provider_lakecommit.landing import meant

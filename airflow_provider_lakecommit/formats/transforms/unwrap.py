@@ -3,9 +3,9 @@
 
 Any format with structs decodes the envelope as a table in which ``before`` and ``after`` are structs of the row's
 columns. The row is ``after``, or ``before`` of a delete; further columns come from the envelope
-(:data:`~airflow_provider_lakecommit.landing.unwrap.COLUMNS`). JSON may be wrapped again in ``schema`` and ``payload``.
-Each change is one row, in order. Rules for times and encodings are those of the row's columns, and may not contradict
-the schema in JSON. Unknown fields are counted for rows.
+(:data:`~airflow_provider_lakecommit.landing.transform.COLUMNS`). JSON may be wrapped again in ``schema`` and
+``payload``. Each change is one row, in order. Rules for times and encodings are those of the row's columns, and may not
+contradict the schema in JSON. Unknown fields are counted for rows.
 
 Values that are no change of a row (truncation, log messages, heartbeats, schema changes, transaction markers, missing
 images) are rejects that name it; so are rows that lack a required column.

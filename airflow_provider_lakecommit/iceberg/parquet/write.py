@@ -38,9 +38,9 @@ from pyiceberg.typedef import Record
 from airflow_provider_lakecommit.core import TableTarget, file_mark, file_name
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
+from airflow_provider_lakecommit.iceberg.parquet.null_parents import relabelled
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
 from airflow_provider_lakecommit.iceberg.parquet.partitions import Key, Numbers, PartitionedRows
-from airflow_provider_lakecommit.iceberg.parquet.relabel import relabelled
 from airflow_provider_lakecommit.redaction import redacted
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,6 @@ from airflow_provider_lakecommit.cycle import (
     table_of,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 
@@ -56,7 +55,9 @@ def joined_session(session: LandingSession, lane: OpenLane) -> Iterator[LandingS
     own = closed_lane(session, lane.name)
     own.source = BoundedSource(session.source, {p: r.end for p, r in lane.bounds.items()})
     if lane.replaces:
-        own.landing = _as_replayed(session.landing)
+        # All of a range may be pending at once, and has one spec.
+        pending = dict.fromkeys(("max_pending_slices", "max_pending_files", "max_pending_bytes"))
+        own.landing = session.landing.changed(window={"on_spec_change": "void"}, backpressure=pending)
     with own:
         yield own
 
@@ -76,12 +77,6 @@ def closed_lane(session: LandingSession, name: str) -> LandingSession:
         catalog_key=session.catalog_key,
         lent=True,
     )
-
-
-def _as_replayed(landing: Landing) -> Landing:
-    """Return the landing for a replay: all of a range may be pending at once, and has one spec."""
-    pending = dict.fromkeys(("max_pending_slices", "max_pending_files", "max_pending_bytes"))
-    return landing.changed(window={"on_spec_change": "void"}, backpressure=pending)
 
 
 def open_lane(session: LandingSession, found: LanePreview, decision: Decision | None = None) -> OpenLane:

@@ -11,25 +11,44 @@ would read that again, for this table alone and by other rules.
 
 Failure story: after a kill anywhere, the same command does the rest; the backfill's next cycle announces an unannounced
 snapshot. A slice that cannot be published ends the epoch of its table: the range is read again.
+
+Find what a run has replaced whose backfill is closed: for an attempt after the one that did it.
+
+Contract: reads the control log and the tables, and writes nothing. A run has replaced its range when a cycle that
+announces it (:func:`~airflow_provider_lakecommit.operations.backfill.replaying.replace_lane`) is complete: then that
+run, or its successor, closed the backfill. The snapshots are read from the tables.
+
+Failure story: without the log's record of it, the range is replayed once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace as changed
-from uuid import UUID, uuid5
+from uuid import uuid5
 
-from airflow_provider_lakecommit.committer import LogPoint, ReplaceRequest, SnapshotKind, StagedSlice, change_section
+from airflow_provider_lakecommit.committer import (
+    LogPoint,
+    ReplaceRequest,
+    SnapshotKind,
+    StagedSlice,
+    change_section,
+    landing_snapshots,
+)
 from airflow_provider_lakecommit.core import BACKFILL, AcceptedSlice, Coverage, Decision, RangeSet
 from airflow_provider_lakecommit.cycle import (
     Closed,
+    EarlierCycles,
     LandingSession,
     PreparedTable,
+    PublishedSnapshot,
     RunIdentity,
     close_cycle,
+    cycles_of,
     ledger_state,
     open_cycle,
+    snapshot_of,
     staged_slice,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
@@ -127,7 +146,8 @@ def _replace(
             table_uuid=p.table_uuid if p else t.ledger.uuid,
             landing=session.landing.name,
             epochs=p.epochs if p else {},
-            commit_id=_commit_id(t.ledger.section.epoch),
+            # One id for all processes of the backfill, so that their work is done once.
+            commit_id=uuid5(t.ledger.section.epoch, "replace"),
             coverage=p.replaced.ranges if p else Coverage(),
             slices=tuple(slices),
             lane=session.lane,
@@ -145,11 +165,6 @@ def _replace(
                 f"{name}: replaced {done.replaced.rows} rows of {done.replaced.ranges} by {rows} rows in snapshot "
                 f"{done.snapshot_id}"
             )
-
-
-def _commit_id(epoch: UUID) -> UUID:
-    """Return one id for all processes of the backfill, so that their work is done once."""
-    return uuid5(epoch, "replace")
 
 
 def _lacking(t: PreparedTable) -> Coverage:
@@ -196,3 +211,38 @@ def _behind(session: LandingSession, found: LanePreview) -> dict[str, Coverage]:
         if begun := Coverage({p: r - RangeSet.of((0, live.starts.get(p, 0))) for p, r in lacks.parts.items()}):
             out[name] = begun
     return out
+
+
+def replaced_before(lane: LandingSession, read: RunIdentity, ends: Iterable[RunIdentity]) -> Closed | None:
+    """Return what was replaced, as the earlier attempt would have returned it; ``None``: nothing, as far as known.
+
+    :param lane: a session that reads the backfill
+    :param read: cycles that may have read the range
+    :param ends: cycles that may have announced the replacement
+    :raises LakecommitError: the log or a table cannot be read
+    """
+    announced = (found for run in ends if (found := cycles_of(lane, run)) is not None)
+    end = next((found for found in announced if found.newest.closed_at is not None), None)
+    begin = None if end is None else cycles_of(lane, read)
+    if end is None or begin is None:
+        return None
+    return end.to_closed(lane.landing.table, _replacements(lane, begin, end))
+
+
+def _replacements(lane: LandingSession, begin: EarlierCycles, end: EarlierCycles) -> Iterator[PublishedSnapshot]:
+    """Return the backfill's newest replacement in each table; the log distinguishes a table that got the name since
+    from the one that had it before the run.
+    """
+    name = lane.landing.name
+    first, last = begin.cycles[0].offset, end.newest.offset
+    for table in lane.landing.tables:
+        metadata = lane.tables.load(table).metadata
+        ours = landing_snapshots(metadata, lane.landing.branch, landing=name, lane=lane.lane)
+        newest = None
+        for record in ours:
+            at = None if record.kind is not SnapshotKind.REPLACE or record.control_end is None else record.control_end
+            if at is None or record.commit_id is None or not first <= at.offset <= last:
+                continue
+            newest = newest or record.commit_id
+            if record.commit_id == newest:
+                yield snapshot_of(record, table, newest)

@@ -187,7 +187,9 @@ class _Evidence:
         kept = [m for m in ours if sequences.get(m.snapshot_id, -1) >= self._whole_from]
         lost = [m for m in ours if m.snapshot_id not in sequences]
         self._kept = _first_offsets(m.position for m in kept)
-        self._lost = _last_offsets(m.position for m in lost)
+        self._lost: dict[int, int] = {}
+        for partition, offset in (m.position for m in lost):
+            self._lost[partition] = max(self._lost.get(partition, offset), offset)
         floors = [s.floor for s in history.snapshots if s.floor and s.sequence >= self._whole_from]
         self._floors = _first_offsets(ControlOffset(*item) for floor in floors for item in floor.items())
 
@@ -232,13 +234,6 @@ def _first_offsets(positions: Iterable[ControlOffset]) -> dict[int, int]:
     for partition, offset in positions:
         first[partition] = min(first.get(partition, offset), offset)
     return first
-
-
-def _last_offsets(positions: Iterable[ControlOffset]) -> dict[int, int]:
-    last: dict[int, int] = {}
-    for partition, offset in positions:
-        last[partition] = max(last.get(partition, offset), offset)
-    return last
 
 
 def chunks(waiting: Sequence[EvaluatedFile], most: int) -> list[tuple[EvaluatedFile, ...]]:

@@ -54,8 +54,15 @@ from airflow_provider_lakecommit.iceberg import (
     trouble_of,
     write_deletes,
 )
-from airflow_provider_lakecommit.operations.maintenance.bin_writer import WrittenBin, write_bin
-from airflow_provider_lakecommit.operations.maintenance.bins import Bin, BinRules, Source, bins_of, within
+from airflow_provider_lakecommit.operations.maintenance.bins import (
+    Bin,
+    BinRules,
+    Source,
+    WrittenBin,
+    bins_of,
+    within,
+    write_bin,
+)
 
 THREADS = 2
 BINS_OF_A_COMMIT = 32

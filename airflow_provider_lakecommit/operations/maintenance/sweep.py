@@ -49,9 +49,8 @@ from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of
 from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lane_scans
-from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile
+from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile, UnfinishedUploads
 from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
-from airflow_provider_lakecommit.operations.maintenance.uploads import UnfinishedUploads
 
 DEFAULT_AGE = timedelta(days=3)
 COMMIT_AGE = timedelta(days=1)

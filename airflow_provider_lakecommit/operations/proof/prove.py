@@ -47,7 +47,6 @@ from airflow_provider_lakecommit.operations.proof.plan import ProofPlan, proof_p
 from airflow_provider_lakecommit.operations.proof.rows import HeadRows
 from airflow_provider_lakecommit.spark import (
     ProofSlice,
-    Secrets,
     WindowJob,
     proof_target,
     read_proof,
@@ -205,7 +204,8 @@ class _Work:
         job = self._job(generation, slices).begun()
         self._jobs.append(job)
         try:
-            self._engine.run(job, self._secrets(job))
+            secrets = secrets_for(self._session.tables, self._session.kafka, [job], log=self._session.log)
+            self._engine.run(job, secrets)
             for index, one in enumerate(slices):
                 found = self._result(job, index)
                 if found is None or found.error:
@@ -253,9 +253,6 @@ class _Work:
             control_partition=0,
             proof=True,
         )
-
-    def _secrets(self, job: WindowJob) -> Secrets:
-        return secrets_for(self._session.tables, self._session.kafka, [job], log=self._session.log)
 
     def _result(self, job: WindowJob, index: int) -> ProofSlice | None:
         with suppress(FileNotFoundError):

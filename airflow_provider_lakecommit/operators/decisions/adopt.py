@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.operations import KnownConnector
 
-__all__ = ["Adopt"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Adopt(ApprovedOperation):

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.operations import BlockedPart
 
-__all__ = ["ResetBlocked"]
-
 _OF_AUDITS = ("release", "drop")
 _HOW = ("raise", "retry", "skip", "skip whole", *_OF_AUDITS)
 

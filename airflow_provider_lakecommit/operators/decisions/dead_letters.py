@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.operations import Selection
 
-__all__ = ["ReplayDeadLetters"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayDeadLetters(ApprovedOperation):

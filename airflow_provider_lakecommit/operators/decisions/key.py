@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.core import Decision
     from airflow_provider_lakecommit.cycle import LandingSession
 
-__all__ = ["ResetKey"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ResetKey(ApprovedOperation):

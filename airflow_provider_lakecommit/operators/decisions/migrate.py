@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.operations import Move, Start
 
-__all__ = ["Migrate"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Migrate(ApprovedOperation):

@@ -28,20 +28,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity
     from airflow_provider_lakecommit.landing import Landing
 
-__all__ = [
-    "APPROVED",
-    "TEXT",
-    "ApprovedOperation",
-    "DirectOperation",
-    "NothingToDoError",
-    "Operation",
-    "Preview",
-    "decided",
-    "decision_by",
-    "decision_of",
-    "not_as_previewed",
-]
-
 APPROVED = "Approve"
 """The required answer: the option of Airflow's ``ApprovalOperator``."""
 TEXT = "text"

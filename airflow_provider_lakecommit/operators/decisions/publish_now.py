@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity
     from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["PublishNow"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PublishNow(DirectOperation):

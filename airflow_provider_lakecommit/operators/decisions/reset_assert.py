@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.operations import Assertion
 
-__all__ = ["ResetAssert", "others_of"]
-
 OTHERS = ("ask", "present", "missing")
 """Answers about rows of other landings; by default none, and a table with such rows is refused."""
 

@@ -19,8 +19,6 @@ from airflow_provider_lakecommit.operators.decisions.operation import Operation
 from airflow_provider_lakecommit.operators.decisions.publish_now import PublishNow
 from airflow_provider_lakecommit.operators.decisions.reset_assert import ResetAssert
 
-__all__ = ["OPERATIONS"]
-
 _ALL: tuple[type[Operation], ...] = (
     ResetOffsets,
     ResetHard,

@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import meant
 
-__all__ = ["check_arguments", "filled", "is_stated", "mapping_of", "one_of", "refuse_unknown", "texts_of"]
-
 T = TypeVar("T")
 
 _NOT_OURS = ("self", "args", "kwargs")

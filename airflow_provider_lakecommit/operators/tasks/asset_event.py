@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import Closed
     from airflow_provider_lakecommit.landing import Landing
 
-__all__ = ["event_extra", "landed_line", "send_hours"]
-
 HOURS_THROUGH = "hours_through"
 """In an event by hour: the end of the newest reported hour."""
 MOST_EVENTS = 200

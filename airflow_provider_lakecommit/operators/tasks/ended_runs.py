@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.core import Cycle
     from airflow_provider_lakecommit.cycle import LandingSession
 
-__all__ = ["EndedRuns"]
-
 ENDED = ("success", "failed")
 """States of a DAG run in which none of its tasks runs any more."""
 UNKNOWN_RUN = (

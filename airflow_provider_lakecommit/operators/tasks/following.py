@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.cycle import EarlierCycles, FollowOptions, LandingSession, RunIdentity
 
-__all__ = ["began", "following", "goes_on", "is_paused"]
-
 CLOCKS = timedelta(hours=1)
 """Largest difference between the clock of Airflow and that of the writer of a control record."""
 SPARE = timedelta(minutes=1)

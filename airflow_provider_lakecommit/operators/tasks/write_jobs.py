@@ -11,7 +11,8 @@ stopped: slices reported by then count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,15 +21,12 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import UNBLOCK
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError, SparkJobError
-from airflow_provider_lakecommit.operators.tasks.deadline import KILL_GRACE, before_deadline
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.cycle import ControlPort, GroupResult
     from airflow_provider_lakecommit.hooks import SparkSubmit
     from airflow_provider_lakecommit.iceberg import Tables
     from airflow_provider_lakecommit.spark import Engine, Secrets, SliceResult, WindowJob
-
-__all__ = ["WriteJobs", "left_undone"]
 
 ASKING = 32
 """Jobs per request to end: requests of one set at the same time are one transaction."""
@@ -157,3 +155,30 @@ def _why(result: GroupResult, share: str, died: SparkJobError | None = None) -> 
     safe = f"{result.done} of its slices are reported and kept"
     left = f", {len(result.left)} must be read again" if result.left else ""
     return f"{result.causes[0]}{more}; {share}: {safe}{left}; {REMEDY}"
+
+
+KILL_GRACE = 3.0
+"""Seconds that Spark tasks have to report what they have read when a task is killed: Airflow waits five in total."""
+MARGIN = timedelta(seconds=15)
+"""Time to report and publish what was read; at most a fifth of a short timeout."""
+
+
+@contextmanager
+def before_deadline(timeout: timedelta | None, end: Callable[[str, float], None]) -> Iterator[None]:
+    """Watch the time while the block runs.
+
+    :param timeout: the task's ``execution_timeout``
+    :param end: ends the work early; takes the reason, and the seconds that Spark tasks have
+    """
+    if timeout is None:
+        yield
+        return
+    margin = min(MARGIN, timeout / 5)
+    why = f"its execution_timeout of {timeout} is near"
+    timer = threading.Timer((timeout - margin).total_seconds(), end, (why, margin.total_seconds() / 2))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -208,7 +208,9 @@ class ConnectEngine:
         return results
 
     def _begin(self, job: WindowJob, secrets: Secrets, first: int) -> list[SliceResult]:
-        plan, tags = plan_of(job, secrets), _tags(job)
+        plan = plan_of(job, secrets)
+        # By these, a user finds and interrupts operations.
+        tags = ["lakecommit", f"landing={job.plan.landing}", f"commit={job.commit_id}", f"group={job.group}"]
         for number in range(first, first + MOST_ROUNDS):
             run = _run(job, number)
             try:
@@ -320,8 +322,3 @@ def _key(job: WindowJob) -> str:
 def _share(job: WindowJob) -> str:
     """Return the share's key: a replica has its own operation, which attempts at that replica adopt."""
     return f"{job.group}-{job.replica}" if job.replica else str(job.group)
-
-
-def _tags(job: WindowJob) -> list[str]:
-    """Return tags by which a user can find and interrupt operations."""
-    return ["lakecommit", f"landing={job.plan.landing}", f"commit={job.commit_id}", f"group={job.group}"]

@@ -33,8 +33,7 @@ from airflow_provider_lakecommit.spark.launch.base import AHEAD, Engine
 from airflow_provider_lakecommit.spark.launch.java import JAVA_REMEDY, java_here
 from airflow_provider_lakecommit.spark.launch.package import package_digest, package_zip
 from airflow_provider_lakecommit.spark.launch.process import CLI
-from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder
-from airflow_provider_lakecommit.spark.launch.secret_settings import REDACTION, beside_the_arguments
+from airflow_provider_lakecommit.spark.launch.scratch import REDACTION, beside_the_arguments, scratch_folder
 from airflow_provider_lakecommit.spark.probe import run_probe
 from airflow_provider_lakecommit.spark.window import run_window, run_windows, workers_died
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cli.rescue import connect_of
+from airflow_provider_lakecommit.cli.adopt import connect_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from tests.fakes.connect_worker import serving, status

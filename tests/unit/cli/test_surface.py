@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.cli.arguments import Effect
-from airflow_provider_lakecommit.cli.commands import COMMANDS, GROUPS, HEADINGS
-from airflow_provider_lakecommit.cli.main import _parser, main
+from airflow_provider_lakecommit.cli.main import COMMANDS, GROUPS, HEADINGS, _parser, main
 from airflow_provider_lakecommit.cli.terminal.output import Exit
 from airflow_provider_lakecommit.core import commands as spelled
 from airflow_provider_lakecommit.core.commands import PROGRAM, spoken

@@ -13,9 +13,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField
 
 from airflow_provider_lakecommit.core.formats import FormatOptions
-from airflow_provider_lakecommit.formats.decimal_texts import decimals_of
 from airflow_provider_lakecommit.formats.decode_csv import CsvDecoder
 from airflow_provider_lakecommit.formats.protobuf.decode_protobuf import ProtobufDecoder
+from airflow_provider_lakecommit.formats.text_columns import decimals_of
 from airflow_provider_lakecommit.spark.record_parts import parts_of
 
 WIDE = Context(prec=500, Emax=10_000, Emin=-10_000)

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, NestedField, StringType
 
-from airflow_provider_lakecommit.formats import fine_numbers
+from airflow_provider_lakecommit.formats import guards
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from tests.support.forks import Forks
 from tests.unit.formats import fuzz_values
@@ -47,7 +47,7 @@ def test_only_suspects_are_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         read.append(value)
         return json.loads(value, **how)
 
-    monkeypatch.setattr(fine_numbers, "json", SimpleNamespace(loads=loads))
+    monkeypatch.setattr(guards, "json", SimpleNamespace(loads=loads))
     zeros = json.dumps(dict.fromkeys(AMOUNTS, 0)).encode()
     suspect = json.dumps({**dict.fromkeys(AMOUNTS, 0), "note": "1e-60 "}).encode()
     assert JsonDecoder(SCHEMA).decode([zeros, suspect, zeros]).rejects == ()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_lakecommit.iceberg.locations import location_problem
+from airflow_provider_lakecommit.iceberg.file_io import location_problem
 
 HOUSE = {"warehouse": "file:///srv/house"}
 NAMED = {"warehouse": "house"}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.kafka.corruption import next_readable
+from airflow_provider_lakecommit.kafka.partition_tail import next_readable
 from tests.support.story import STEADY
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import load_spec
-from airflow_provider_lakecommit.landing.spark_section import wrong_with_spark
+from airflow_provider_lakecommit.landing.connected import wrong_with_spark
 
 
 @pytest.mark.parametrize(

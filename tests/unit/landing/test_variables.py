@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.cli import main as face
+from airflow_provider_lakecommit.cli.adopt import catalog_of, connect_of
 from airflow_provider_lakecommit.cli.control_log import source_of
-from airflow_provider_lakecommit.cli.rescue import catalog_of, connect_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing, load_spec
 from airflow_provider_lakecommit.landing.variables import Variables

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_lakecommit.page.files import INDEX, built
+from airflow_provider_lakecommit.page.app import INDEX, built
 
 
 def test_a_checkout_without_a_build_says_how_to_make_one(tmp_path: Path) -> None:

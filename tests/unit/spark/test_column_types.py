@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_lakecommit.formats.decoder import Reject
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.spark.column_types import with_types
+from airflow_provider_lakecommit.spark.unknown_paths import with_types
 
 SCHEMA = create_from_spec(
     {"schema": [{"name": "n", "type": "int"}, {"name": "lines", "type": "list<struct<price: decimal(4, 2)>>"}]}

@@ -21,8 +21,7 @@ from airflow_provider_lakecommit.exceptions import (
     SourceUnavailableError,
     TableError,
 )
-from airflow_provider_lakecommit.spark.failures import cut, passes
-from airflow_provider_lakecommit.spark.parts import MOST_FAILED, MOST_TRIES, in_parts
+from airflow_provider_lakecommit.spark.failures import MOST_FAILED, MOST_TRIES, cut, in_parts, passes
 from tests.support.story import STEADY
 
 Spans = tuple[Span, ...]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_lakecommit.formats.decoder import Reject
-from airflow_provider_lakecommit.spark.reject_tally import RejectTally
+from airflow_provider_lakecommit.spark.totals import RejectTally
 
 
 class At:

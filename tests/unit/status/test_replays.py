@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.operations.reset.prune import pruned
 from airflow_provider_lakecommit.status.accounts import RangeAccount
-from airflow_provider_lakecommit.status.replays import Step, is_replay, replay_problems
+from airflow_provider_lakecommit.status.replaced import Step, is_replay, replay_problems
 from tests.fakes.lake import at, coverage, section
 
 P = at(0)

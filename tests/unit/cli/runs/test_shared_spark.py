@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_lakecommit.cli.runs.shared_spark import SharedSpark
+from airflow_provider_lakecommit.cli.runs.set_landings import SharedSpark
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSection
 

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.core.planning.admission import Terms
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, decide
 from airflow_provider_lakecommit.cycle.plan.observe import observe, read
 from airflow_provider_lakecommit.cycle.plan.open import preview
@@ -42,12 +41,17 @@ def test_a_preview_is_what_is_decided_of_the_same_facts(landing: FakeLanding) ->
 
 def test_other_facts_are_another_decision(landing: FakeLanding) -> None:
     facts, attempt = facts_of(landing), uuid4()
-    suspended = replace(facts, given=replace(facts.given, terms=Terms(suspended="ann: a repair")))
+    prepared = facts.reading.prepared
+    ledgers = [replace(t.ledger, section=replace(t.ledger.section, suspended="ann: a repair")) for t in prepared.tables]
+    tables = tuple(replace(t, ledger=ledger) for t, ledger in zip(prepared.tables, ledgers, strict=True))
+    reading = replace(facts.reading, prepared=replace(prepared, tables=tables))
+    suspended = observe(landing.session, reading, released=())
     assert (decide(suspended).plan.slices, decide(facts).plan.refused) == ((), None)
     assert "ann" in str(decide(suspended).plan.reason)
     assert any("ann" in line for line in decide(suspended).lines)
     voiding = replace(facts, voided={attempt: "its ranges are read again"})
     assert decide(voiding).directives.voided == (attempt,)
-    empty = replace(facts, of_source=("orders is empty",), missing=replace(facts.missing, ranges={}))
+    landing.source.ends = {P0: 0, P1: 0}
+    empty = replace(facts_of(landing), of_source=("orders is empty",))
     assert str(decide(empty).plan.reason).endswith("; orders is empty")
     assert DATA in {t.table for t in decide(facts).plan.targets}

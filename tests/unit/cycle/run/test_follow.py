@@ -22,9 +22,8 @@ from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.run import follow as follow_run
 from airflow_provider_lakecommit.cycle.run import loop, pause_policy, successor
 from airflow_provider_lakecommit.cycle.run.follow import Follow
-from airflow_provider_lakecommit.cycle.run.interval import WindowLog
+from airflow_provider_lakecommit.cycle.run.interval import Total, WindowLog
 from airflow_provider_lakecommit.cycle.run.successor import Successor
-from airflow_provider_lakecommit.cycle.run.total import Total
 from airflow_provider_lakecommit.cycle.run.window import FollowOptions
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
 from airflow_provider_lakecommit.cycle.session.turns import log_end, turn_at

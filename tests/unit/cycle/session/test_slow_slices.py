@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.session.slow_slices import LEAST_SECONDS, SlowSlices, slow_slices_of
+from airflow_provider_lakecommit.cycle.session.progress import LEAST_SECONDS, SlowSlices, slow_slices_of
 from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.spark.job import WindowJob

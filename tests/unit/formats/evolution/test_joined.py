@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 from pyiceberg.types import StructType
 
-from airflow_provider_lakecommit.formats.evolution.joined import JoinedColumns
+from airflow_provider_lakecommit.formats.evolution.named_schemas import JoinedColumns
 from airflow_provider_lakecommit.formats.evolution.paths import plain
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 

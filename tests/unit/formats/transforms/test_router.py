@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from airflow_provider_lakecommit.formats.transforms.block import Block
+from airflow_provider_lakecommit.formats.transforms.router import Block
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.decoders import block_decoder
 from tests.support.effort import examples

@@ -18,7 +18,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
-from airflow_provider_lakecommit.formats.transforms.block import Block
+from airflow_provider_lakecommit.formats.transforms.router import Block
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from airflow_provider_lakecommit.landing.registry import PREFIX
 from airflow_provider_lakecommit.spark.decoders import block_decoder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.spark.launch.secret_settings import beside_the_arguments, save_properties
+from airflow_provider_lakecommit.spark.launch.scratch import beside_the_arguments, save_properties
 
 
 def test_values_are_written_as_java_reads_properties(tmp_path: Path) -> None:
