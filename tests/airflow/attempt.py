@@ -98,10 +98,10 @@ class _Ti:
 
     dag_id, task_id, map_index = "dag", TASK, -1
 
-    def __init__(self, asked: Asked) -> None:
-        self.run_id, self.try_number = asked.run, asked.number
-        self.max_tries = asked.first + 1
-        self._states = asked.states
+    def __init__(self, request: Asked) -> None:
+        self.run_id, self.try_number = request.run, request.number
+        self.max_tries = request.first + 1
+        self._states = request.states
         self.told: dict[str, Any] = {}
 
     def xcom_push(self, key: str, value: Any) -> None:
@@ -112,10 +112,12 @@ class _Ti:
         return {run: {TASK: self._states[run]} for run in run_ids if run in self._states}
 
 
-def attempt(asked: Asked, started: Callable[[KafkaToIcebergOperator, list[str]], None] = lambda _o, _l: None) -> Ended:
+def attempt(
+    request: Asked, started: Callable[[KafkaToIcebergOperator, list[str]], None] = lambda _o, _l: None
+) -> Ended:
     """Run one attempt in this process; ``started`` gets the operator and its log before."""
     lines: list[str] = []
-    operator, ti = asked.operator(), _Ti(asked)
+    operator, ti = request.operator(), _Ti(request)
     operator._cached_logger = _Log(lines)  # type: ignore[assignment]
     accessor = _Events()
     dag_run = SimpleNamespace(run_type="manual")
@@ -132,9 +134,9 @@ def attempt(asked: Asked, started: Callable[[KafkaToIcebergOperator, list[str]],
     return Ended(state="success", reason="", event=accessor.extra, log=lines, events=accessor.added)
 
 
-def begin(asked: Asked, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def begin(request: Asked, environment: Mapping[str, str]) -> subprocess.Popen[str]:
     """Run one attempt in a process of its own."""
-    command = [sys.executable, "-m", "tests.airflow.attempt", json.dumps(asdict(asked))]
+    command = [sys.executable, "-m", "tests.airflow.attempt", json.dumps(asdict(request))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
 
 
@@ -144,25 +146,25 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=SECONDS)
 
 
-def killed_in_its_second_slice(asked: Asked, folder: Path, environment: Mapping[str, str]) -> Asked:
+def killed_in_its_second_slice(request: Asked, folder: Path, environment: Mapping[str, str]) -> Asked:
     """An attempt that is gone when one slice is done; what the next attempt is asked."""
     folder.mkdir()
-    gate = Gate(folder, asked.landing["name"])
+    gate = Gate(folder, request.landing["name"])
     gate.let_pass(0)
-    process = begin(replace(asked, gate=str(gate.base)), environment)
+    process = begin(replace(request, gate=str(gate.base)), environment)
     try:
         gate.await_begun(1, by=process)
     finally:
         kill(process)
         gate.let_pass()
-    return replace(asked, number=asked.number + 1)
+    return replace(request, number=request.number + 1)
 
 
 def _main(text: str) -> None:
-    asked = Asked(**json.loads(text))
-    if asked.gate is not None:
-        Gate(Path(asked.gate)).put(pytest.MonkeyPatch())
-    print(json.dumps(asdict(attempt(asked))))
+    request = Asked(**json.loads(text))
+    if request.gate is not None:
+        Gate(Path(request.gate)).put(pytest.MonkeyPatch())
+    print(json.dumps(asdict(attempt(request))))
 
 
 if __name__ == "__main__":

@@ -103,9 +103,9 @@ class Live:
             for t in self.client.tasks(name, run)
         }
 
-    def await_state(self, name: str, run: str, task: str, *wanted: str | None) -> None:
+    def await_state(self, name: str, run: str, task: str, *expected: str | None) -> None:
         """Wait until a task is in one of these states."""
-        until(f"{task} of {run}: {wanted}", lambda: self.states(name, run).get(task, "-") in wanted)
+        until(f"{task} of {run}: {expected}", lambda: self.states(name, run).get(task, "-") in expected)
 
     def runs(self, name: str) -> list[str]:
         """States of all runs of a DAG."""

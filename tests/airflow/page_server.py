@@ -61,7 +61,7 @@ class PageServer:
 def page_server(kafka: Mapping[str, Any], boards: Mapping[str, str]) -> Iterator[PageServer]:
     """Serve a page for each control topic of *boards*."""
     known, root = Known(), FastAPI()
-    seen = Viewer(user=None, dags=_All(), views_all=True)
+    unrestricted = Viewer(user=None, dags=_All(), views_all=True)
 
     def look(ask: Any, _: float) -> Any:
         if ask is waiting_sensors:
@@ -80,7 +80,7 @@ def page_server(kafka: Mapping[str, Any], boards: Mapping[str, str]) -> Iterator
             place = PageTopic("kafka_default", topic)
             readers.append(PageReader(lambda place=place: (place,), lambda _: kafka, DEPLOYMENT))
             made = page_app.create_app(readers[-1], with_actions=True)
-            made.dependency_overrides[viewer] = lambda: seen
+            made.dependency_overrides[viewer] = lambda: unrestricted
             root.mount(f"/{name}/lakecommit", made)
         server = uvicorn.Server(uvicorn.Config(root, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
         thread = threading.Thread(target=server.run, name="page-server", daemon=True)

@@ -46,13 +46,13 @@ class Repairs:
         self.world, self.folder = world, folder
         landing = world.landing
         fields = {k: v for k, v in landing.to_flat().items() if v or k != "dead_letter_table"}
-        told = EXAMPLE.replace(
+        text = EXAMPLE.replace(
             'Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")',
             f"Landing.from_flat({fields!r})",
         )
-        assert told != EXAMPLE
+        assert text != EXAMPLE
         folder.mkdir()
-        (folder / "decide.py").write_text(told)
+        (folder / "decide.py").write_text(text)
 
     def run(self, dag: str, answer: str | None, conf: dict[str, Any]) -> dict[str, str]:
         """States of the tasks; with an answer given by a person while the run waits."""
@@ -112,8 +112,8 @@ def _answered(dag: str, answer: str) -> bool:
     from sqlalchemy import select
 
     with create_session() as session:
-        asked = select(TaskInstance).where(TaskInstance.dag_id == dag, TaskInstance.state == "awaiting_input")
-        ti = session.scalars(asked).first()
+        waiting = select(TaskInstance).where(TaskInstance.dag_id == dag, TaskInstance.state == "awaiting_input")
+        ti = session.scalars(waiting).first()
         detail = None if ti is None else session.get(HITLDetail, ti.id)
         if ti is None or detail is None:
             return False
@@ -178,10 +178,10 @@ def test_a_blocked_range_is_unblocked_by_a_persons_word_and_by_nothing_less(repa
     assert repairs.decisions() == ""
     done = repairs.run(dag, "Approve", conf)
     assert done == {"look": "success", "approve": "success", "unblock": "success"}
-    told = repairs.decisions()
-    assert "ann in run" in told
-    assert f"of DAG {dag}" in told
-    assert "the producer is mended" in told
+    decisions = repairs.decisions()
+    assert "ann in run" in decisions
+    assert f"of DAG {dag}" in decisions
+    assert "the producer is mended" in decisions
     world.settle()
     assert sorted(row["id"] for row in world.rows()) == list(range(8))
     nothing = repairs.run(dag, None, conf)

@@ -136,14 +136,14 @@ def test_a_task_keeps_its_table_equal_to_the_source(world: World, produce: Produ
 @pytest.mark.heavy
 def test_what_the_last_of_its_cycles_leaves_is_told_and_lands_with_the_next_run(world: World, produce: Produce) -> None:
     produce(world.topic, orders(*range(25)), 0)
-    asked = world.asked(landing={"max_records": 10}, options={"max_cycles": 2})
-    ended = attempt(asked)
+    request = world.asked(landing={"max_records": 10}, options={"max_cycles": 2})
+    ended = attempt(request)
     assert ended.state == "success", ended
     assert ended.said("5 offsets are left for the next run")
     assert len(world.ids) == 20
-    cleared = attempt(replace(asked, number=2, first=2))
+    cleared = attempt(replace(request, number=2, first=2))
     assert cleared.state == "skipped", "a finished run, also one that left something, does no work"
-    assert attempt(replace(asked, run="second")).state == "success"
+    assert attempt(replace(request, run="second")).state == "success"
     assert world.ids == list(range(25))
 
 
@@ -164,18 +164,18 @@ def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_i
     world: World, produce: Produce
 ) -> None:
     produce(world.topic, orders(1, 2, 3), 0)
-    asked = world.asked()
-    first = attempt(asked)
+    request = world.asked()
+    first = attempt(request)
     assert first.event is not None
     # The attempt died after its last COMMIT_COMPLETE: Airflow never heard of it.
-    retried = attempt(replace(asked, number=2))
+    retried = attempt(replace(request, number=2))
     assert retried.state == "success"
     assert retried.event is not None
     assert retried.event["snapshots"] == first.event["snapshots"]
     assert retried.event["valid_through"] == first.event["valid_through"]
 
     produce(world.topic, orders(4), 0)
-    cleared = attempt(replace(asked, number=3, first=3))
+    cleared = attempt(replace(request, number=3, first=3))
     assert cleared.state == "skipped"
     assert "1 cycles of this run" in cleared.reason
     assert f"{world.topic}[0] [0, 3)" in cleared.reason
@@ -255,14 +255,14 @@ def killed(world: World, produce: Produce, tmp_path: Path) -> tuple[World, Gate]
     gate = Gate(tmp_path / "gate", world.landing["name"])
     produce(world.topic, orders(*range(8)), 0)
     gate.let_pass(0)
-    asked = world.asked(landing={"max_records": 6, "slice_records": 3}, gate=str(gate.base))
-    process = begin(asked, {"PYTHONPATH": str(CHECKOUT)})
+    request = world.asked(landing={"max_records": 6, "slice_records": 3}, gate=str(gate.base))
+    process = begin(request, {"PYTHONPATH": str(CHECKOUT)})
     try:
         gate.await_begun(0, 1)
         until(lambda: world.reports() == 2)
     finally:
         kill(process)
-    return replace(world, landing=asked.landing), gate
+    return replace(world, landing=request.landing), gate
 
 
 @pytest.mark.heavy
@@ -309,18 +309,18 @@ def test_a_task_that_is_told_to_stop_says_what_is_saved_and_its_retry_does_the_r
     gate = Gate(tmp_path / "gate", world.landing["name"])
     gate.let_pass(0)
     produce(world.topic, orders(*range(6)), 0)
-    asked = world.asked(landing={"slice_records": 3})
+    request = world.asked(landing={"slice_records": 3})
 
     with monkeypatch.context() as patch:
         gate.put(patch)
-        ended = attempt(asked, lambda operator, _: stop_at_second_slice(operator, world, gate))
+        ended = attempt(request, lambda operator, _: stop_at_second_slice(operator, world, gate))
     assert ended.state == "up_for_retry"
     assert "was stopped" in ended.reason
     assert ended.said("1 slices (3 records) are reported and will not be read again; 3 offsets will be read again: ")
     gate.await_gone(1)
     # Another worker that is reused still has the gate.
     gate.let_pass()
-    assert attempt(replace(asked, number=2)).state == "success"
+    assert attempt(replace(request, number=2)).state == "success"
     assert world.ids == list(range(6))
     assert world.cycles() == [("first", 0)]
 

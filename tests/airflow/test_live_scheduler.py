@@ -71,9 +71,9 @@ def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_res
     assert tasks == {"plan": "success", "write[0]": "failed", "commit": "success", "outcome": "failed"}
     assert live.lake.ids("shop.killed") == [0, 1]
     until("the end of its writer", lambda: "offsets will be read again: " in live.log("killed", "broken", "write"))
-    told = live.log("killed", "broken", "write")
-    assert "stopped; requested the end of its Spark jobs" in told
-    assert re.search(r"are reported and will not be read again; 4 offsets will be read again: ", told)
+    log = live.log("killed", "broken", "write")
+    assert "stopped; requested the end of its Spark jobs" in log
+    assert re.search(r"are reported and will not be read again; 4 offsets will be read again: ", log)
     until_its_job_is_gone("killed")
     for place in held:
         faults.let_go(place)

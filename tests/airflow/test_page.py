@@ -152,19 +152,19 @@ def test_what_is_not_the_pages_is_not_there(read: Server, path: str) -> None:
 
 @pytest.mark.parametrize("user", USERS)
 def test_each_sees_the_rows_of_the_dags_that_he_may_read(read: Server, user: str) -> None:
-    seen = set(read.rows(user))
+    visible = set(read.rows(user))
     of_dags = {"orders", "clicks"}
     of_none = {"typed-by-hand", "others", "connect-orders"}
     if user.endswith("_of_land_clicks"):
-        assert seen == {"clicks"}
+        assert visible == {"clicks"}
     else:
-        assert seen >= of_dags | of_none
+        assert visible >= of_dags | of_none
     ids = {name: row["id"] for name, row in read.rows("ann").items()}
     topics = {t["connection"] for t in read.get("/api/v1/landings", user).json()["topics"]}
     assert ("kafka_dead" in topics) is not user.endswith("_of_land_clicks"), "brokers of others are not told"
     for route in ("", "/trend"):
         answers = {name: read.get(f"/api/v1/landings/{key}{route}", user).status_code for name, key in ids.items()}
-        assert answers == {name: 200 if name in seen else 404 for name in ids}
+        assert answers == {name: 200 if name in visible else 404 for name in ids}
 
 
 def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -> None:
@@ -181,11 +181,11 @@ def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -
 
 
 def test_a_window_under_way_is_told_slice_by_slice_with_its_accounting(read: Server, bootstrap: str) -> None:
-    told = Narrator({"bootstrap.servers": bootstrap}, read.topic, "under-way", "land", "another-airflow")
-    told.opens("now", ((P0, 0, 400), (P1, 0, 5)))
-    told.reports("now")
-    told.reports("now")
-    told.opens("next", ((P0, 400, 410),))
+    narrator = Narrator({"bootstrap.servers": bootstrap}, read.topic, "under-way", "land", "another-airflow")
+    narrator.opens("now", ((P0, 0, 400), (P1, 0, 5)))
+    narrator.reports("now")
+    narrator.reports("now")
+    narrator.opens("next", ((P0, 400, 410),))
     waiting.until(lambda: "under-way" in read.rows() and read.rows()["under-way"]["open_cycles"] == 2, 60, "its row")
     detail = read.get(f"/api/v1/landings/{read.rows()['under-way']['id']}").json()
     later, first = detail["windows"]

@@ -176,9 +176,9 @@ def test_rejected_records_are_seen_by_kind_with_a_reason(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     live.declare("rejecting", "orders")
-    told = Narrator({"bootstrap.servers": bootstrap}, control, "rejecting", "rejecting")
-    told.opens("more")
-    told.reports("more", rejects={"missing_required id": 3}, reject_reason="the record has 'idx'")
+    narrator = Narrator({"bootstrap.servers": bootstrap}, control, "rejecting", "rejecting")
+    narrator.opens("more")
+    narrator.reports("more", rejects={"missing_required id": 3}, reject_reason="the record has 'idx'")
     look_at(browser, live, "rejecting", "Dead letters by kind", "rejects")
     browser.wait_for("the record has 'idx'")
 
@@ -238,8 +238,8 @@ def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_n
     press(browser, "Verify")
     browser.wait_for("Open the run")
     waiting.until(lambda: len(live.runs("acted_verify")) == 1, 60, "the run of the check")
-    told = live.client.told("/eventLogs?dag_id=acted_verify&event=trigger_dag_run")["event_logs"]
-    assert [event["owner"] for event in told] == ["admin"]
+    events = live.client.told("/eventLogs?dag_id=acted_verify&event=trigger_dag_run")["event_logs"]
+    assert [event["owner"] for event in events] == ["admin"]
 
     press(browser, "Pause …")
     press(browser, "Pause")
@@ -340,8 +340,8 @@ def test_nothing_hostile_runs_and_nothing_of_elsewhere_is_asked_for(live: Live, 
     browser.visit(f"{live.airflow.url}/lakecommit/")
     browser.wait_for("<script>")
     assert browser.evaluate("window.hostile === undefined")
-    asked = browser.evaluate("performance.getEntriesByType('resource').map((r) => r.name).join('\\n')")
-    assert [a for a in asked.split("\n") if not a.startswith(live.airflow.url)] == []
+    loaded = browser.evaluate("performance.getEntriesByType('resource').map((r) => r.name).join('\\n')")
+    assert [a for a in loaded.split("\n") if not a.startswith(live.airflow.url)] == []
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

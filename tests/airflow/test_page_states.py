@@ -77,13 +77,13 @@ class Narrated:
         return made
 
 
-def stalls(told: Narrator, cycles: int, reason: str) -> None:
+def stalls(narrator: Narrator, cycles: int, reason: str) -> None:
     for n in range(cycles):
-        told.ago, run = 300.0 * (cycles - n), f"scheduled__2026-11-28T09:0{n}:00+00:00"
-        told.opens(run, ((P0, 20_000 + 500 * n, 20_500 + 500 * n),), ends={P0: 22_000, P1: 120})
-        told.reports(run)
-        told.fails(run, reason)
-    told.ago = 0.0
+        narrator.ago, run = 300.0 * (cycles - n), f"scheduled__2026-11-28T09:0{n}:00+00:00"
+        narrator.opens(run, ((P0, 20_000 + 500 * n, 20_500 + 500 * n),), ends={P0: 22_000, P1: 120})
+        narrator.reports(run)
+        narrator.fails(run, reason)
+    narrator.ago = 0.0
 
 
 @pytest.fixture(scope="module", autouse=True)

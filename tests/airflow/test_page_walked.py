@@ -140,10 +140,10 @@ def see_a_stall_and_its_end(
     catalog.stop()
     faults.let_go("commit.before")
     until("the end of its commit", lambda: live.states(WALK, "cut").get("commit") == "failed")
-    told = time.monotonic()
+    started = time.monotonic()
     browser.wait_for("SLOWING")
     browser.wait_for("catalog lake")
-    assert time.monotonic() - told < 20, "within one cycle"
+    assert time.monotonic() - started < 20, "within one cycle"
     for n, run in enumerate(("second", "third")):
         more(101 + n)
         assert live.run(WALK, run)[0] == "failed"
@@ -172,14 +172,14 @@ def see_a_stall_and_its_end(
 
 def at_every_size(live: Live, browser: Browser) -> None:
     """The page of the stalled landing by itself: small and large, light and dark, in another time zone."""
-    for zone, told in (("Asia/Tokyo", "GMT+9"), ("America/New_York", "E")):
+    for zone, expected in (("Asia/Tokyo", "GMT+9"), ("America/New_York", "E")):
         browser.move_to(zone)
         for size, dark in (((1280, 1400), False), ((390, 844), True)):
             browser.resize(*size, dark=dark)
             browser.visit(f"{live.airflow.url}/lakecommit/")
             browser.wait_for("STALLED")
             titles = browser.evaluate("[...document.querySelectorAll('time')].map((t) => t.title).join()")
-            assert told in titles
+            assert expected in titles
             assert serious(browser) == []
             open_entry(browser, WALK)
             browser.wait_for("Dead letters by kind")

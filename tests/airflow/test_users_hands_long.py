@@ -291,8 +291,8 @@ def test_a_commit_or_an_outcome_that_is_cleared_alone_judges_by_what_the_tables_
     assert live.lake.ids("shop.cleared_alone") == [0, 1, 2, 3]
     state, tasks = clear("b", "commit")
     assert (state, tasks["commit"], tasks["outcome"]) == ("success", "skipped", "skipped")
-    told = live.log("cleared_alone", "b", "commit")
-    assert "other runs have already published its window" in told, told[-3000:]
+    log = live.log("cleared_alone", "b", "commit")
+    assert "other runs have already published its window" in log, log[-3000:]
     assert live.lake.head("shop.cleared_alone") != head
 
     # The colour of a run that has ended is nobody's work.

@@ -274,9 +274,11 @@ class MemoryReader:
                 "LC9999", f"{span} cannot be read: the partition's log is another one than was read up to {r.start}"
             )
         if r.start < log.start:
-            gone = OffsetRange(r.start, min(log.start, r.end))
+            removed = OffsetRange(r.start, min(log.start, r.end))
             raise SourceError(
-                "LC9999", f"{span}: {gone} is no longer in the topic, which begins at {log.start}", (Span(p, gone),)
+                "LC9999",
+                f"{span}: {removed} is no longer in the topic, which begins at {log.start}",
+                (Span(p, removed),),
             )
         if r.end > log.end:
             raise SourceError("LC9999", f"{span} was planned, but the partition ends at {log.end}")

@@ -242,9 +242,9 @@ class FakeSource:
     def request_first_since(
         self, times: Iterable[tuple[SourcePartition, datetime]]
     ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
-        wanted = list(times)
-        self.asked += wanted
-        return lambda _: [(p, t, self.first_since(p, t)) for p, t in wanted]
+        requested = list(times)
+        self.asked += requested
+        return lambda _: [(p, t, self.first_since(p, t)) for p, t in requested]
 
     def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
         found = [Truncation(partition=p, position=at, end=self._end(p, at.leader_epoch)) for p, at in positions]

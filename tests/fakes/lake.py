@@ -167,10 +167,10 @@ class Lake:
     def state(self, branch: str = "main") -> LedgerState:
         return read_ledger(self.load().metadata, branch)
 
-    def join(self, wanted: LedgerSection | None = None, branch: str = "main") -> LedgerSection:
-        wanted = wanted or section()
-        state = join_table(self.tables, self.name, wanted, branch=branch, retry_policy=self.clock.retry_policy())
-        found = state.section(wanted.landing, wanted.lane)
+    def join(self, stated: LedgerSection | None = None, branch: str = "main") -> LedgerSection:
+        stated = stated or section()
+        state = join_table(self.tables, self.name, stated, branch=branch, retry_policy=self.clock.retry_policy())
+        found = state.section(stated.landing, stated.lane)
         assert found is not None
         return found
 

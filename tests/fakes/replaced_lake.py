@@ -166,16 +166,16 @@ class RowsLake(Lake):
         data, deletes = [f.file_path for f in self.files()], self.files(ManifestContent.DELETES)
         if not data:
             return Counter()
-        gone, (prefix, folder) = "", self.disk
+        removed, (prefix, folder) = "", self.disk
         if deletes:
             listed = [f.file_path.replace(prefix, folder, 1) for f in deletes]
-            gone = (
+            removed = (
                 f"WHERE NOT EXISTS (SELECT 1 FROM read_parquet({listed}) d "
                 f"WHERE replace(d.file_path, '{prefix}', '{folder}') = r.filename AND d.pos = r.file_row_number)"
             )
         source = f"read_parquet({[p.replace(prefix, folder, 1) for p in data]}, union_by_name=true, filename=true, "
         with duckdb.connect() as database:
-            rows = database.execute(f"SELECT {columns} FROM {source} file_row_number=true) r {gone}").fetchall()
+            rows = database.execute(f"SELECT {columns} FROM {source} file_row_number=true) r {removed}").fetchall()
         return Counter(rows)
 
     def expected(self, notes: Mapping[str, Sequence[Ranges]]) -> Counter[tuple[Any, ...]]:

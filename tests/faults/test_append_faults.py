@@ -370,9 +370,9 @@ def test_an_interrupt_passes_through_and_the_next_attempt_finds_out(lake: Lake, 
 
 @pytest.mark.parametrize("fault", [Fault.LYING_CONFLICT, Fault.LOST_ANSWER, Fault.NOT_APPLIED, Fault.CONFLICT])
 def test_an_origin_is_made_once_whatever_is_answered(lake: Lake, fault: Fault) -> None:
-    wanted = section()
+    ours = section()
     lake.catalog.faults.append(fault)
-    assert lake.join(wanted) == wanted
+    assert lake.join(ours) == ours
     assert len(list(landing_snapshots(lake.load().metadata))) == 1
 
 

@@ -63,9 +63,9 @@ def cut(world: World) -> int:
     """Snapshots between the ledger and the head are expired; returns the ledger's, which the tag still holds."""
     kept = state(world).snapshot_id
     assert kept is not None
-    gone = foreign(world, -1)
+    expired = foreign(world, -1)
     foreign(world, -2)
-    table(world).maintenance.expire_snapshots().by_id(gone).commit()
+    table(world).maintenance.expire_snapshots().by_id(expired).commit()
     assert state(world).condition is Condition.CUT
     return kept
 
@@ -93,11 +93,11 @@ def ends(world: World) -> dict[tuple[str, int], int]:
     return {(p.topic, p.partition): mark.stable for p, mark in marks.items()}
 
 
-def attested(world: World, look_up: Callable[..., Assertion], *told: object) -> Assertion:
+def attested(world: World, look_up: Callable[..., Assertion], *arguments: object) -> Assertion:
     with world.session() as session:
-        said = look_up(session, *told)
-        assert_tables(session, said)
-    return said
+        assertion = look_up(session, *arguments)
+        assert_tables(session, assertion)
+    return assertion
 
 
 def goes_on(world: World, produce: Produce, expected: Counter[int]) -> None:

@@ -126,8 +126,8 @@ class Sequence:
 class _Refusals:
     """Lets the two refusals of audits pass."""
 
-    def __init__(self, told: list[str]) -> None:
-        self.told = told
+    def __init__(self, lines: list[str]) -> None:
+        self.told = lines
 
     def __enter__(self) -> None:
         pass

@@ -239,7 +239,7 @@ def test_what_is_pending_stays_within_its_budget(
     world.settle()
     [(name, most)] = budget.items()
     kind = name.removeprefix("max_pending_")
-    states, seen = set(), []
+    states, observed = set(), []
     with refusing():
         for n in range(6):
             outage.load()
@@ -248,9 +248,9 @@ def test_what_is_pending_stays_within_its_budget(
             world.write(opened)
             with suppress(LakecommitError):
                 world.close(f"dark-{n}", opened)
-            seen.append(getattr(outage.pending()[table], kind))
-    assert max(seen) <= most
-    assert max(seen) > most * 0.6
+            observed.append(getattr(outage.pending()[table], kind))
+    assert max(observed) <= most
+    assert max(observed) > most * 0.6
     assert states == {None, f"pending {kind}"}
     assert f"{name} is {most}" in str(opened.plan.reason)
     world.settle(limit=12)

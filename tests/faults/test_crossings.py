@@ -233,8 +233,8 @@ def test_columns_that_records_fill_are_no_marks(make_world: Make, produce: Produ
     columns = [{"name": "id", "type": "long"}, *({"name": n, "type": t} for n, t in names.items())]
     world = make_world(1, create={"schema": columns})
     topic = str(world.landing.topics)
-    told = f'"kafka_topic": "{topic}", "kafka_partition": 0, "kafka_generation": 1'
-    produce(topic, [(str(n), f'{{"id": {n}, {told}, "kafka_offset": {(n + 40) % 100}}}') for n in range(100)])
+    marked = f'"kafka_topic": "{topic}", "kafka_partition": 0, "kafka_generation": 1'
+    produce(topic, [(str(n), f'{{"id": {n}, {marked}, "kafka_offset": {(n + 40) % 100}}}') for n in range(100)])
     world.settle()
     assert {r["id"]: r["kafka_offset"] for r in world.rows()} == {n: (n + 40) % 100 for n in range(100)}
     refused(lambda: replay(world, "0=0-50").finish(), "[0] [0, 50)")

@@ -52,8 +52,8 @@ def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
         assert [sorted(map(str, f.removed["rows", "live"])) for f in found] == [expected, expected]
         for each in found:
             assert prune(session, each, SAID).share < each.state.share
-            (said,) = decisions_of(session.tables.load(each.table).metadata.current_snapshot())
-            assert (said.actor, said.what.count(goes)) == ("carla", 2)
+            (decisions,) = decisions_of(session.tables.load(each.table).metadata.current_snapshot())
+            assert (decisions.actor, decisions.what.count(goes)) == ("carla", 2)
         assert [f.removed for f in prunable_sections(session)] == [{}, {}]
     check_verified(world)
     # What was reported under the epoch before is read again.

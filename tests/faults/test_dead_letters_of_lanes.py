@@ -98,8 +98,8 @@ def test_where_only_lanes_have_landed_they_are_replayed_too(make_world: Make, pr
     past = lane(world, "0=0-30", name="past")
     past.settle()
     optional(world)
-    looked = replayed(world, Selection(limit=4), dry=True)
-    assert replayed(world, Selection(limit=4)).coverage == looked.coverage
+    preview = replayed(world, Selection(limit=4), dry=True)
+    assert replayed(world, Selection(limit=4)).coverage == preview.coverage
     past.finish()
     assert replayed(world).dead_letters == 6
     assert list(sections(world)) == ["filled"]
@@ -152,8 +152,8 @@ def test_between_the_tables_of_a_range_that_is_landed_anew_nothing_is_open(kept:
     with anew.session() as session, deaths(2, "before"), pytest.raises(Killed):
         replace_lane(session, anew.run_identity("end"))
     kept.check(Counter(range(30)))
-    looked = replayed(kept)
-    assert (looked.dead_letters, looked.others[State.WAITS.value]) == (0, 10)
+    preview = replayed(kept)
+    assert (preview.dead_letters, preview.others[State.WAITS.value]) == (0, 10)
     with anew.session() as session:
         replace_lane(session, anew.run_identity("again"))
         close_lane(session)

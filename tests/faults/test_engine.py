@@ -214,8 +214,8 @@ def test_orphan_clean_up_that_takes_files_of_pending_slices(
     for path in Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*.parquet"):
         os.utime(path, (old.timestamp(), old.timestamp()))
     older_than = f"TIMESTAMP '{old + timedelta(hours=1):%Y-%m-%d %H:%M:%S}'"
-    gone = engine.sql(world.catalog, f"{CALL}remove_orphan_files(table => 'shop.rows', older_than => {older_than})")
-    assert any(str(row["orphan_file_location"]).endswith(".parquet") for row in gone)
+    removed = engine.sql(world.catalog, f"{CALL}remove_orphan_files(table => 'shop.rows', older_than => {older_than})")
+    assert any(str(row["orphan_file_location"]).endswith(".parquet") for row in removed)
     closed = world.close("pending", opened)
     assert len(closed.voided) == len(opened.slices)
     world.settle()

@@ -109,11 +109,11 @@ def test_columns_are_added_and_widened_at_every_level(make_world: Make, produce:
     assert rows[2]["lines"] == [{"sku": "y", "amount": 2.5}]
     assert rows[1]["extra"] is None
     assert rows[1]["who"] == {"name": "a", "age": None}
-    (told,) = evolutions(world)
-    assert "add extra struct" in " ".join(told["changes"])
-    assert "widen n from int to long" in told["changes"]
-    assert "landing rows (live)" in told["reason"]
-    assert topic in told["reason"]
+    (change,) = evolutions(world)
+    assert "add extra struct" in " ".join(change["changes"])
+    assert "widen n from int to long" in change["changes"]
+    assert "landing rows (live)" in change["reason"]
+    assert topic in change["reason"]
     assert any("widen n from int to long" in line for line in world.lines)
     check_verified(world)
 
@@ -153,18 +153,20 @@ def test_a_death_at_any_durable_step_evolves_once_and_loses_nothing(
         step += 1
         names = {"name": f"kill-{when}-{retry}-{step}", "table": f"shop.rows{step}", "dead_letter_table": None}
         world = begun(make_world, produce, **names)
-        with deaths(step, when) as seen:
+        with deaths(step, when) as observed:
             try:
                 world.run("killed")
-                survived = len(seen.steps) < step
+                survived = len(observed.steps) < step
             except Killed:
                 pass
         if retry:
             world.run("killed", retry=True)
         world.settle()
         check_extra(world)
-        assert len(evolutions(world)) == 1, f"step {step}: {seen.steps}"
-    assert seen.steps[:2] == ["catalog", "control"], "the table has the column before anything is said of the window"
+        assert len(evolutions(world)) == 1, f"step {step}: {observed.steps}"
+    assert observed.steps[:2] == ["catalog", "control"], (
+        "the table has the column before anything is said of the window"
+    )
     assert step > 4, f"only {step} steps were tried"
 
 
@@ -453,9 +455,9 @@ def test_a_catalog_that_refuses_is_named_and_the_landing_goes_on(
     refuse_schemas(monkeypatch)
     world.run()
     world.check(Counter(range(20)))
-    (told,) = [line for line in world.lines if "was not changed" in line]
-    assert "schemas are not changed here" in told
-    assert "add extra string" in told
+    (warning,) = [line for line in world.lines if "was not changed" in line]
+    assert "schemas are not changed here" in warning
+    assert "add extra string" in warning
     monkeypatch.undo()
     produce(world.landing.topics, values({"id": 20, "extra": "x20"}))
     world.settle()
@@ -532,8 +534,8 @@ def test_a_field_that_no_sample_shows_is_added_by_the_window_after_the_one_that_
     world.settle()
     names = set(table_of(world).schema().column_names)
     assert {"seldom", "lines.element.rare"} <= names
-    (told,) = evolutions(world)
-    assert " and of " in told["reason"]
+    (change,) = evolutions(world)
+    assert " and of " in change["reason"]
     if unknown_fields == "dead_letter":
         with world.session() as session:
             assert replay(session, Selection(), decision=DECISION).rows == 1

@@ -145,10 +145,10 @@ class TestSeveralTables:
             produce(world.landing.topics, dealt(0, 10))
             world.run()
             produce(world.landing.topics, dealt(10, 10, order={"a": 1}, refund={"b": 2}))
-            with deaths(step, when) as seen:
+            with deaths(step, when) as observed:
                 try:
                     world.run("killed")
-                    survived = len(seen.steps) < step
+                    survived = len(observed.steps) < step
                 except Killed:
                     pass
             world.settle()
@@ -157,9 +157,9 @@ class TestSeveralTables:
                 assert rows == {i: (None if i < 10 else 1 + rest) for i in range(20) if i % 2 == rest}
                 assert len(world.rows(table)) == len(rows)
                 # The table begins with the records that were there, so that its `kind` is the first change.
-                assert len(changes(world, table)) == 2, f"step {step}: {seen.steps}"
+                assert len(changes(world, table)) == 2, f"step {step}: {observed.steps}"
             check_verified(world)
-        assert seen.steps[:3] == ["catalog", "catalog", "control"], "both tables, before anything is said"
+        assert observed.steps[:3] == ["catalog", "catalog", "control"], "both tables, before anything is said"
 
     @pytest.mark.heavy
     def test_none_is_changed_while_one_cannot_be_read(

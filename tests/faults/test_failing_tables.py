@@ -133,9 +133,9 @@ def test_what_a_table_lacks_in_the_end_is_the_runs_error_and_the_next_runs_to_pu
     assert isinstance(run.error, CatalogError)
     assert table in str(run.error)
     assert run.outcomes[-1].closed.valid_through is None
-    wanted = expected(0, 10 * WINDOW)
+    rows = expected(0, 10 * WINDOW)
     for name in {"shop.rows", REFUNDS} - {table}:
-        assert ids(world, name) == wanted[name.removeprefix("shop.")]
+        assert ids(world, name) == rows[name.removeprefix("shop.")]
     again = Run(world).land("next")
     assert (again.error, again.read) == (None, 0)
     check(world, 0, 10 * WINDOW)

@@ -238,8 +238,8 @@ def complete(attacker: Attacker) -> None:
 
 
 def release(attacker: Attacker) -> None:
-    told = Directives(released=(attacker.cycle.ticket.commit_id,))
-    attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, told)])
+    directives = Directives(released=(attacker.cycle.ticket.commit_id,))
+    attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, directives)])
 
 
 def an_end_of_all_work(attacker: Attacker) -> None:
@@ -259,10 +259,10 @@ def the_beginning_of_slices(attacker: Attacker) -> None:
         spans = tuple(replace(x, range=type(x.range)(x.range.start, x.range.start + 1)) for x in s.spans)
         part = replace(s, spans=spans, slice_id=slice_id(plan.window_id, spans, s.tables))
         files = [attacker.file(f"file://{path}", len(part))]
-        told = attacker.report(
+        report = attacker.report(
             part, plan, counts=lambda n: Counts(landed=n), files=files, attempt=attempt, whole=s.slice_id
         )
-        attacker.send(told)
+        attacker.send(report)
 
 
 def published(attacker: Attacker) -> None:
@@ -296,8 +296,8 @@ def failures(attacker: Attacker) -> None:
 
 def void(attacker: Attacker) -> None:
     attempts = tuple(e.report.attempt for e in _entries(attacker) if isinstance(e, SliceReported))
-    told = Directives(voided=attempts)
-    attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, told)])
+    directives = Directives(voided=attempts)
+    attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, directives)])
 
 
 def void_and_say_it_otherwise(attacker: Attacker) -> None:

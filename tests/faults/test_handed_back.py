@@ -58,10 +58,10 @@ def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
     handed.check(Counter(range(20)))
     assert "lakecommit resume" not in str(closed.reason)
     with handed.session() as session:
-        said = read_status(session).suspended
-    assert "orders-sink" in said
+        suspended = read_status(session).suspended
+    assert "orders-sink" in suspended
     message = "`lakecommit connect adopt`, or LandingOperationOperator(operation='connect adopt')"
-    assert resumed_by(said) == message
+    assert resumed_by(suspended) == message
 
 
 def test_neither_resume_nor_a_lane_lands_beside_the_connector(handed: World) -> None:

@@ -261,12 +261,12 @@ def test_of_many_landings_one_that_hangs_and_one_that_fails_hold_up_no_other(
     assert faults.waiting == ["shop.t0"]
     faults.gate.set()
     thread.join(PATIENCE)
-    told = result[0]
-    assert {name: each.rows for name, each in told.items() if isinstance(each, Closed)} == {
+    reported = result[0]
+    assert {name: each.rows for name, each in reported.items() if isinstance(each, Closed)} == {
         f"l{n}": 10 for n in (0, 1, 2, 4, 5)
     }
-    assert isinstance(told["l3"], CatalogError)
-    assert "catalog away" in str(told["l3"])
+    assert isinstance(reported["l3"], CatalogError)
+    assert "catalog away" in str(reported["l3"])
     until(lambda: not committing(), what="no thread to be left")
     faults.away.clear()
     worlds[3].settle()

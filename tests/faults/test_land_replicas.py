@@ -307,8 +307,8 @@ def test_random_deaths_with_replicas_and_changing_groups_lose_and_double_nothing
     for turn in range(TURNS):
         replicas, groups = chance.choice([1, 2, 2, 3]), chance.choice([1, 2, 3])
         lake.restate(replicas=replicas, groups=groups, group_by=chance.choice(["partition", "load"]))
-        said = Path(f"{lake.spec}.{turn}.log")
-        with said.open("wb") as log:
+        logged = Path(f"{lake.spec}.{turn}.log")
+        with logged.open("wb") as log:
             process = subprocess.Popen(
                 [*COMMAND, "land", str(lake.spec), "--follow", "--window-age", "1s"],
                 stdout=subprocess.DEVNULL,
@@ -318,7 +318,7 @@ def test_random_deaths_with_replicas_and_changing_groups_lose_and_double_nothing
         blows, rounds = list[str](), chance.randrange(4, 14)
         while rounds and process.poll() is None:
             # What dies before that is Spark's start, of which other tests know enough.
-            at_work = b": slices: " in said.read_bytes()
+            at_work = b": slices: " in logged.read_bytes()
             rounds -= at_work
             count = chance.randrange(500, 8_000) if at_work or not produced else 100
             for partition in range(PARTITIONS):

@@ -60,9 +60,9 @@ def lane(world: World, *texts: str, name: str | None = None) -> LaneWorld:
     return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines)
 
 
-def look(world: World, asked: LaneRequest) -> LanePreview:
+def look(world: World, request: LaneRequest) -> LanePreview:
     with world.session() as session:
-        return lane_preview(session, asked)
+        return lane_preview(session, request)
 
 
 def sections(world: World, table: str | None = None) -> dict[str, str]:

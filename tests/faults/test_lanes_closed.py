@@ -73,9 +73,9 @@ def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named
     create_topic(admin, topic)
     produce(topic, records(500, 120), partition=0)
     past = lane(half, "0=0-100", name="past")
-    for asked in (past.asked, lane_request(name="past")):
+    for request in (past.asked, lane_request(name="past")):
         with half.session() as session, pytest.raises(SourceError, match=r"recreated .*backfill SPEC --close past"):
-            lane_preview(session, asked)
+            lane_preview(session, request)
     with half.session() as session, joined_session(session, open_lanes(session)[0]) as own:
         named = pytest.raises(SourceError, match=r"recreated.*backfill SPEC --close past")
         with named:

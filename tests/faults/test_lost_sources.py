@@ -139,9 +139,9 @@ def test_a_topic_that_is_gone_is_told_and_lands_on_once_it_is_back(
     shop.send(0, 30)
     assert shop.land().code == 0
     shop.delete()
-    gone = shop.land()
-    assert gone.code == 1
-    assert shop.topic in gone.err
+    unreadable = shop.land()
+    assert unreadable.code == 1
+    assert shop.topic in unreadable.err
     shop.make(PARTITIONS)
     refused = shop.land()
     assert refused.code == 1, "an empty topic of that name is another one"

@@ -530,11 +530,11 @@ def test_what_was_given_up_is_no_change_until_it_is_read_after_all() -> None:
 
 
 def test_a_field_is_missing_in_a_row_only_if_its_report_says_so() -> None:
-    for ignored, said in ((frozenset({"more"}), False), (frozenset[str](), True)):
+    for ignored, exceeded in ((frozenset({"more"}), False), (frozenset[str](), True)):
         keyed = Keyed()
         keyed.model.changes[4].more = True
         found = keyed.judge(4, row(4, more=None), ignored=ignored)
-        assert any("other values: ['more']" in problem for problem in found) is said
+        assert any("other values: ['more']" in problem for problem in found) is exceeded
 
 
 def test_changes_that_give_no_row_need_not_be_in_a_ledger_once_they_were_read() -> None:

@@ -151,12 +151,12 @@ def test_a_ledger_is_pruned_while_something_is_reported(
     produce: Produce,
     forget: Callable[[str, int], None],
 ) -> None:
-    kept, gone = make_topic(1), make_topic(1)
-    world = make_world(1, topics=[kept, gone], dead_letter_table=None)
+    kept, deleted = make_topic(1), make_topic(1)
+    world = make_world(1, topics=[kept, deleted], dead_letter_table=None)
     produce(kept, records(0, 10))
-    produce(gone, records(100, 10))
+    produce(deleted, records(100, 10))
     world.run()
-    delete_topic(admin, gone)
+    delete_topic(admin, deleted)
     world = replace(world, landing=replace(world.landing, topics=kept))
     produce(kept, records(10, 10))
     reported(world)

@@ -89,15 +89,15 @@ class Field:
 
     def judge(self, requests: Sequence[AppendRequest], outcomes: Sequence[PublishOutcome | BaseException]) -> None:
         """What was told agrees, and nothing of what was asked for is missing."""
-        told = [o for o in outcomes if isinstance(o, PublishOutcome)]
-        assert len(told) == RACERS, outcomes
-        published = Counter(s.slice_id for o in told for s in o.published)
+        finished = [o for o in outcomes if isinstance(o, PublishOutcome)]
+        assert len(finished) == RACERS, outcomes
+        published = Counter(s.slice_id for o in finished for s in o.published)
         assert set(published.values()) <= {1}, "two racers were told that they published the same slice"
         covered = self.lakes[0].state().covered()
         for request in requests:
             for s in request.slices:
-                (partition, wanted), *_ = s.coverage.items()
-                assert covered[partition].overlaps(wanted), f"{s.coverage} is lost"
+                (partition, ranges), *_ = s.coverage.items()
+                assert covered[partition].overlaps(ranges), f"{s.coverage} is lost"
                 self.reached[partition.partition] = covered[partition].reach(0)
 
 

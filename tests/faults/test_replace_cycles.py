@@ -41,11 +41,11 @@ def preview(world: World, coverage: Coverage) -> tuple[ReplacePreview, ...]:
 
 
 def take_out(
-    world: World, coverage: Coverage, seen: tuple[ReplacePreview, ...] | None = None, commit: UUID = COMMIT
+    world: World, coverage: Coverage, previewed: tuple[ReplacePreview, ...] | None = None, commit: UUID = COMMIT
 ) -> int:
     """Rows that went, of all tables."""
     with world.session() as session:
-        done = replace(session, coverage, commit_id=commit, previews=seen)
+        done = replace(session, coverage, commit_id=commit, previews=previewed)
     return sum(one.replaced.rows for one in done.values() if one.replaced is not None)
 
 

@@ -172,7 +172,7 @@ def test_what_a_reader_of_changes_sees(engine: Engine, make_engine_world: Make, 
     )
     changes = "SELECT id, sum(IF(_change_type = 'INSERT', 1, -1)) AS n, count(*) AS told FROM changes GROUP BY id"
     found = {r["id"]: (r["n"], r["told"]) for r in engine.sql(world.catalog, changes)}
-    gone, copied = dict.fromkeys(range(50, 110), (-1, 1)), dict.fromkeys([*range(50), *range(110, 120)], (0, 2))
-    assert found == ({**gone, **copied} if keyed else gone)
+    removed, copied = dict.fromkeys(range(50, 110), (-1, 1)), dict.fromkeys([*range(50), *range(110, 120)], (0, 2))
+    assert found == ({**removed, **copied} if keyed else removed)
     given = ", ".join(f"'{k}' = '{v}'" for k, v in between.items())
     assert engine.sql(world.catalog, f"SELECT count(*) AS n FROM {ROWS} WITH ({given})") == [{"n": 0}]

@@ -55,9 +55,9 @@ def filled(lake: RowsLake) -> RowsLake:
     return lake
 
 
-def replaced(lake: RowsLake, seen: tuple[ReplacePreview, ...] | None = None, **policy: Any) -> ReplaceOutcome:
+def replaced(lake: RowsLake, previewed: tuple[ReplacePreview, ...] | None = None, **policy: Any) -> ReplaceOutcome:
     retry_policy = lake.clock.retry_policy(**policy)
-    done = replace(lake.session(), WANTED, commit_id=COMMIT, previews=seen, retry_policy=retry_policy)
+    done = replace(lake.session(), WANTED, commit_id=COMMIT, previews=previewed, retry_policy=retry_policy)
     return done[lake.name]
 
 
@@ -252,7 +252,7 @@ def test_equality_deletes_are_refused_by_name_where_they_apply(lake: RowsLake) -
 
 @pytest.mark.heavy
 def test_storage_that_is_full_leaves_nothing(lake: RowsLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, before, made = preview(lake), lake.parquet_files(), [0]
+    previewed, before, made = preview(lake), lake.parquet_files(), [0]
     close = OpenFile.close
 
     def full(self: OpenFile, *args: Any) -> Any:
@@ -263,22 +263,22 @@ def test_storage_that_is_full_leaves_nothing(lake: RowsLake, monkeypatch: pytest
 
     monkeypatch.setattr(OpenFile, "close", full)
     with pytest.raises(CatalogError, match=r"cannot be copied.*No space left"):
-        replaced(lake, seen)
+        replaced(lake, previewed)
     assert lake.parquet_files() == before
     monkeypatch.undo()
-    replaced(lake, seen)
+    replaced(lake, previewed)
     check_done(lake)
 
 
 def test_two_at_once_replace_once(lake: RowsLake) -> None:
-    seen, errors, sent = preview(lake), [], []
+    previewed, errors, sent = preview(lake), [], []
 
     def run() -> None:
         try:
             with lake.another() as other:
                 tables = Tables(lake.catalog_properties, connect=lambda *_, **__: other)
                 session = lake.session(tables)
-                done = replace(session, WANTED, commit_id=COMMIT, previews=seen, retry_policy=REAL)[lake.name]
+                done = replace(session, WANTED, commit_id=COMMIT, previews=previewed, retry_policy=REAL)[lake.name]
                 sent.append(done.replaced is not None)
         except BaseException as e:
             errors.append(e)
@@ -300,10 +300,10 @@ KILLS: dict[str, Point] = {
 }
 
 
-def killed(path: Path, seen: tuple[ReplacePreview, ...], point: str) -> None:
+def killed(path: Path, previewed: tuple[ReplacePreview, ...], point: str) -> None:
     """In a process of its own."""
     with dying(KILLS[point]):
-        replaced(RowsLake(path), seen)
+        replaced(RowsLake(path), previewed)
 
 
 @pytest.mark.heavy(but=("nobody was told",))
@@ -340,10 +340,10 @@ def test_random_replacements_leave_what_a_set_of_rows_says(tmp_path: Path, seed:
             foreign = lake.foreign()
         p = choose.choice([0, 1])
         start, end = sorted(choose.randint(0, _end(_covered(lake, p))) for _ in range(2))
-        session, wanted = lake.session(), coverage((p, start, end))
-        if seen := replace_preview(session, wanted):
-            done = replace(session, wanted, commit_id=uuid4(), previews=seen)[lake.name]
-            assert done.replaced == seen[0].replaced
+        session, target = lake.session(), coverage((p, start, end))
+        if previewed := replace_preview(session, target):
+            done = replace(session, target, commit_id=uuid4(), previews=previewed)[lake.name]
+            assert done.replaced == previewed[0].replaced
             rows = Counter({r: n for r, n in rows.items() if not (r[3] == p and start <= r[4] < end)})
         assert lake.found() == rows + foreign
     assert lake.findings() == []

@@ -150,9 +150,9 @@ def test_a_word_after_a_replay_knows_what_the_lane_has_and_of_what_log_it_was(la
         live = state.section(landed.landing.name, LIVE)
         assert live is not None
         assert {p.partition: at.offset for p, at in live.positions.items()} == {0: 65, 1: 60}
-        told = init_preview(session, "latest")
-        assert not any(t.given_up for t in told.tables)
-        ledger_init(session, "latest", agreed=told)
+        preview = init_preview(session, "latest")
+        assert not any(t.given_up for t in preview.tables)
+        ledger_init(session, "latest", agreed=preview)
     check_verified(landed)
     produce(str(landed.landing.topics), records(65, 5), partition=0)
     landed.settle()
@@ -450,9 +450,9 @@ def test_replays_beside_runs_that_land_what_is_new(landed: World, produce: Produ
     replay(landed, "0=0-60", "1=0-60").finish()
 
     def reads() -> None:
-        seen = Counter(row["id"] for row in landed.rows())
-        assert not EVERYTHING - seen
-        assert max(seen.values()) == 1
+        ids = Counter(row["id"] for row in landed.rows())
+        assert not EVERYTHING - ids
+        assert max(ids.values()) == 1
 
     with over_and_over(landed.run, reads) as errors:
         for n in range(10):

@@ -95,12 +95,12 @@ def test_a_replay_after_a_fix_lands_each_once_and_all_adds_up(world: World) -> N
     assert (before.dead_letters, before.rows, before.refused.total()) == (0, 0, 20)
     world.check(Counter(LANDED))
     optional(world)
-    looked = replayed(world, dry=True)
-    assert (looked.dead_letters, looked.rows, looked.snapshots) == (20, 20, [])
+    preview = replayed(world, dry=True)
+    assert (preview.dead_letters, preview.rows, preview.snapshots) == (20, 20, [])
     world.check(Counter(LANDED))
     done = replayed(world)
     assert (done.dead_letters, done.rows, len(done.snapshots)) == (20, 20, 1)
-    assert done.coverage == looked.coverage
+    assert done.coverage == preview.coverage
     world.check(Counter(range(60)))
     again = replayed(world)
     assert (again.dead_letters, again.others[State.REPLAYED.value]) == (0, 20)
@@ -248,9 +248,9 @@ def test_where_all_was_rejected_nothing_waits_for_the_data_table(
     produce(topic, [nameless(n) for n in range(50)])
     world.settle()
     optional(world)
-    looked = replayed(world, dry=True)
-    assert (looked.dead_letters, looked.others) == (50, Counter())
-    assert replayed(world).coverage == looked.coverage
+    preview = replayed(world, dry=True)
+    assert (preview.dead_letters, preview.others) == (50, Counter())
+    assert replayed(world).coverage == preview.coverage
     world.check(Counter(range(50)))
     produce(topic, [good(n) for n in range(50, 60)])
     world.settle()
@@ -373,9 +373,9 @@ def test_hostile_values_stay_open_and_harm_nobody(
     produce(world.landing.topic_names[0], [(b"\x00\xff", v) for v in values], headers=[("h", b"\xff"), ("", None)])
     world.settle()
     optional(world)
-    looked = replayed(world, dry=True)
+    preview = replayed(world, dry=True)
     done = replayed(world)
-    assert (done.dead_letters, done.refused) == (looked.dead_letters, looked.refused)
+    assert (done.dead_letters, done.refused) == (preview.dead_letters, preview.refused)
     assert done.refused.total() + done.dead_letters == len(world.rows(world.landing.dead_letter_table))
     assert all(done.reasons[kind] for kind in done.refused)
     assert {100, 101} <= {r["id"] for r in world.rows()}

@@ -220,11 +220,11 @@ class TestEndingEarly:
 
     def in_the_midst(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
         """Act once, when some records of the slice in hand were given."""
-        real, done, asked = EndWatch.__call__, list[object](), [0]
+        real, done, checks = EndWatch.__call__, list[object](), [0]
 
         def watched(self: EndWatch) -> bool:
-            asked[0] += 1
-            if asked[0] > 3 and not done:
+            checks[0] += 1
+            if checks[0] > 3 and not done:
                 done.append(None)
                 done.append(act())
             return real(self)

@@ -75,9 +75,9 @@ def behind(make_world: Make, produce: Produce) -> World:
 
 def test_latest_now_and_the_hole_in_a_lane_of_its_own(behind: World, produce: Produce) -> None:
     way = Way(fill="hole")
-    told = look(behind, "latest", way)
-    assert short(behind, told.filled) == "[0] [10, 30), [1] [10, 30)"
-    assert not told.loses
+    preview = look(behind, "latest", way)
+    assert short(behind, preview.filled) == "[0] [10, 30), [1] [10, 30)"
+    assert not preview.loses
     say(behind, "latest", way)
     produce(behind.landing.topics, records(30, 5), partition=0)
     # The live lane is level at once, and the hole is landed beside it.
@@ -94,8 +94,8 @@ def test_latest_now_and_the_hole_in_a_lane_of_its_own(behind: World, produce: Pr
 
 def notes(world: World) -> str:
     with world.session() as session:
-        told = [read_history(session.tables, t, "main", progress=lambda _: None) for t in world.landing.tables]
-    return "\n".join(map(str, check_landing(world.landing, told)))
+        histories = [read_history(session.tables, t, "main", progress=lambda _: None) for t in world.landing.tables]
+    return "\n".join(map(str, check_landing(world.landing, histories)))
 
 
 @pytest.mark.heavy
@@ -117,10 +117,10 @@ def test_what_the_source_has_removed_of_the_hole_is_given_up_by_name(behind: Wor
     topic = str(behind.landing.topics)
     admin = AdminClient(dict(behind.kafka))
     admin.delete_records([TopicPartition(topic, 0, 15)])[TopicPartition(topic, 0)].result(PATIENCE)
-    told = look(behind, "latest", Way(fill="hole"))
-    assert short(behind, told.given_up) == "[0] [10, 15)"
-    assert short(behind, told.filled) == "[0] [15, 30), [1] [10, 30)"
-    assert told.loses
+    preview = look(behind, "latest", Way(fill="hole"))
+    assert short(behind, preview.given_up) == "[0] [10, 15)"
+    assert short(behind, preview.filled) == "[0] [15, 30), [1] [10, 30)"
+    assert preview.loses
     say(behind, "latest", Way(fill="hole"))
     lane(behind, "hole").finish()
     behind.check(Counter([*range(10), *range(15, 30), *range(100, 130)]))
@@ -141,9 +141,9 @@ def test_back_over_what_is_landed_reads_it_twice_and_says_so(behind: World) -> N
     start, way = {(topic, 0): 5}, Way(again=True)
     plain = look(behind, start, Way())
     assert not plain.again, "without the word nothing is read twice"
-    told = look(behind, start, way)
-    assert short(behind, told.again) == "[0] [5, 30)"
-    assert told.loses
+    preview = look(behind, start, way)
+    assert short(behind, preview.again) == "[0] [5, 30)"
+    assert preview.loses
     say(behind, start, way)
     behind.settle()
     behind.check(Counter([*range(30), *range(5, 30), *range(100, 130)]))

@@ -85,11 +85,11 @@ def expected(first: int, count: int) -> dict[str, Counter[int]]:
 
 
 def check(world: World, first: int, count: int) -> None:
-    wanted = expected(first, count)
-    assert ids(world, "shop.rows") == wanted["rows"]
-    assert ids(world, "shop.refunds") == wanted["refunds"]
+    rows = expected(first, count)
+    assert ids(world, "shop.rows") == rows["rows"]
+    assert ids(world, "shop.refunds") == rows["refunds"]
     dead = Counter(json.loads(row["value"])["id"] for row in world.rows("shop.dead"))
-    assert dead == wanted["dead"]
+    assert dead == rows["dead"]
     check_verified(world)
 
 
@@ -161,10 +161,10 @@ def test_a_record_that_names_no_table_can_stop_its_range_until_somebody_says_mor
         closed = world.run()
     assert "names no table" in str(closed.blocked)
     gifts = {**ROUTE, "other": "fail", "tables": {**ROUTE["tables"], "gift": "shop.rows"}}
-    said = replace(world, landing=replace(world.landing, route=gifts))
-    said.settle()
-    assert ids(said, "shop.rows") == Counter([0, 1])
-    check_verified(said)
+    gifts_world = replace(world, landing=replace(world.landing, route=gifts))
+    gifts_world.settle()
+    assert ids(gifts_world, "shop.rows") == Counter([0, 1])
+    check_verified(gifts_world)
 
 
 @pytest.mark.heavy
@@ -176,10 +176,10 @@ def test_a_missing_table_fails_the_plan_or_has_its_records_set_aside(make_world:
         world.run()
     aside = replace(world, landing=replace(world.landing, route={**route, "missing": "dead_letter"}))
     aside.settle()
-    wanted = expected(0, 20)
-    assert ids(aside, "shop.rows") == wanted["rows"]
+    rows = expected(0, 20)
+    assert ids(aside, "shop.rows") == rows["rows"]
     kinds = Counter(row["kind"] for row in aside.rows("shop.dead"))
-    assert kinds == {"not_routed": 2, "missing_table": wanted["refunds"].total() + 2}
+    assert kinds == {"not_routed": 2, "missing_table": rows["refunds"].total() + 2}
     check_verified(aside)
     # Made by somebody, it takes what comes from then on; what was set aside is read again by a replay.
     made = replace(
@@ -374,12 +374,12 @@ def test_a_replay_reads_a_range_again_for_all_tables(make_world: Make, produce: 
     now = replace(world, landing=replace(world.landing, route={**ROUTE, "tables": tables}))
     again = replay(now, "0=20-60")
     again.finish()
-    wanted = expected(0, 100)
+    rows = expected(0, 100)
     moved = [i for i in range(20, 60) if i % 10 == 3]
-    assert ids(now, "shop.rows") == wanted["rows"]
-    assert ids(now, "shop.refunds") == wanted["refunds"] + Counter(moved)
+    assert ids(now, "shop.rows") == rows["rows"]
+    assert ids(now, "shop.refunds") == rows["refunds"] + Counter(moved)
     dead = Counter(json.loads(row["value"])["id"] for row in now.rows("shop.dead"))
-    assert dead == wanted["dead"] - Counter(moved)
+    assert dead == rows["dead"] - Counter(moved)
     check_verified(now)
 
 

@@ -137,7 +137,7 @@ def test_an_attempt_that_died_with_its_work_done_is_followed_by_one_that_tells_o
     done = world.close("a", opened)
     world.run("b")
     with world.session() as session:
-        told = close_cycle(session, world.run_identity("a", attempt="2"), opened.ticket, retry=True, retell=True)
-        assert not told.finished
-        assert (told.published, told.rows, told.valid_through) == (done.published, 80, done.valid_through)
+        closed = close_cycle(session, world.run_identity("a", attempt="2"), opened.ticket, retry=True, retell=True)
+        assert not closed.finished
+        assert (closed.published, closed.rows, closed.valid_through) == (done.published, 80, done.valid_through)
         assert close_cycle(session, world.run_identity("a", attempt="3"), opened.ticket, retry=True).published == ()

@@ -68,6 +68,6 @@ def test_nothing_is_planned_until_it_is_resumed(make_world: Make, produce: Produ
     with world.session() as session:
         from airflow_provider_lakecommit.committer.ledger import read_ledger
 
-        told = [d.command for d in read_ledger(session.tables.load(world.landing.table).metadata).decisions]
-    assert told[:1] == ["suspend"]
-    assert told[-1] == "resume"
+        commands = [d.command for d in read_ledger(session.tables.load(world.landing.table).metadata).decisions]
+    assert commands[:1] == ["suspend"]
+    assert commands[-1] == "resume"

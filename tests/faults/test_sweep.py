@@ -96,12 +96,12 @@ def test_files_of_a_killed_task_go_and_its_range_is_landed(
     assert left
     assert swept(world).kept[Kept.YOUNG][0] == len(left)
     age(held | left)
-    looked = swept(world, remove=False)
-    assert (looked.files, looked.removed) == (len(left), 0)
-    assert looked.bytes == sum(f.stat().st_size for f in left)
+    preview = swept(world, remove=False)
+    assert (preview.files, preview.removed) == (len(left), 0)
+    assert preview.bytes == sum(f.stat().st_size for f in left)
     assert files(world) == held | left
     done = swept(world)
-    assert (done.removed, done.removed_bytes) == (looked.files, looked.bytes)
+    assert (done.removed, done.removed_bytes) == (preview.files, preview.bytes)
     assert files(world) == held
     world.settle()
     world.check(Counter(range(100)))

@@ -135,8 +135,8 @@ class Campaign:
             held = [task.file.file_path for task in session.tables.load(t.name).scan().plan_files()]
             waits = state.accepted[t.name] if state else ()
             held += [f.file_path for a in waits for f in reported_files(a, t.name, t.table.metadata)[0]]
-            gone = [path for path in held if not Path(path.removeprefix("file://")).exists()]
-            assert not gone, (gone, session.lane, self.story)
+            removed = [path for path in held if not Path(path.removeprefix("file://")).exists()]
+            assert not removed, (removed, session.lane, self.story)
 
     def expected(self) -> Counter[int]:
         return Counter(range(self.sent))

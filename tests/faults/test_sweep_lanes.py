@@ -104,8 +104,8 @@ def test_what_a_closed_lane_left_goes_though_its_log_says_that_it_waits(
     assert published
     assert left
     age(files(late))
-    looked = swept(late, remove=False)
-    assert looked.found.keys() == {Why.CLOSED.value}
+    preview = swept(late, remove=False)
+    assert preview.found.keys() == {Why.CLOSED.value}
     assert swept(late).removed == len(left)
     assert files(late) == held | published
     late.check(ALL)

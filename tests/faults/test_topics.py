@@ -237,10 +237,10 @@ def _held(world: World, topic: str) -> int:
 
     consumer = Consumer({**world.kafka, "group.id": "looks", "enable.auto.commit": False, "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    seen = 0
+    below = 0
     try:
         while (message := consumer.poll(PATIENCE)) is not None and message.error() is None:
-            seen += (message.offset() or 0) < 80
+            below += (message.offset() or 0) < 80
     finally:
         consumer.close()
-    return seen
+    return below

@@ -140,8 +140,8 @@ def test_a_range_is_replayed_by_the_sql_of_now(make_world: Make, produce: Produc
     opened = Counter(i["sku"] for _, t in orders(0, 60) if (o := json.loads(t))["status"] == "open" for i in o["items"])
     # Of the first half, orders that are not paid have come in, less those that are rejected now.
     bad = {f"s{i}-{k}" for i in range(60) if i % 10 == 1 and i % 3 == 0 for k in range(4)}
-    wanted = expected(0, 120)[0] + Counter({sku: n for sku, n in opened.items() if sku not in bad})
-    assert Counter(row["sku"] for row in everything.rows()) == wanted
+    rows = expected(0, 120)[0] + Counter({sku: n for sku, n in opened.items() if sku not in bad})
+    assert Counter(row["sku"] for row in everything.rows()) == rows
     check_verified(everything)
 
 

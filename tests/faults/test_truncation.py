@@ -132,11 +132,11 @@ def test_a_log_that_shrank_and_grew_again_is_named_and_goes_on_from_where_it_dif
     assert position(world).offset == 100
     log.shrink(90)
     log.grow(200, 30)
-    told = refusal(world)
-    assert re.search(rf"{log.topic}\[0\] was read up to 100 under leader epoch \d+, but is another log from", told)
-    assert "from offset 90 on" in told
-    assert f"{TABLE} has rows of {log.topic}[0] [90, 100)" in told
-    match = re.search(r"--from (\S+):0=(\d+)`", told)
+    message = refusal(world)
+    assert re.search(rf"{log.topic}\[0\] was read up to 100 under leader epoch \d+, but is another log from", message)
+    assert "from offset 90 on" in message
+    assert f"{TABLE} has rows of {log.topic}[0] [90, 100)" in message
+    match = re.search(r"--from (\S+):0=(\d+)`", message)
     assert match is not None
     assert (match[1], int(match[2])) == (log.topic, 90)
     init(world, at=90)
@@ -222,9 +222,9 @@ def test_slices_that_wait_are_of_the_log_too(log: Log, world: World) -> None:
     world.write(world.open("pending"))
     log.shrink(90)
     log.grow(200, 30)
-    told = refusal(world)
-    assert "was read up to 100" in told
-    assert "from offset 90 on" in told
+    message = refusal(world)
+    assert "was read up to 100" in message
+    assert "from offset 90 on" in message
     init(world, at=50)
     world.settle()
     world.check(Counter([*range(90), *range(200, 230)]))

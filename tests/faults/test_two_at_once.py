@@ -57,8 +57,8 @@ class TestPlanners:
         # Each slice of the one is reported in the midst of the other's.
         between: list[str] = []
         with hung(Step.UNREPORTED, lambda: between.extend(r.status for r in faster.write(first[0]))):
-            told = [r.status for r in world.write(second)]
-        assert (between, told) == ([SliceStatus.DONE], [SliceStatus.DONE] * 2)
+            statuses = [r.status for r in world.write(second)]
+        assert (between, statuses) == ([SliceStatus.DONE], [SliceStatus.DONE] * 2)
         faster.close("first", first[0])
         world.close("second", second)
         world.check(EVERY)
@@ -82,8 +82,8 @@ class TestPlanners:
             world.run_identity(run, attempt), deployment="elsewhere"
         )
         with hung(Step.UNREPORTED, lambda: theirs.run("b")):
-            told = [r.status for r in world.write(opened)]
-        assert told == [SliceStatus.DONE] * 3
+            statuses = [r.status for r in world.write(opened)]
+        assert statuses == [SliceStatus.DONE] * 3
         world.close("a", opened)
         world.check(EVERY)
         theirs.check(EVERY)

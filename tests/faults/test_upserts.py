@@ -177,9 +177,9 @@ def test_soft_deletes_keep_the_row_and_mark_it(make_world: Make, produce: Produc
     world.settle()
     found = {row["id"]: row for row in world.rows()}
     assert {key: row["name"] for key, row in found.items() if not row["_is_deleted"]} == model.rows
-    gone = [row for row in found.values() if row["_is_deleted"]]
-    assert gone
-    assert all(row["name"] is None for row in gone)
+    removed = [row for row in found.values() if row["_is_deleted"]]
+    assert removed
+    assert all(row["name"] is None for row in removed)
     check_all(world)
 
 

@@ -85,10 +85,10 @@ def proof_of(world: World, sample: Sample | None = None) -> tuple[Proof, dict[Se
 
 def counts(world: World, table: str = "shop.rows") -> dict[str, int]:
     proof, found = proof_of(world)
-    told = dict(+proof.differences[table].counts)
+    counted = dict(+proof.differences[table].counts)
     wrong = [text for text in found[Severity.WRONG] if text.startswith(f"{table}: ")]
-    assert bool(wrong) == bool(set(told) - {"undecided"})
-    return told
+    assert bool(wrong) == bool(set(counted) - {"undecided"})
+    return counted
 
 
 def clean(world: World) -> Proof:
@@ -380,8 +380,8 @@ def test_upserts(make_world: Make, produce: Produce, how: str) -> None:
         return [*by_id.values(), by_id[doubled]]
 
     put(world, change)
-    told = counts(world)
-    assert {kind: told.get(kind, 0) for kind in ("lost", "altered", "doubled")} == {
+    counted = counts(world)
+    assert {kind: counted.get(kind, 0) for kind in ("lost", "altered", "doubled")} == {
         "lost": 1,
         "altered": 1,
         "doubled": 1,

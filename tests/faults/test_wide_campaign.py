@@ -68,8 +68,8 @@ class WideCampaign(Campaign):
 
     def as_told(self, text: str) -> None:
         """What a refusal says that a person may do."""
-        if told := re.search(r"--from (\S+) --delete", text):
-            self.delete(parse_offsets(told[1], ""))
+        if command := re.search(r"--from (\S+) --delete", text):
+            self.delete(parse_offsets(command[1], ""))
 
     def delete(self, start: dict[tuple[str, int], int]) -> None:
         with self.world.session() as session:
@@ -81,13 +81,13 @@ class WideCampaign(Campaign):
         self.produce(self.world.landing.topics, made, partition=p)
         self.ends[p] += count
 
-    def of(self, asked: LaneRequest) -> World:
-        if not asked.replaces:
-            return super().of(asked)
+    def of(self, request: LaneRequest) -> World:
+        if not request.replaces:
+            return super().of(request)
         w, self.names = self.world, self.names + 1
         runs = 1000 * self.names
         return ReplayWorld(
-            landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=asked, lines=w.lines, runs=runs, fewer=True
+            landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=request, lines=w.lines, runs=runs, fewer=True
         )
 
     def go_on(self, name: str) -> None:
@@ -106,10 +106,10 @@ class WideCampaign(Campaign):
         ranges = parse_ranges([f"{self.world.landing.topics}:{p}={start}-{end}"])
         self._replays(lane_request(ranges=ranges, replaces=True))
 
-    def _replays(self, asked: LaneRequest) -> None:
-        one = self.of(asked)
+    def _replays(self, request: LaneRequest) -> None:
+        one = self.of(request)
         if self.chance.random() < 0.3:
-            one.run(f"{asked.name}-{one.runs}")
+            one.run(f"{request.name}-{one.runs}")
         else:
             one.finish()
 

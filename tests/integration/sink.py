@@ -115,7 +115,7 @@ class Sink:
             DataComplete(commit_id=self.cycle, assignments=(place,)),
         )
 
-    def commit(self, files: Sequence[DataFile], *, told: bool = True) -> int:
+    def commit(self, files: Sequence[DataFile], *, announced: bool = True) -> int:
         """What the coordinator does: the table first, with its position; then it tells of it."""
         table = self.table
         summary = {f"kafka.connect.offsets.{self.topic}.{self.group}": json.dumps({"0": self.position})}
@@ -126,7 +126,7 @@ class Sink:
             append.commit()
         head = self.table.current_snapshot()
         assert head is not None
-        if told:
+        if announced:
             reference = TableReference(
                 catalog="lake", namespace=("shop",), name="sunk", table_uuid=table.metadata.table_uuid
             )

@@ -46,8 +46,8 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def test_the_first_commit_of_a_landing_is_an_origin_without_files(lake: Lake) -> None:
-    wanted = section(starts={at(0): 40})
-    assert lake.join(wanted) == wanted
+    stated = section(starts={at(0): 40})
+    assert lake.join(stated) == stated
     head = lake.load().current_snapshot()
     assert head is not None
     assert [(r.kind, r.landing, r.lane) for r in landing_snapshots(lake.load().metadata)] == [
@@ -172,10 +172,10 @@ def test_a_table_that_was_dropped_and_made_anew_is_another_table(lake: Lake) -> 
 def test_a_rolled_back_slice_is_never_committed_again(lake: Lake) -> None:
     ours = lake.join()
     keep = lake.load().metadata.current_snapshot_id
-    gone = staged((0, 0, 10), epoch=ours.epoch)
-    lake.publish(lake.request(gone))
+    missing = staged((0, 0, 10), epoch=ours.epoch)
+    lake.publish(lake.request(missing))
     lake.load().manage_snapshots().rollback_to_snapshot(keep).commit()
-    refused = lake.publish(lake.request(gone))
+    refused = lake.publish(lake.request(missing))
     assert [r.grounds for r in refused.refused] == [Grounds.EPOCH]
     assert refused.state.condition is Condition.ROLLED_BACK
 
@@ -184,7 +184,7 @@ def test_a_rolled_back_slice_is_never_committed_again(lake: Lake) -> None:
     assert state.condition is Condition.PRESENT
     assert renewed is not None
     assert renewed.epoch != ours.epoch
-    assert [r.grounds for r in lake.publish(lake.request(gone)).refused] == [Grounds.EPOCH]
+    assert [r.grounds for r in lake.publish(lake.request(missing)).refused] == [Grounds.EPOCH]
     assert lake.publish(lake.request(staged((0, 0, 10), epoch=renewed.epoch))).published
     assert lake.rows() == 10
 
@@ -230,15 +230,15 @@ def test_a_person_sets_a_ledger_that_was_lost(lake: Lake) -> None:
     keep = lake.append_foreign()
     ours = lake.join()
     lake.load().manage_snapshots().set_current_snapshot(keep).commit()
-    wanted = section(covered=coverage((0, 0, 7)))
-    assert set_section(lake.tables, lake.name, *OURS, lambda _: wanted).section(*OURS) == wanted
+    stated = section(covered=coverage((0, 0, 7)))
+    assert set_section(lake.tables, lake.name, *OURS, lambda _: stated).section(*OURS) == stated
     head = lake.load().metadata.current_snapshot_id
-    assert set_section(lake.tables, lake.name, *OURS, lambda _: wanted).head_id == head
+    assert set_section(lake.tables, lake.name, *OURS, lambda _: stated).head_id == head
     assert lake.state().condition is Condition.PRESENT
     assert [r.grounds for r in lake.publish(lake.request(staged((0, 7, 9), epoch=ours.epoch))).refused] == [
         Grounds.EPOCH
     ]
-    assert lake.publish(lake.request(staged((0, 7, 9), epoch=wanted.epoch))).published
+    assert lake.publish(lake.request(staged((0, 7, 9), epoch=stated.epoch))).published
 
 
 def test_a_ledger_set_by_hand_needs_a_new_epoch(lake: Lake) -> None:

@@ -281,5 +281,5 @@ def test_the_registrys_login_is_in_nothing_that_is_told(
     assert "check the credentials" in results[0].detail
     assert fake.logins
     assert all(login is not None for login in fake.logins)
-    told = [*results, *world.lines, *log, caplog.text, *capfd.readouterr(), "" if job is None else job.to_json()]
-    assert not [each for each in map(str, told) if "canary" in each]
+    output = [*results, *world.lines, *log, caplog.text, *capfd.readouterr(), "" if job is None else job.to_json()]
+    assert not [each for each in map(str, output) if "canary" in each]

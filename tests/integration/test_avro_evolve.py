@@ -277,9 +277,9 @@ def test_a_schema_that_gives_no_rows_is_named_and_stops_the_landing_where_that_i
 ) -> None:
     number = fake.register("orders-value", schema, kind=kind)
     produce(world.landing.topics, [b"\x00" + number.to_bytes(4) + b"\x02"], 0)
-    (told,) = [line for line in world.open("run").explain if "columns, by" in line]
-    assert f"schema id {number}: " in told
-    assert why in told
+    (change,) = [line for line in world.open("run").explain if "columns, by" in line]
+    assert f"schema id {number}: " in change
+    assert why in change
     world.landing = changed_landing(world.landing, on_incompatible="stop")
     assert f"incompatible records: shop.rows: schema id {number}: " in str(world.open("stop").plan.reason)
 

@@ -130,14 +130,14 @@ def test_on_a_terminal_one_line_lives_and_nothing_writes_into_it(
     terminal, end = os.openpty()
     command = subprocess.Popen([*COMMAND, "land", str(spec)], stdin=end, stdout=end, stderr=end, close_fds=True)
     os.close(end)
-    seen = b""
+    output = b""
     # The kernel's word for a terminal that nobody has open any more.
     with suppress(OSError):
         while more := os.read(terminal, 4096):
-            seen += more
+            output += more
     os.close(terminal)
-    assert command.wait(LAND_SECONDS) == 0, seen
-    text = seen.decode()
+    assert command.wait(LAND_SECONDS) == 0, output
+    text = output.decode()
     assert "0/8 slices" in text
     assert "done in" not in text
     torn = [line for line in text.split("\r\n") if {*"░█"} & {*line.rpartition("\r")[2]}]
@@ -204,13 +204,13 @@ def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
     ("damage", "message"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
 )
 def test_verify_names_a_file_that_is_gone_or_cut(
-    damage: Callable[[Path], object], message: str, damaged: Path, landed: tuple[Path, Answer]
+    damage: Callable[[Path], object], message: str, corrupted: Path, landed: tuple[Path, Answer]
 ) -> None:
-    damage(damaged)
+    damage(corrupted)
     answer = run("verify", str(landed[0]), "--json")
     assert answer.code == 1
     (found,) = answer.value["findings"]
-    assert str(damaged) in found["text"]
+    assert str(corrupted) in found["text"]
     assert message in found["text"]
     assert run("verify", str(landed[0]), "--no-files").code == 0
 

@@ -60,8 +60,8 @@ def test_one_line_for_each_event_with_the_verdict_after_it(
     play(bootstrap, topic, other.lines, partitions)
     lines = stall(bootstrap, topic, trace)
     steps = replay(trace)
-    told = [(line["event"], line["commit_id"].replace("-", ""), line["verdict"], line["before"]) for line in lines]
-    assert told == [(s.seen.kind.value, s.seen.commit.hex(), s.after.value, s.before.value) for s in steps]
+    verdicts = [(line["event"], line["commit_id"].replace("-", ""), line["verdict"], line["before"]) for line in lines]
+    assert verdicts == [(s.seen.kind.value, s.seen.commit.hex(), s.after.value, s.before.value) for s in steps]
     places = [(line["partition"], line["offset"]) for line in lines]
     assert len(set(places)) == len(places)
     assert {partition for partition, _ in places} == set(range(partitions))

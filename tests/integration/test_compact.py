@@ -116,8 +116,8 @@ def test_the_rows_stay_and_the_files_are_fewer(tmp_path: Path, options: dict[str
 def test_a_look_changes_nothing_and_says_what_would_be_done(lake: RowsLake) -> None:
     land_six(lake)
     head = lake.load().metadata.current_snapshot_id
-    (seen,) = compact(lake.session(), write=False)
-    assert (seen.bins, seen.files, seen.snapshots) == (1, 6, [])
+    (preview,) = compact(lake.session(), write=False)
+    assert (preview.bins, preview.files, preview.snapshots) == (1, 6, [])
     assert lake.load().metadata.current_snapshot_id == head
 
 
@@ -199,8 +199,8 @@ def test_a_bin_whose_sources_another_writer_took_is_given_up(lake: RowsLake, oth
     before = lake.parquet_files()
     done = compacted(lake)
     assert (done.given_up, done.snapshots, done.error) == (1, [], "")
-    gone = [(0, 0, 5), (0, 15, 60), (1, 0, 30)] if other == "replay" else SIX["first"]
-    assert lake.found() == lake.expected({"first": gone})
+    removed = [(0, 0, 5), (0, 15, 60), (1, 0, 30)] if other == "replay" else SIX["first"]
+    assert lake.found() == lake.expected({"first": removed})
     assert lake.findings() == []
     held = {f.file_path for f in lake.files()} | before
     assert {p for p in lake.parquet_files() if p not in held and "compact" in p} == set()

@@ -165,15 +165,15 @@ def test_a_read_goes_on_where_the_last_one_ended_on_one_connection(
 
     monkeypatch.setattr(control_topic_module, "PartitionTail", Counted)
     with control.writer("increments-" + control.name, 2) as writer:
-        end, seen, seconds = 0, [], []
+        end, observed, seconds = 0, [], []
         for n in range(20):
             sent = writer.send(records(f"{n}-a", f"{n}-b"))
             began = time.monotonic()
             log = control.read(2, end, until=sent[-1])
             seconds.append(time.monotonic() - began)
-            seen += values(log)
+            observed += values(log)
             end = log.end
-    assert seen == [f"{n}-{letter}" for n in range(20) for letter in "ab"]
+    assert observed == [f"{n}-{letter}" for n in range(20) for letter in "ab"]
     assert values(control.read(2, end)) == []
     assert made == [2]
     # The fastest: any of them may be held up by a busy machine, none of them waits for the broker's half a second.

@@ -251,13 +251,13 @@ def test_the_verdict_is_good_when_every_check_holds() -> None:
 
 
 def test_task_errors_are_found_in_logs_of_any_lines(tmp_path: Path) -> None:
-    said = {
+    found = {
         "level": "error",
         "run_id": "demo-1",
         "task_id": "land.plan",
         "error_detail": [{"exc_type": "TableError", "exc_value": "no such table"}],
     }
-    lines = ["not JSON", "3", '{"level": "info"}', json.dumps(said)]
+    lines = ["not JSON", "3", '{"level": "info"}', json.dumps(found)]
     (tmp_path / "attempt=1.log").write_text("\n".join(lines))
     assert task_errors(tmp_path) == ["demo-1 land.plan: TableError: no such table"]
 

@@ -82,11 +82,11 @@ def set_topic(admin: AdminClient, topic: str, **settings: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(30)
     # The controller has it then; the broker that is asked hears of it a moment later.
-    asked = ConfigResource(ResourceType.TOPIC, topic)
+    entry = ConfigResource(ResourceType.TOPIC, topic)
     until(
         lambda: (
             expected.items()
-            <= {k: e.value for k, e in admin.describe_configs([asked])[asked].result(30).items()}.items()
+            <= {k: e.value for k, e in admin.describe_configs([entry])[entry].result(30).items()}.items()
         )
     )
 
@@ -109,10 +109,10 @@ def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: Wor
             session.tables.load("shop.rows").metadata_location,
         ) == before
     assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
-    seen = {f.check: f.observed for f in findings(spec)}
-    assert seen["headroom"] == "everything is landed"
-    assert seen["transactional id"] == "lakecommit-rows-doctor: an empty transaction was committed"
-    assert "the landing may pause for 6 d 23 h" in seen[f"retention of {topic}"]
+    observed = {f.check: f.observed for f in findings(spec)}
+    assert observed["headroom"] == "everything is landed"
+    assert observed["transactional id"] == "lakecommit-rows-doctor: an empty transaction was committed"
+    assert "the landing may pause for 6 d 23 h" in observed[f"retention of {topic}"]
 
 
 @pytest.mark.heavy
@@ -160,7 +160,7 @@ def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin:
 
 @pytest.mark.heavy(but=("settings0-*",))
 @pytest.mark.parametrize(
-    ("settings", "seen"),
+    ("settings", "observed"),
     [
         ({"cleanup_policy": "compact"}, "cleanup.policy=compact"),
         ({"retention_ms": "3600000"}, "retention.ms keeps 1 h"),
@@ -169,17 +169,17 @@ def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin:
     ],
 )
 def test_a_control_topic_that_cannot_do_its_work(
-    world: World, admin: AdminClient, settings: dict[str, str], seen: str
+    world: World, admin: AdminClient, settings: dict[str, str], observed: str
 ) -> None:
     name = world.landing.control_topic_name
     set_topic(admin, name, **settings)
-    assert seen in bad(spec_of(world))[f"control topic {name}"]
+    assert observed in bad(spec_of(world))[f"control topic {name}"]
 
 
 def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world: World, admin: AdminClient) -> None:
     spec = spec_of(world, landing=changed_landing(world.landing, control_topic="not-yet-there"))
-    seen = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
-    assert (seen.level, "can create it" in seen.observed) == (Level.OK, True)
+    observed = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
+    assert (observed.level, "can create it" in observed.observed) == (Level.OK, True)
     assert "not-yet-there" not in admin.list_topics(timeout=30).topics
     # Kafka refuses names that differ in a dot and an underscore only.
     odd = str(world.landing.topics) + ".x"
@@ -219,10 +219,10 @@ def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: P
     table = Tables(world.catalog).load("shop.rows")
     rows = table.scan().to_arrow()
     table.append(rows)
-    gone = Tables(world.catalog).load("shop.rows").current_snapshot()
+    former = Tables(world.catalog).load("shop.rows").current_snapshot()
     table.append(rows)
-    assert gone is not None
-    Tables(world.catalog).load("shop.rows").maintenance.expire_snapshots().by_id(gone.snapshot_id).commit()
+    assert former is not None
+    Tables(world.catalog).load("shop.rows").maintenance.expire_snapshots().by_id(former.snapshot_id).commit()
     (found,) = [f for f in findings(spec_of(world)) if f.level is Level.FAIL]
     assert (found.check, found.observed[:3]) == ("ledger of shop.rows", "cut")
     assert "reset assert SPEC --snapshot" in found.remedy
@@ -310,10 +310,10 @@ def test_the_command_runs_a_task_and_ends_with_1_when_anything_fails(
     spec = write_spec(tmp_path, "orders", topic, f"{topic}-control", bootstrap, catalog_properties)
     answer = run("doctor", str(spec), "--every", "5m", "--json", timeout=LAND_SECONDS)
     assert answer.code == 0, answer.out + answer.err
-    seen = {f["check"]: (f["level"], f["seen"]) for f in answer.value["findings"]}
-    assert seen["executor"][0] == "ok"
-    assert seen["executor storage"] == ("ok", "a file was written, read and deleted from a task")
-    assert seen["executor libraries"][0] == "ok"
+    observed = {f["check"]: (f["level"], f["seen"]) for f in answer.value["findings"]}
+    assert observed["executor"][0] == "ok"
+    assert observed["executor storage"] == ("ok", "a file was written, read and deleted from a task")
+    assert observed["executor libraries"][0] == "ok"
     values = json.loads(spec.read_text())
     spec.write_text(json.dumps({**values, "topics": "nobody-made-this"}))
     answer = run("doctor", str(spec), "--no-spark")
@@ -326,8 +326,8 @@ def test_the_warehouse_is_tried_before_there_is_a_table(
     make_world: Make, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     world = make_world(partitions=1)
-    seen = {f.check: (f.level, f.observed) for f in findings(spec_of(world))}
-    assert seen["warehouse"] == (Level.OK, "a file was written, read and deleted from here")
+    observed = {f.check: (f.level, f.observed) for f in findings(spec_of(world))}
+    assert observed["warehouse"] == (Level.OK, "a file was written, read and deleted from here")
     assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
     file = tmp_path / "file"
     file.write_text("no folder")

@@ -28,8 +28,8 @@ def test_windows_follow_their_goal_and_a_hot_partition_is_read_by_all_groups(
     world.write(trial)
     world.close("trial", trial)
     with world.session() as session:
-        told = session.tables.load(world.landing.table).current_snapshot().summary["lakecommit.measured"]
-    (measured,) = newest([told])
+        summary = session.tables.load(world.landing.table).current_snapshot().summary["lakecommit.measured"]
+    (measured,) = newest([summary])
     assert (measured.records, measured.slices, measured.files, measured.full) == (1_000, 4, 8, True)
     assert measured.task_ms >= measured.busy_ms > 0
     assert measured.bytes > 0

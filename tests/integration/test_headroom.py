@@ -55,8 +55,8 @@ def set_topic(admin: AdminClient, topic: str, key: str, value: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
     # The controller has it then; the broker that is asked hears of it a moment later.
-    asked = ConfigResource(ResourceType.TOPIC, topic)
-    until(lambda: admin.describe_configs([asked])[asked].result(30)[key].value == value)
+    topic_settings = ConfigResource(ResourceType.TOPIC, topic)
+    until(lambda: admin.describe_configs([topic_settings])[topic_settings].result(30)[key].value == value)
 
 
 def test_the_oldest_unread_offset_expires_a_retention_after_its_timestamp(world: World, produce: Produce) -> None:
@@ -111,9 +111,9 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_stop_nothing(
     world: World, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(str(world.landing.topics), records(0, 5), partition=0)
-    seen = ClusterAdmin.request_settings
+    real = ClusterAdmin.request_settings
     monkeypatch.setattr(
-        ClusterAdmin, "request_settings", lambda self, topics: seen(self, [f"{t}-none" for t in topics])
+        ClusterAdmin, "request_settings", lambda self, topics: real(self, [f"{t}-none" for t in topics])
     )
     explain = world.open("a").explain
     assert "unknown time (the topic's settings were not readable" in explain[-1]

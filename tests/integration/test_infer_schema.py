@@ -162,8 +162,8 @@ def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
     assert answer.code == 0, answer.err
     assert "# 30 records are REJECTED by this schema: not routed: no table is named for them" in answer.out
     printed = yaml.safe_load(answer.out)
-    told = ["_op", "_is_deleted", "_source_time"]
-    assert [c["name"] for c in printed["create"]["schema"]] == ["id", "cents", *told]
+    columns = ["_op", "_is_deleted", "_source_time"]
+    assert [c["name"] for c in printed["create"]["schema"]] == ["id", "cents", *columns]
     people = printed["route"]["create"]["shop.people"]["schema"]
     assert [(c["name"], c["type"]) for c in people[:3]] == [("id", "long"), ("name", "string"), ("seen", "timestamp")]
     as_json = run("infer-schema", str(spec), "--json").value

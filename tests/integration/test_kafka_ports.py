@@ -163,8 +163,8 @@ def test_a_source_tells_how_far_each_partition_reaches(source: SourcePort) -> No
     assert found == [(0, 0, 3, 3), (1, 0, 0, 0)]
     assert set(state.topic_ids.values()) == {p.topic_id for p in state.partitions}
     (p, *_) = sorted(state.partitions)
-    [(asked, at, first)] = source.request_first_since([(p, state.requested_at.replace(year=2999))])(30.0)
-    assert (asked, at.year, first) == (p, 2999, None)
+    [(partition, at, first)] = source.request_first_since([(p, state.requested_at.replace(year=2999))])(30.0)
+    assert (partition, at.year, first) == (p, 2999, None)
 
 
 def test_other_topics_of_the_cluster_are_a_source_of_their_own(source: SourcePort) -> None:

@@ -170,12 +170,12 @@ def test_a_named_topic_that_is_gone_is_its_landings_trouble(shop: Shop) -> None:
 
 @pytest.mark.heavy
 def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop: Shop) -> None:
-    gone = shop.topic("goes", range(3))
+    deleted = shop.topic("goes", range(3))
     shop.topic("stays", range(3))
     assert shop.run("land").code == 0
-    delete_topic(shop.admin, gone)
+    delete_topic(shop.admin, deleted)
     message = (
-        f"shop.lake.goes: its topics are missing, or this principal can no longer see them ({gone}); lake.goes stays"
+        f"shop.lake.goes: its topics are missing, or this principal can no longer see them ({deleted}); lake.goes stays"
     )
     answer = shop.run("plan")
     assert answer.code == 0
@@ -186,7 +186,7 @@ def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop:
     assert shop.ids("goes") == [0, 1, 2]
     answer = shop.run("status", "--landing", "shop.lake.goes")
     assert answer.code == 6
-    assert f"topic {gone} is missing" in answer.out
+    assert f"topic {deleted} is missing" in answer.out
 
 
 @pytest.mark.heavy

@@ -32,8 +32,8 @@ def values_of(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 
 def end_of(admin: AdminClient, topic: str, level: IsolationLevel) -> int:
-    asked = TopicPartition(topic, 0)
-    return admin.list_offsets({asked: OffsetSpec.latest()}, isolation_level=level)[asked].result(30).offset
+    partition = TopicPartition(topic, 0)
+    return admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=level)[partition].result(30).offset
 
 
 @pytest.mark.heavy

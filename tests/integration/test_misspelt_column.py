@@ -50,12 +50,12 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
     with world.session() as session:
         (ticket,) = opened.groups
         group = group_result(world.landing, session.control, ticket)
-        said = str(left_undone(group, "group 0"))
+        message = str(left_undone(group, "group 0"))
     closed = world.close("a", opened)
     ended = decide(
         Ended(plan="success", groups={0: "failed"}, commit="skipped", closed=Commit.from_dict(closed.to_dict()))
     )
-    for text in (result.detail, said, ended.reason, closed.causes[0]):
+    for text in (result.detail, message, ended.reason, closed.causes[0]):
         assert text.startswith(CAUSE)
         assert "the rest was not read" in text
         assert "\n" not in text

@@ -144,6 +144,6 @@ def test_the_doctor_asks_the_registry(
     fake.register(f"{topic}-key", {"type": "record", "name": "K", "fields": [{"name": "k", "type": "long"}]})
     assert seen(format="json", create=None, key=key)["ok"].endswith(f"{topic}-key is schema id 2, of type AVRO")
     assert "LC4023" in seen(format="json", create=None, key=key, registry={})["fail"]
-    gone = {"url": "http://127.0.0.1:9", "max.retries": 0}
-    assert "http://127.0.0.1:9" in seen(registry=gone)["fail"]
+    unreachable = {"url": "http://127.0.0.1:9", "max.retries": 0}
+    assert "http://127.0.0.1:9" in seen(registry=unreachable)["fail"]
     assert "LC4023" in seen(registry={})["fail"]

@@ -77,8 +77,8 @@ def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tabl
     sink.announce([4, 5])
     sink.begin()
     sink.announce([6], [7, 8, 9])
-    (seen,) = read(sink, tables, bootstrap).check()
-    assert fates(seen) == ["committed"] * 2 + ["waiting"] * 3
+    (one_report,) = read(sink, tables, bootstrap).check()
+    assert fates(one_report) == ["committed"] * 2 + ["waiting"] * 3
     assert sink.ids() == [1, 2, 3]
     report = commit(sink, tables, bootstrap)
     assert sink.ids() == list(range(1, 10))
@@ -165,7 +165,7 @@ def test_what_is_announced_after_snapshots_expired_is_rescued(sink: Sink, tables
 
 def test_a_commit_that_was_never_told_of_is_seen_in_the_table(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.begin()
-    sink.commit(sink.announce([1]), told=False)
+    sink.commit(sink.announce([1]), announced=False)
     assert fates(commit(sink, tables, bootstrap)) == ["committed"]
     sink.compact()
     sink.expire()
@@ -180,8 +180,8 @@ def test_what_a_connector_passed_over_is_rescued_too(sink: Sink, tables: Tables,
     sink.announce([2, 3])
     # Its coordinator began behind them, and commits only what comes later.
     sink.cycle_of([4])
-    (seen,) = read(sink, tables, bootstrap).check()
-    assert [(j.disposition, j.below_floor) for j in seen.files] == [
+    (one_report,) = read(sink, tables, bootstrap).check()
+    assert [(j.disposition, j.below_floor) for j in one_report.files] == [
         (Disposition.COMMITTED, True),
         (Disposition.WAITING, True),
         (Disposition.COMMITTED, True),
@@ -195,8 +195,8 @@ def test_another_table_of_that_name_gets_nothing(sink: Sink, tables: Tables, boo
     sink.announce([1])
     sink.announce([2], table_uuid=None)
     sink.catalog.drop_table(sink.name)
-    (gone,) = read(sink, tables, bootstrap).check()
-    assert gone.missing
+    (missing,) = read(sink, tables, bootstrap).check()
+    assert missing.missing
     assert commit(sink, tables, bootstrap).missing
     sink.create()
     report = commit(sink, tables, bootstrap)
@@ -323,8 +323,8 @@ def test_a_group_that_was_set_back_reads_again(
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": sink.group})
     for offset, fate in ((1, "read again"), (3, "waiting")):
         consumer.commit(offsets=[TopicPartition(sink.source, 0, offset)], asynchronous=False)
-        (seen,) = read(sink, tables, bootstrap).check()
-        assert fates(seen) == [fate]
+        (one_report,) = read(sink, tables, bootstrap).check()
+        assert fates(one_report) == [fate]
     consumer.close()
 
 
@@ -441,33 +441,33 @@ def test_the_operator_shows_and_commits(
     sink.begin()
     sink.announce([2, 3])
 
-    def rescue(gone: bool = False, **options: Any) -> list[dict[str, Any]]:
+    def rescue(connector_is_gone: bool = False, **options: Any) -> list[dict[str, Any]]:
         task = KafkaConnectOperator(
             task_id="rescue",
             connector=sink.connector,
             action="rescue",
             arguments={"control_topic": sink.topic, **options},
-            **({"kafka_connect_conn_id": None} if gone else {}),
+            **({"kafka_connect_conn_id": None} if connector_is_gone else {}),
         )
         ti = SimpleNamespace(dag_id="mend", task_id="rescue")
         run = SimpleNamespace(run_id="by hand", triggering_user_name="carla")
         reports: list[dict[str, Any]] = task.execute({"ti": ti, "dag_run": run})  # type: ignore[typeddict-item]
         return reports
 
-    (seen,) = rescue()
-    assert (seen["fates"]["waiting"]["rows"], seen["snapshot_ids"]) == (2, [])
+    (one_report,) = rescue()
+    assert (one_report["fates"]["waiting"]["rows"], one_report["snapshot_ids"]) == (2, [])
     assert sink.ids() == [1]
     (done,) = rescue(gone=True, commit=True, reason="the worker is gone")
     snapshot = sink.table.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
-    said = snapshot.summary.additional_properties[RESCUED_BY]
-    assert "carla by DAG mend, run by hand, task rescue on " in said
-    assert said.endswith(": the worker is gone")
+    decision = snapshot.summary.additional_properties[RESCUED_BY]
+    assert "carla by DAG mend, run by hand, task rescue on " in decision
+    assert decision.endswith(": the worker is gone")
     assert (done["committed"]["rows"], len(done["snapshot_ids"])) == (2, 1)
     assert sink.ids() == [1, 2, 3]
     sink.begin()
-    (gone,) = sink.announce([4])
-    Path(urlparse(gone.file_path).path).unlink()
+    (connector_is_gone,) = sink.announce([4])
+    Path(urlparse(connector_is_gone.file_path).path).unlink()
     with pytest.raises(AirflowFailException, match="1 files are missing or differ from the announced ones"):
         rescue()

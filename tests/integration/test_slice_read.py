@@ -315,10 +315,10 @@ def test_the_proof_cannot_be_configured_away(bootstrap: str, make_topic: MakeTop
 def test_a_reader_stops_when_told_and_says_so(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
     topic = make_topic()
     produce(topic, ["a"] * 2000)
-    told = iter([False, True])
+    answers = iter([False, True])
 
     with SliceReader(
-        {"bootstrap.servers": bootstrap}, [span(topic, 0, 2000)], should_stop=lambda: next(told)
+        {"bootstrap.servers": bootstrap}, [span(topic, 0, 2000)], should_stop=lambda: next(answers)
     ) as reader:
         read_so_far = offsets(list(reader.read()))
 

@@ -383,8 +383,8 @@ def test_a_source_that_fails_in_mid_slice_leaves_no_file(
 ) -> None:
     produce(topic, [order(i) for i in range(10)], 0)
     produce(topic, [order(i) for i in range(10)], 1)
-    gone = TopicPartition(topic, 1, 5)
-    admin.delete_records([gone])[gone].result(30)
+    deleted = TopicPartition(topic, 1, 5)
+    admin.delete_records([deleted])[deleted].result(30)
 
     with pytest.raises(SourceError, match="LC5053"):
         lake.run(span(topic, 0, 10), span(topic, 0, 10, 1))

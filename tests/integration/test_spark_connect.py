@@ -422,24 +422,24 @@ def test_no_setting_of_a_connection_is_seen_anywhere(
     assert Counter(r.status for r in engine.run(window.left_job(), secrets)) == {"done": SLICES}
     session = engine._calls.session_id
     pages = ["jobs", "stages", "environment", "executors", "SQL", "connect", f"connect/session/?id={session}"]
-    seen: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def shown() -> set[str]:
         """Where the job can be found by its tag; pages and events follow a moment after its end."""
-        seen.update({page: read_page(f"{connect_page}/{page}") for page in pages})
+        texts.update({page: read_page(f"{connect_page}/{page}") for page in pages})
         files = [f for f in connect_server.directory.rglob("*") if f.is_file()]
-        seen.update({str(f): f.read_text(errors="replace") for f in files})
+        texts.update({str(f): f.read_text(errors="replace") for f in files})
         tag = f"commit={window.ticket.cycle.commit_id}"
-        return {"events" if "events" in place else place for place, text in seen.items() if tag in text}
+        return {"events" if "events" in place else place for place, text in texts.items() if tag in text}
 
     # What may be seen is seen, so the places are the right ones: tags and names by which a person finds the job.
     until(lambda: {"stages", "connect", "events"} <= shown())
-    seen |= {
+    texts |= {
         "output": "".join(capfd.readouterr()),
         "log": caplog.text,
         "error": repr((engine.__dict__, window.secrets)),
     }
-    assert [place for place, text in seen.items() if CANARY in text] == []
+    assert [place for place, text in texts.items() if CANARY in text] == []
     window.check()
 
 

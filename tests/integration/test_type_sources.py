@@ -46,7 +46,7 @@ class NewestWriter:
     def __init__(self, _landing: Landing, _kafka: Mapping[str, Any]) -> None:
         pass
 
-    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+    def sample(self, ranges: Coverage, observed: Coverage) -> RecordSample:
         return RecordSample(ranges=ranges)
 
     def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
@@ -109,9 +109,9 @@ def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
     made: type[TypeSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_lakecommit.formats.evolution.records.SECONDS", 1.0)
-    gone = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
+    missing = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
     with pytest.raises(SourceUnavailableError, match="reading orders"):
-        asked(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, gone)
+        asked(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, missing)
 
 
 def test_nothing_between_and_behind_the_ranges_is_looked_at(

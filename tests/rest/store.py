@@ -174,8 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._list(self._name.split("/")[0])
         elif found is None:
             self._answer(404, _xml("Error", Code="NoSuchKey", Message="there is no such object"))
-        elif asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
-            start, end = int(asked[1]), int(asked[2] or len(found) - 1)
+        elif byte_range := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
+            start, end = int(byte_range[1]), int(byte_range[2] or len(found) - 1)
             self._answer(206, found[start : end + 1], {"Content-Range": f"bytes {start}-{end}/{len(found)}"})
         else:
             self._answer(200, found)
@@ -211,11 +211,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self, _: bytes) -> None:
         bucket, _, key = self._name.partition("/")
         if "uploads" in self._asks:
-            told = _xml("InitiateMultipartUploadResult", Bucket=bucket, Key=key, UploadId=self.keyed.begin())
+            body = _xml("InitiateMultipartUploadResult", Bucket=bucket, Key=key, UploadId=self.keyed.begin())
         else:
             self.keyed.put(self._name, self.keyed.joined(self._asks["uploadId"][0]), self.headers)
-            told = _xml("CompleteMultipartUploadResult", Bucket=bucket, Key=key, ETag=uuid4().hex)
-        self._answer(200, told)
+            body = _xml("CompleteMultipartUploadResult", Bucket=bucket, Key=key, ETag=uuid4().hex)
+        self._answer(200, body)
 
     def _delete(self, _: bytes) -> None:
         self.keyed.objects.pop(self._name, None)

@@ -39,7 +39,7 @@ Produce = Callable[..., object]
 def told(answer: Answer | None, *, done: bool) -> Rule:
     """The request is handed on or not, and the client is told this whatever the server says."""
 
-    def rule(asked: Asked, forward: Forward) -> Answer | None:
+    def rule(request: Asked, forward: Forward) -> Answer | None:
         if done:
             real = forward()
             assert real is not None
@@ -61,7 +61,7 @@ def test_windows_land_in_a_table_of_the_server_and_the_next_run_lands_nothing(
     world.check(Counter(range(300)))
     assert len(world.rows(dead)) == 3
     check_verified(world)
-    sent = [asked for asked in gateway.commits if asked.code == 200]
+    sent = [request for request in gateway.commits if request.code == 200]
     assert len(sent) == len(gateway.commits) >= 8
 
 
@@ -148,7 +148,7 @@ def test_of_two_committers_that_saw_the_same_head_the_server_refuses_the_second(
         runs.drained()
         go_on.set()
         slow.join()
-    assert [asked.code for asked in gateway.commits].count(409) == 1
+    assert [request.code for request in gateway.commits].count(409) == 1
     runs.check()
     published = runs.story().published
     assert len(published) == len(set(published))

@@ -28,9 +28,9 @@ Produce = Callable[..., object]
 def told(*arguments: str) -> str:
     """What a command says; it must end well, and say no secret."""
     answer = run(*arguments, timeout=LAND_SECONDS)
-    said = answer.out + answer.err
-    assert answer.code == 0, said
-    assert SECRET not in said
+    output = answer.out + answer.err
+    assert answer.code == 0, output
+    assert SECRET not in output
     return answer.out
 
 
@@ -54,8 +54,8 @@ def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_
     spec = str(write_spec(tmp_path, name, topic, control_topic, bootstrap, catalog, dead_letter_table=None))
     produce(topic, orders(30))
     told("land", spec)
-    seen = {f["check"]: f["level"] for f in json.loads(told("doctor", spec, "--json"))["findings"]}
-    assert seen[f"commits to shop.{name}"] == seen["executor storage"] == "ok"
+    levels = {f["check"]: f["level"] for f in json.loads(told("doctor", spec, "--json"))["findings"]}
+    assert levels[f"commits to shop.{name}"] == levels["executor storage"] == "ok"
     ids = Tables(catalog).load(f"shop.{name}").scan().to_arrow().column("id").to_pylist()
     assert sorted(ids) == list(range(30))
 
@@ -92,7 +92,7 @@ def test_a_connection_of_airflow_that_says_no_more_than_where_and_who(
     runs.loaded()
     runs.loaded()
     runs.check()
-    assert {asked.path.startswith("/v1/lake/") for asked in gateway.commits} == {True}
+    assert {request.path.startswith("/v1/lake/") for request in gateway.commits} == {True}
 
 
 # -- the doctor --------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_the_doctor_sees_that_requests_which_do_not_fit_are_refused_and_changes_
     found = found_by(runs)
     assert {f.level for f in found.values()} == {Level.OK}, found
     assert "is refused" in found[f"commits to {runs.world.landing.table}"].observed
-    assert [asked.code for asked in gateway.commits[sent:]] == [409] * 5
+    assert [request.code for request in gateway.commits[sent:]] == [409] * 5
     with runs.world.session() as session:
         assert session.tables.load(runs.world.landing.table).metadata_location == before
 
@@ -121,12 +121,12 @@ def test_the_doctor_sees_that_requests_which_do_not_fit_are_refused_and_changes_
 def compares_all_but(kind: str, ref: str | None = None) -> Rule:
     """A catalog that does not look at that requirement."""
 
-    def rule(asked: Asked, forward: Forward) -> Answer | None:
-        said = json.loads(asked.body)
-        said["requirements"] = [
-            r for r in said["requirements"] if r["type"] != kind or (ref is not None and r["ref"] != ref)
+    def rule(request: Asked, forward: Forward) -> Answer | None:
+        update = json.loads(request.body)
+        update["requirements"] = [
+            r for r in update["requirements"] if r["type"] != kind or (ref is not None and r["ref"] != ref)
         ]
-        asked.body = json.dumps(said).encode()
+        request.body = json.dumps(update).encode()
         return forward()
 
     return always(rule)
@@ -171,9 +171,9 @@ def test_the_doctor_tells_who_may_not_commit(
 
 
 def test_who_may_not_list_namespaces_can_land_and_the_doctor_says_so(runs: Runs, gateway: Gateway) -> None:
-    def hidden(asked: Asked, forward: Forward) -> Answer | None:
-        lists = asked.method == "GET" and asked.path.partition("?")[0] == "/v1/namespaces"
-        around = asked.path == "/v1/namespaces/shop"
+    def hidden(request: Asked, forward: Forward) -> Answer | None:
+        lists = request.method == "GET" and request.path.partition("?")[0] == "/v1/namespaces"
+        around = request.path == "/v1/namespaces/shop"
         return Answer.error(403, "ForbiddenException") if lists or around else forward()
 
     with Tables(runs.world.catalog).catalog as catalog:

@@ -148,14 +148,14 @@ def test_what_a_gateway_says_in_the_catalogs_place_is_an_outage_and_nothing_is_m
             assert isinstance(error, CatalogError)
             assert f"reading table {runs.world.landing.table}" in str(error)
             assert "check that it is up and reachable" in str(error)
-    assert {asked.method for asked in gateway.asked[before:]} == {"GET"}
+    assert {request.method for request in gateway.asked[before:]} == {"GET"}
     runs.drained()
     runs.check()
 
 
 def test_a_table_that_is_really_not_there_is_made(runs: Runs, gateway: Gateway) -> None:
     runs.loaded()
-    assert 404 in {asked.code for asked in gateway.asked if asked.is_load}
+    assert 404 in {request.code for request in gateway.asked if request.is_load}
     runs.check()
 
 
@@ -180,7 +180,7 @@ def test_all_snapshots_are_seen_whatever_the_loading_mode_says(runs: Runs, gatew
             theirs.update_snapshot().fast_append().commit()
     assert isinstance(runs.loaded(), CycleOutcome)
     runs.check()
-    assert not any("snapshots=refs" in asked.path for asked in gateway.asked)
+    assert not any("snapshots=refs" in request.path for request in gateway.asked)
 
 
 def test_a_prefix_and_a_catalog_that_takes_credentials(runs: Runs, gateway: Gateway) -> None:
@@ -191,7 +191,7 @@ def test_a_prefix_and_a_catalog_that_takes_credentials(runs: Runs, gateway: Gate
     runs.loaded()
     runs.loaded()
     runs.check()
-    assert {asked.path for asked in gateway.commits if "/v1/lake/one/namespaces/" not in asked.path} == set()
+    assert {request.path for request in gateway.commits if "/v1/lake/one/namespaces/" not in request.path} == set()
     runs.world.catalog = {**runs.world.catalog, "credential": "me:wrong"}
     error = runs.loaded()
     assert isinstance(error, CatalogError)
@@ -227,7 +227,7 @@ def test_logins_that_pyiceberg_takes_as_a_mapping(runs: Runs, gateway: Gateway, 
     runs.world = replace(runs.world, catalog={**runs.world.catalog, "auth": stated})
     runs.loaded()
     runs.check()
-    assert all(asked.headers["Authorization"].startswith("Basic ") for asked in gateway.asked)
+    assert all(request.headers["Authorization"].startswith("Basic ") for request in gateway.asked)
     runs.world = replace(runs.world, catalog={**runs.world.catalog, "auth": "basic"})
     error = runs.run()
     assert isinstance(error, SpecError)

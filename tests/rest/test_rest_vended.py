@@ -143,12 +143,12 @@ def test_where_nothing_is_handed_out_a_write_asks_the_catalog_nothing(runs: Runs
     opened = runs.world.open("by hand")
     assert opened.slices
     assert not opened.plan.vended
-    asked = len(gateway.asked)
+    count = len(gateway.asked)
     with runs.world.session() as session, gateway.doing(lambda *_: None):
         for job in jobs_of(runs.world, session, opened):
             secrets = secrets_for(session.tables, session.kafka, [job], log=session.log)
             assert {run_task(job, secrets, index).status for index in range(len(job.numbers))} == {"done"}
-    assert len(gateway.asked) == asked
+    assert len(gateway.asked) == count
     runs.world.close("by hand", opened)
     runs.check()
 
@@ -158,9 +158,9 @@ def test_a_catalog_that_is_away_when_keys_are_needed_costs_this_write_and_the_ne
 ) -> None:
     refused: list[str] = []
 
-    def first_after_the_plan(asked: Asked) -> bool:
-        if asked.is_load and not refused and any("offsets in" in line for line in vended_runs.world.lines):
-            refused.append(asked.path)
+    def first_after_the_plan(request: Asked) -> bool:
+        if request.is_load and not refused and any("offsets in" in line for line in vended_runs.world.lines):
+            refused.append(request.path)
             return True
         return False
 
@@ -292,8 +292,8 @@ def test_in_airflow_the_write_task_takes_fresh_ones_and_neither_its_logs_nor_its
     assert lake.ids(f"shop.{name}") == list(range(20))
     assert store.refused == []
     files = [path for path in (*airflow_home.rglob("*"), *tmp_path.rglob("*")) if path.is_file()]
-    seen = {str(path): path.read_bytes().decode(errors="replace") for path in files}
-    assert str(airflow_db) in seen
-    seen["log"], seen["output"] = caplog.text, "".join(capfd.readouterr())
-    assert name in seen["output"] + seen["log"]
-    assert [place for place, text in seen.items() for secret in vending.secrets if secret in text] == []
+    texts = {str(path): path.read_bytes().decode(errors="replace") for path in files}
+    assert str(airflow_db) in texts
+    texts["log"], texts["output"] = caplog.text, "".join(capfd.readouterr())
+    assert name in texts["output"] + texts["log"]
+    assert [place for place, text in texts.items() for secret in vending.secrets if secret in text] == []

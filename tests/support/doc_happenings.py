@@ -85,9 +85,9 @@ class Reader:
     def example(self, name: str) -> str:
         """A program of docs/examples, run as it stands but for addresses."""
         path = self.stage.write(name, (EXAMPLES / name).read_text())
-        with redirect_stdout(io.StringIO()) as said:
+        with redirect_stdout(io.StringIO()) as output:
             runpy.run_path(str(path))
-        return said.getvalue()
+        return output.getvalue()
 
     def orders(self, count: int, partition: int | None, bad: bool) -> None:
         ids = range(100_000 + self.sent, 100_000 + self.sent + count)

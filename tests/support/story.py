@@ -229,12 +229,12 @@ class Story:
         return attempt
 
     def slice(self, run: str, ranges: Ranges) -> Slice:
-        wanted, of = spans(ranges), self.plans[run]
-        found = next((s for s in of.slices if s.spans == wanted), None)
+        covered, of = spans(ranges), self.plans[run]
+        found = next((s for s in of.slices if s.spans == covered), None)
         if found is not None:
             return found
         like = of.slices[0]
-        return replace(like, spans=wanted, slice_id=slice_id(of.window_id, wanted, like.tables))
+        return replace(like, spans=covered, slice_id=slice_id(of.window_id, covered, like.tables))
 
     def fails_to_commit(
         self, run: str, attempt: str = "1", log: Directives | None = None, tables: Sequence[str] = ()

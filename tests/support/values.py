@@ -94,16 +94,16 @@ def sections(draw: st.DrawFn) -> LedgerSection:
     """With the covered ranges dealt out to some rules, and some to none; of some partitions leader epochs are known."""
     section = draw(_PLAIN_SECTIONS)
     rules = draw(st.sampled_from([("",), ("one",), ("one", "two"), ("", "one")]))
-    judged: dict[str, Coverage] = {}
+    evaluated: dict[str, Coverage] = {}
     for n, (p, r) in enumerate(section.covered.items()):
         if of := rules[n % len(rules)]:
-            judged[of] = judged.get(of, Coverage()) | Coverage.of([(p, r)])
+            evaluated[of] = evaluated.get(of, Coverage()) | Coverage.of([(p, r)])
     behind = draw(st.sampled_from([None, 0, 1]))
     positions = {
         p: ReadPosition(offset=max(0, section.end(p) - (behind or 0)), leader_epoch=p.partition)
         for p in (() if behind is None else section.covered.parts)
     }
-    return replace(section, evaluated=judged, positions=positions)
+    return replace(section, evaluated=evaluated, positions=positions)
 
 
 SECTIONS = sections()

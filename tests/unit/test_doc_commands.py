@@ -89,8 +89,8 @@ def test_most_are_played() -> None:
 def test_the_extras_that_pages_name_are_there(page: Path) -> None:
     setup = (ROOT / "setup.cfg").read_text()
     extras = set(re.findall(r"^([a-z0-9-]+) =$", setup.partition("[options.extras_require]")[2], re.MULTILINE))
-    for asked in re.findall(r"airflow-provider-lakecommit\[([a-z0-9,-]+)\]", page.read_text(encoding="utf-8")):
-        assert set(asked.split(",")) <= extras, asked
+    for named in re.findall(r"airflow-provider-lakecommit\[([a-z0-9,-]+)\]", page.read_text(encoding="utf-8")):
+        assert set(named.split(",")) <= extras, named
 
 
 def connections(page: Path) -> list[tuple[str, str]]:
@@ -153,7 +153,7 @@ def test_a_table_is_registered_with_its_newest_metadata_file_as_a_page_says(tmp_
 
 
 def test_the_dag_of_the_pages_declares_what_the_spec_declares() -> None:
-    told = runpy.run_path(str(EXAMPLES / "orders_dag.py"))["orders"]
+    landing = runpy.run_path(str(EXAMPLES / "orders_dag.py"))["orders"]
     spec = load_spec(EXAMPLES / "orders.yaml").landing
-    assert told.spec_version == spec.spec_version
-    assert told.asset == spec.asset
+    assert landing.spec_version == spec.spec_version
+    assert landing.asset == spec.asset

@@ -80,17 +80,17 @@ def _is_file(word: str) -> bool:
 
 
 def _refusal(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
-    told: list[str] = []
+    lines: list[str] = []
 
     def error(message: str) -> None:
-        told.append(message)
+        lines.append(message)
         raise SystemExit(2)
 
     parser.error = error  # type: ignore[method-assign, assignment]
     try:
         parser.parse_args(words)
     except SystemExit:
-        return told[0] if told else None
+        return lines[0] if lines else None
     return None
 
 

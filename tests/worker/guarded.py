@@ -71,18 +71,18 @@ class Bare:
         self.client.trigger(dag, run)
         return self.ended(dag, run)
 
-    def await_state(self, dag: str, run: str, task: str, *wanted: str) -> None:
-        self._until(lambda: self.states(dag, run).get(task) in wanted, f"{task} of {run}: {wanted}")
+    def await_state(self, dag: str, run: str, task: str, *expected: str) -> None:
+        self._until(lambda: self.states(dag, run).get(task) in expected, f"{task} of {run}: {expected}")
 
-    def await_run_with(self, dag: str, task: str, *wanted: str) -> str:
+    def await_run_with(self, dag: str, task: str, *expected: str) -> str:
         """The first run of a DAG in which a task comes into one of these states."""
         found: list[str] = []
 
         def look() -> bool:
-            found[:] = [run for run in self.client.runs(dag) if self.states(dag, run).get(task) in wanted]
+            found[:] = [run for run in self.client.runs(dag) if self.states(dag, run).get(task) in expected]
             return bool(found)
 
-        self._until(look, f"a run of {dag} with {task}: {wanted}")
+        self._until(look, f"a run of {dag} with {task}: {expected}")
         return found[0]
 
     def await_all_runs(self, dag: str) -> None:

@@ -81,15 +81,15 @@ def test_a_paused_connector_goes_on_committing_and_comes_back(scene: Scene, boot
     scene.lake.execute(TRIGGER.format(CONFLICT))
     until(lambda: waiting(scene, kafka) >= 4, what="files that wait")
     for _ in range(2):
-        told = done(scene, "pause")
-        assert (told["connector"], set(told["tasks"].values())) == ("PAUSED", {"PAUSED"})
+        answer = done(scene, "pause")
+        assert (answer["connector"], set(answer["tasks"].values())) == ("PAUSED", {"PAUSED"})
     before = scene.lake.commits(scene.table)
     scene.lake.execute("drop trigger outage")
     until(lambda: scene.lake.commits(scene.table) > before, what="a commit of a paused connector")
     until(lambda: waiting(scene, kafka) == 0, what="all that was announced to be committed")
     for _ in range(2):
-        told = done(scene, "resume", jitter=timedelta(milliseconds=50))
-        assert set(told["tasks"].values()) == {"RUNNING"}
+        answer = done(scene, "resume", jitter=timedelta(milliseconds=50))
+        assert set(answer["tasks"].values()) == {"RUNNING"}
     scene.landed()
 
 
@@ -103,8 +103,8 @@ def test_a_dead_connector_is_restarted_until_it_stays(scene: Scene) -> None:
         done(scene, "restart", stays=WAIT)
     assert scene.connector in str(dead.value)
     scene.lake.execute("drop trigger outage")
-    told = done(scene, "restart")
-    assert (set(told["tasks"].values()), told["dead"]) == ({"RUNNING"}, {})
+    answer = done(scene, "restart")
+    assert (set(answer["tasks"].values()), answer["dead"]) == ({"RUNNING"}, {})
     scene.landed()
 
 

@@ -249,10 +249,10 @@ class UpsertModel(Model):
         return f"is no landed change of its key, which are {_told(changes)}"
 
     def _differences(self, row: Mapping[str, Any], change: Change) -> list[str]:
-        gone = change.kind == "deletion"
-        expected = {"id": None if gone else change.id, "name": None if gone else change.name}
+        deleted = change.kind == "deletion"
+        expected = {"id": None if deleted else change.id, "name": None if deleted else change.name}
         expected |= {"ver": change.version} if self.way.ordered else {}
-        expected |= {"_is_deleted": gone} if self.way.deletes == "soft" else {}
+        expected |= {"_is_deleted": deleted} if self.way.deletes == "soft" else {}
         if "more" in row:
             at = self.born[change.id]
             mark = row["kafka_generation"], SourcePartition(at.topic, at.partition, at.topic_id), at.offset
@@ -287,10 +287,10 @@ def _shown(row: Mapping[str, Any] | None) -> str:
 
 
 def _told(changes: Iterable[Change | None]) -> str:
-    said = (
+    text = (
         "none"
         if c is None
         else f"{c.kind} {c.id} [{c.partition}]@{c.offset} version {c.version}{' (lost)' if c.is_lost else ''}"
         for c in changes
     )
-    return ", ".join(said)
+    return ", ".join(text)

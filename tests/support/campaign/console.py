@@ -141,7 +141,7 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         patch.setattr(land, "identity", identity)
         patch.setattr(land, "is_dead", lambda cycle: [cycle.run] != runs)
         # So that files and snapshots of a moment ago are old, and a follow is over in less than a second.
-        patch.setattr(maintain, "least_age", lambda _, asked: asked)
+        patch.setattr(maintain, "least_age", lambda _, age: age)
         # Each compaction rewrites whatever is there.
         patch.setattr(compact, "BinRules", partial(BinRules, least=1))
         for module in (everyday, upkeep):

@@ -112,18 +112,18 @@ class Model:
         twice = self._twice()
         self.doubled = twice if nature is Nature.FOREIGN else self.doubled & twice
         problems = list(self._doubles(before, revives))
-        gone = before.ids - found.ids
+        removed = before.ids - found.ids
         if answer is not None:
             self._note(answer)
         self.touched |= nature is Nature.FOREIGN and _changed(before, found)
-        if nature is not Nature.FOREIGN and (unnamed := gone - self._may_go(nature, answer)):
+        if nature is not Nature.FOREIGN and (unnamed := removed - self._may_go(nature, answer)):
             problems.append(f"rows of {self._some(unnamed)} are gone, and nothing has named them")
         if nature is Nature.DECIDES and answer is not None and not answer.done and _changed(before, found):
             problems.append("the operation was refused, and rows changed")
         if answer is not None and answer.unforeseen:
             problems.append(f"an exception that is none of the package's: {answer.log[-1500:]}")
         # What was deleted by name, or by another engine, is to be landed again as long as it can be read.
-        self.seen = (self.seen - gone) | found.ids
+        self.seen = (self.seen - removed) | found.ids
         self.given_up -= found.ids
         self.waiting -= found.ids
         self.revived &= set(found.rows) & set(found.dead)

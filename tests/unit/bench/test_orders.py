@@ -20,9 +20,9 @@ def test_the_json_decodes_to_the_expected_rows(iso: bool) -> None:
         list(values(first, last, records, iso=iso))
     )
 
-    wanted = expected(first, last, records)
+    rows = expected(first, last, records)
     assert decoded.rejects == ()
-    assert decoded.table.cast(wanted.schema).equals(wanted)
+    assert decoded.table.cast(rows.schema).equals(rows)
 
 
 def test_a_record_is_a_function_of_its_number_and_has_the_size_that_is_told() -> None:

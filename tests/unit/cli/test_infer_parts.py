@@ -103,9 +103,9 @@ def test_rules_of_the_spec_decide_which_columns_are_times(capsys: pytest.Capture
     rules = {"ts": "epoch_millis", "day": "%d.%m.%Y", "clock": "seconds_of_day"}
     landing = landing_of(name="o", topics="o", table="a.b", dead_letter_table="a.d", timestamps=rules)
     kafka = {"bootstrap.servers": "127.0.0.1:9"}
-    asked = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
+    question = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
     value = b'{"ts": 1767355200000, "day": "31.01.2026", "clock": 5, "n": 1}'
-    assert infer_schema(asked, Output(), taken=taken(value)) == Exit.DONE
+    assert infer_schema(question, Output(), taken=taken(value)) == Exit.DONE
     printed = yaml.safe_load(capsys.readouterr().out)
     assert {c["name"]: c["type"] for c in printed["create"]["schema"]} == {
         "ts": "timestamptz",
@@ -131,11 +131,11 @@ def test_a_sample_without_a_row_is_answered_by_the_reason(
     landing = landing_of(
         name="o", topics="o", table="a.b", dead_letter_table="a.d", format=format, csv=csv, timestamps={"at": "iso8601"}
     )
-    asked = Question(kafka={}, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
-    assert infer_schema(asked, Output(), taken=taken(value, value)) == Exit.REFUSED
-    told = capsys.readouterr().err
-    assert "no column could be found in 2 records; " in told
-    assert why in told
+    question = Question(kafka={}, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
+    assert infer_schema(question, Output(), taken=taken(value, value)) == Exit.REFUSED
+    output = capsys.readouterr().err
+    assert "no column could be found in 2 records; " in output
+    assert why in output
 
 
 def test_without_examples_no_reason_quotes_a_value() -> None:

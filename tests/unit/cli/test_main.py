@@ -144,9 +144,9 @@ def test_a_library_that_is_not_installed_is_one_line_and_a_module_of_ours_a_trac
     command: list[str], library: str, lines: int | None, spec_file: Callable[..., str]
 ) -> None:
     without = "import sys; sys.modules[sys.argv[1]] = None; from airflow_provider_lakecommit.cli.main import main; "
-    told = [part.format(spec=spec_file()) for part in command]
+    arguments = [part.format(spec=spec_file()) for part in command]
     done = subprocess.run(
-        [sys.executable, "-c", f"{without}sys.exit(main(sys.argv[2:]))", library, *told],
+        [sys.executable, "-c", f"{without}sys.exit(main(sys.argv[2:]))", library, *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -136,9 +136,9 @@ class TestConfirmation:
         assert json.loads(capsys.readouterr().out)["written"] is False
         assert person.landing.snapshots() == before
         assert person.init("latest", "--yes") == Exit.DONE
-        (said,) = person.landing.snapshots()[-1:]
-        assert "moved" in said["lakecommit.decisions"]
-        assert "gives up orders[0] [20, 80)" in said["lakecommit.decisions"]
+        (snapshot,) = person.landing.snapshots()[-1:]
+        assert "moved" in snapshot["lakecommit.decisions"]
+        assert "gives up orders[0] [20, 80)" in snapshot["lakecommit.decisions"]
 
     def test_a_terminal_makes_no_difference(
         self, person: Person, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -201,10 +201,10 @@ class TestPrune:
         before = person.landing.snapshots()
         assert self.prune(person, "--yes") == Exit.DONE
         assert person.landing.snapshots() != before
-        said = person.landing.snapshots()[-1]["lakecommit.decisions"]
-        assert "maintain --only ledger" in said
-        assert "crowded" in said
-        assert "takes out orders[0] of topic id topic-1" in said
+        decisions = person.landing.snapshots()[-1]["lakecommit.decisions"]
+        assert "maintain --only ledger" in decisions
+        assert "crowded" in decisions
+        assert "takes out orders[0] of topic id topic-1" in decisions
 
 
 class TestPause:

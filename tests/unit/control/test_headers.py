@@ -95,8 +95,8 @@ def test_a_report_of_before_is_read_without_a_cost_and_written_the_same() -> Non
 
 def read_back(position: ReadPosition) -> ReadPosition | None:
     (span,) = REPORT.spans
-    told = report_to_json(replace(REPORT, spans=(replace(span, position=position),), rules="r"))
-    found = report_from_json(told)
+    report = report_to_json(replace(REPORT, spans=(replace(span, position=position),), rules="r"))
+    found = report_from_json(report)
     assert found.rules == "r"
     return found.spans[0].position
 
@@ -176,6 +176,6 @@ def test_places_of_unknown_fields_survive_and_a_reader_of_before_passes_over_the
 
 @pytest.mark.parametrize("place", [["orders", 3], ["orders", "3", 1], [1, 3, 1], ["orders", 3, -1], "orders"])
 def test_a_damaged_place_of_an_unknown_field_damages_the_report(place: object) -> None:
-    told = report_to_json(REPORT) | {"unknown_at": {"a": place}}
+    report = report_to_json(REPORT) | {"unknown_at": {"a": place}}
     with pytest.raises(WireError):
-        report_from_json(told)
+        report_from_json(report)

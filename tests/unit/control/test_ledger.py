@@ -59,10 +59,10 @@ def test_the_text_does_not_depend_on_the_order_of_the_sections() -> None:
 
 def test_a_small_ledger_can_be_read_by_people() -> None:
     values = json.loads(encode_ledger([section(8)]))
-    (told,) = values["sections"]
-    assert told["landing"] == "orders"
-    assert told["covered"][0][2]["7"] == [0, 1_000_000_007]
-    assert told["control"]["topic"] == "control-lakecommit"
+    (read_section,) = values["sections"]
+    assert read_section["landing"] == "orders"
+    assert read_section["covered"][0][2]["7"] == [0, 1_000_000_007]
+    assert read_section["control"]["topic"] == "control-lakecommit"
 
 
 def test_a_thousand_partitions_fit_and_are_compressed() -> None:
@@ -83,12 +83,12 @@ def told(partitions: int) -> LedgerSection:
     """With all that a ledger can do without, and hardly to be compressed."""
     plain, dice = section(partitions), random.Random(1)
     cuts = {p: dice.randrange(10**9) for p in plain.starts}
-    judged = {
+    evaluated = {
         "old": Coverage({p: RangeSet.of((0, cut)) for p, cut in cuts.items()}),
         "new": Coverage({p: RangeSet.of((cut, 1_000_000_007)) for p, cut in cuts.items()}),
     }
     positions = {p: ReadPosition(offset=cut, leader_epoch=cut % 1000) for p, cut in cuts.items()}
-    return replace(plain, evaluated=judged, positions=positions)
+    return replace(plain, evaluated=evaluated, positions=positions)
 
 
 def test_rules_and_leader_epochs_survive() -> None:

@@ -121,8 +121,8 @@ def test_all_that_a_log_may_say_was_recorded() -> None:
     ours = [line.ours for line in OURS if line.ours is not None]
     kinds = Counter(values["kind"] for values in ours)
     assert set(kinds) == {"open", "failed", "files", "report", "published", "closed"}
-    told = {key for values in ours for key in values}
-    assert {"released", "raised", "tables"} <= told
+    fields = {key for values in ours for key in values}
+    assert {"released", "raised", "tables"} <= fields
     reports = [values["report"] for values in ours if values["kind"] == "report"]
     assert any(report["blocked"] for report in reports)
     assert any(count[4] for report in reports for count in report["counts"]), "skipped by a person"

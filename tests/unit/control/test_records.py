@@ -95,18 +95,18 @@ def closed(sender: Sender = SENDER) -> Outgoing:
 class TestEntries:
     @STEADY
     @given(CYCLES, plans(), DIRECTIVES)
-    def test_an_opened_cycle(self, cycle: Cycle, plan: Plan, told: Directives) -> None:
-        assert read(SENDER.opened(EVENT, AT, cycle, plan, told)) == CycleOpened(
-            offset=41, at=AT, commit_id=COMMIT, cycle=cycle, plan=plan, directives=told
+    def test_an_opened_cycle(self, cycle: Cycle, plan: Plan, directives: Directives) -> None:
+        assert read(SENDER.opened(EVENT, AT, cycle, plan, directives)) == CycleOpened(
+            offset=41, at=AT, commit_id=COMMIT, cycle=cycle, plan=plan, directives=directives
         )
 
     @STEADY
     @given(st.text(max_size=20), st.text(max_size=5), DIRECTIVES)
-    def test_a_failed_commit(self, reason: str, attempt: str, told: Directives) -> None:
-        assert read(SENDER.commit_failed(EVENT, AT, reason, attempt, told)) == CommitFailed(
-            offset=41, at=AT, commit_id=COMMIT, reason=reason, task_attempt=attempt, directives=told
+    def test_a_failed_commit(self, reason: str, attempt: str, directives: Directives) -> None:
+        assert read(SENDER.commit_failed(EVENT, AT, reason, attempt, directives)) == CommitFailed(
+            offset=41, at=AT, commit_id=COMMIT, reason=reason, task_attempt=attempt, directives=directives
         )
-        named = read(SENDER.commit_failed(EVENT, AT, reason, attempt, told, ("shop.orders", "shop.dead")))
+        named = read(SENDER.commit_failed(EVENT, AT, reason, attempt, directives, ("shop.orders", "shop.dead")))
         assert isinstance(named, CommitFailed)
         assert named.tables == ("shop.orders", "shop.dead")
 
@@ -134,7 +134,7 @@ class TestEntries:
 
     @STEADY
     @given(COVERAGES, st.integers(0, 2**63 - 1), DIRECTIVES)
-    def test_a_published_table(self, coverage: Coverage, snapshot: int, told: Directives) -> None:
+    def test_a_published_table(self, coverage: Coverage, snapshot: int, directives: Directives) -> None:
         out = SENDER.published(
             EVENT,
             AT,
@@ -143,7 +143,7 @@ class TestEntries:
             snapshot_id=snapshot,
             token=UUID(int=5),
             coverage=coverage,
-            directives=told,
+            directives=directives,
         )
         assert read(out) == TablePublished(
             offset=41,
@@ -153,15 +153,15 @@ class TestEntries:
             snapshot_id=snapshot,
             token=UUID(int=5),
             coverage=coverage,
-            directives=told,
+            directives=directives,
             uuid=TABLE.table_uuid,
         )
 
     @STEADY
     @given(st.none() | MOMENTS, DIRECTIVES)
-    def test_a_closed_cycle(self, through: datetime | None, told: Directives) -> None:
-        assert read(SENDER.closed(EVENT, AT, through, told)) == CycleClosed(
-            offset=41, at=AT, commit_id=COMMIT, valid_through=through, directives=told
+    def test_a_closed_cycle(self, through: datetime | None, directives: Directives) -> None:
+        assert read(SENDER.closed(EVENT, AT, through, directives)) == CycleClosed(
+            offset=41, at=AT, commit_id=COMMIT, valid_through=through, directives=directives
         )
 
 
@@ -244,9 +244,9 @@ class TestDamage:
     @STEADY
     @given(st.data(), plans(), reports(), CYCLES, DIRECTIVES)
     def test_no_damage_does_worse_than_a_wire_error(
-        self, data: st.DataObject, plan: Plan, report: SliceReport, cycle: Cycle, told: Directives
+        self, data: st.DataObject, plan: Plan, report: SliceReport, cycle: Cycle, directives: Directives
     ) -> None:
-        out = data.draw(st.sampled_from([make(plan, report, cycle, told) for make in MAKERS]))
+        out = data.draw(st.sampled_from([make(plan, report, cycle, directives) for make in MAKERS]))
         ((name, packed),) = out.headers
         values = data.draw(damaged(json.loads(packed)) | FOREIGN)
         record = Record(out.value, [(name, json.dumps(values).encode())])

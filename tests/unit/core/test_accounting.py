@@ -58,13 +58,13 @@ def test_other_rows_are_told(rows: list[int]) -> None:
 
 
 def test_names_that_records_make_up_without_end_are_told_within_bounds() -> None:
-    told: Counter[str] = Counter()
-    add_names(told, {"often": 3, "x" * 1_000_000: 1})
-    add_names(told, {f"id {i}": 2 for i in range(10_000)})
-    add_names(told, {"often": 4, "late": 1})
+    counted: Counter[str] = Counter()
+    add_names(counted, {"often": 3, "x" * 1_000_000: 1})
+    add_names(counted, {f"id {i}": 2 for i in range(10_000)})
+    add_names(counted, {"often": 4, "late": 1})
 
-    assert told["often"] == 7
-    assert told.total() == 3 + 1 + 20_000 + 4 + 1
-    assert len(told) == MOST_NAMES + 1
-    assert told[OTHERS] == 2 * (10_000 - MOST_NAMES + 2) + 1
-    assert max(map(len, told)) <= 101
+    assert counted["often"] == 7
+    assert counted.total() == 3 + 1 + 20_000 + 4 + 1
+    assert len(counted) == MOST_NAMES + 1
+    assert counted[OTHERS] == 2 * (10_000 - MOST_NAMES + 2) + 1
+    assert max(map(len, counted)) <= 101

@@ -256,8 +256,8 @@ class TestNotAskedFor:
             spans=tuple(SpanReport(span=s, counts=Counts(skipped=len(s))) for s in spans(ranges)),
         )
         story.opens("hand")
-        told = SliceReported(offset=story.offset, at=story.now, commit_id=story.id("hand"), report=report)
-        story.entries.append(told)
+        event = SliceReported(offset=story.offset, at=story.now, commit_id=story.id("hand"), report=report)
+        story.entries.append(event)
         return attempt
 
     def test_what_a_person_gave_up_stays_so_while_it_waits_for_what_lies_before_it(self) -> None:

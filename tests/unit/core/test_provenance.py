@@ -63,8 +63,8 @@ class Model:
 
     def take(self, start: int, length: int) -> None:
         end = start + length
-        wanted = self.coverage & cover((start, end))
-        shares = shares_of(self.known, wanted)
+        ranges = self.coverage & cover((start, end))
+        shares = shares_of(self.known, ranges)
         beside = [self.count(s.entry.generation, s.uncounted) for s in shares]
         for share, rest in zip(shares, beside, strict=True):
             assert share.expected(rest) == self.count(share.entry.generation, share.part)

@@ -77,11 +77,11 @@ def test_what_is_known_of_ranges() -> None:
     known = merged({}, [(OLD, coverage([(P0, 0, 10)])), (UNKNOWN, coverage([(P0, 10, 15)]))])
     known = merged(known, [(NOW, coverage([(P0, 15, 20)])), (NOW, coverage([(P0, 20, 25)]))])
     assert known == {OLD: coverage([(P0, 0, 10)]), NOW: coverage([(P0, 15, 25)])}
-    asked = coverage([(P0, 5, 30)])
-    assert evaluated_in(known, asked) == {OLD: coverage([(P0, 5, 10)]), NOW: coverage([(P0, 15, 25)])}
-    assert unevaluated(known, asked) == coverage([(P0, 10, 15), (P0, 25, 30)])
-    assert evaluated_otherwise(known, asked, NOW) == coverage([(P0, 5, 10)])
-    assert evaluated_otherwise(known, asked, UNKNOWN) == Coverage(), "nobody knows whether they are others"
+    requested = coverage([(P0, 5, 30)])
+    assert evaluated_in(known, requested) == {OLD: coverage([(P0, 5, 10)]), NOW: coverage([(P0, 15, 25)])}
+    assert unevaluated(known, requested) == coverage([(P0, 10, 15), (P0, 25, 30)])
+    assert evaluated_otherwise(known, requested, NOW) == coverage([(P0, 5, 10)])
+    assert evaluated_otherwise(known, requested, UNKNOWN) == Coverage(), "nobody knows whether they are others"
 
 
 def test_the_oldest_rules_are_forgotten() -> None:
@@ -117,8 +117,8 @@ def test_a_range_is_not_read_alone_by_other_rules(
 ) -> None:
     data = judged(ledger(ORDERS, [(P0, 0, 40)]), **of_data)
     state = Story().landing_state(data, ledger(DEAD, [(P0, 0, 10)]))
-    told = other_rules(state, ALONE, NOW, {ORDERS: coverage(alike)})
-    assert told == (() if found is None else (RefusedRange(tables=(DEAD,), holder=ORDERS, ranges=coverage(found)),))
+    others = other_rules(state, ALONE, NOW, {ORDERS: coverage(alike)})
+    assert others == (() if found is None else (RefusedRange(tables=(DEAD,), holder=ORDERS, ranges=coverage(found)),))
 
 
 def test_what_another_table_has_accepted_counts_as_what_it_has() -> None:

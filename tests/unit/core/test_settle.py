@@ -163,8 +163,8 @@ class TestSettleAgainstAllSubsets:
     @given(jigsaws())
     def test_every_slice_is_ready_or_waits(self, slices: list[Ranges]) -> None:
         settled = settle(accepted(*slices), ledger().section)
-        told = [s.offset for s in settled.ready] + [w.slice.offset for w in settled.waiting]
-        assert sorted(told) == list(range(len(slices)))
+        offsets = [s.offset for s in settled.ready] + [w.slice.offset for w in settled.waiting]
+        assert sorted(offsets) == list(range(len(slices)))
 
     @STEADY
     @given(jigsaws())

@@ -184,7 +184,7 @@ def test_a_run_that_ends_without_a_window_says_what_held_it() -> None:
 
 
 def test_a_run_that_ends_says_what_it_left_what_is_blocked_and_what_waits() -> None:
-    told = str(RunOutcome.of("orders", [outcome(left=3, blocked=("a", "b"), waiting=("c",), published=())]))
-    assert "0 rows in 0 snapshots, 1 cycles" in told
-    assert "a and 1 more are blocked: correct the spec or the table and run again, or decide with `lakecommit" in told
-    assert told.endswith("c is waiting")
+    text = str(RunOutcome.of("orders", [outcome(left=3, blocked=("a", "b"), waiting=("c",), published=())]))
+    assert "0 rows in 0 snapshots, 1 cycles" in text
+    assert "a and 1 more are blocked: correct the spec or the table and run again, or decide with `lakecommit" in text
+    assert text.endswith("c is waiting")

@@ -53,13 +53,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_locked_database_is_asked_again() -> None:
-    with airflow([LOCKED, LOCKED]) as (client, asked):
+    with airflow([LOCKED, LOCKED]) as (client, requests):
         client.trigger("orders", "run-1")
-    assert asked == ["/api/v2/dags/orders/dagRuns"] * 3
+    assert requests == ["/api/v2/dags/orders/dagRuns"] * 3
 
 
 @pytest.mark.parametrize(("faults", "times"), [([LOCKED] * TRIES, TRIES), ([BROKEN], 1)])
 def test_one_that_stays_locked_and_any_other_error_are_told(faults: list[dict[str, object]], times: int) -> None:
-    with airflow(faults) as (client, asked), pytest.raises(AirflowAnswerError, match="500"):
+    with airflow(faults) as (client, requests), pytest.raises(AirflowAnswerError, match="500"):
         client.trigger("orders", "run-1")
-    assert len(asked) == times
+    assert len(requests) == times

@@ -130,10 +130,10 @@ def test_make_jars_notices_a_jar_that_was_exchanged_by_one_of_its_size(
 @pytest.mark.parametrize("name", jars.FILES)
 def test_whatever_is_asked_for_is_listed(name: str) -> None:
     text = Path(jars.__file__).with_name(name).read_text()
-    asked = re.findall(r'<dependency org="[^"]+" name="([^"]+)" rev="([^"]+)"', text)
+    dependencies = re.findall(r'<dependency org="[^"]+" name="([^"]+)" rev="([^"]+)"', text)
     listed = jar_checksums.listed()
-    assert asked
-    missing = [f"{n}-{rev}" for n, rev in asked if not any(one.startswith(f"{n}-{rev}") for one in listed)]
+    assert dependencies
+    missing = [f"{n}-{rev}" for n, rev in dependencies if not any(one.startswith(f"{n}-{rev}") for one in listed)]
     assert missing == []
 
 

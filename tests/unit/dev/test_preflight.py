@@ -31,7 +31,7 @@ def test_everything_missing_is_told_at_once(
 
 
 @pytest.mark.parametrize(
-    ("left", "installed", "told"),
+    ("left", "installed", "lines"),
     [
         (5.0, False, []),
         (4.996, False, ["checkout has 4.99 GB left, 5 GB are needed: make room there"]),
@@ -41,7 +41,7 @@ def test_everything_missing_is_told_at_once(
     ],
 )
 def test_room_is_asked_for_what_is_still_to_come(
-    left: float, installed: bool, told: list[str], monkeypatch: pytest.MonkeyPatch
+    left: float, installed: bool, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight.tempfile, "gettempdir", lambda: "temporary")
     monkeypatch.setattr(preflight, "CHECKOUT", Path("checkout"))
@@ -49,8 +49,8 @@ def test_room_is_asked_for_what_is_still_to_come(
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=left * preflight.GB))
     monkeypatch.setattr(preflight.os, "access", lambda *_: True)
     found = list(preflight.disk_suffices())
-    assert len(found) == len(told)
-    assert all(one.startswith(text) for one, text in zip(found, told, strict=True))
+    assert len(found) == len(lines)
+    assert all(one.startswith(text) for one, text in zip(found, lines, strict=True))
 
 
 def java_that_says(text: str, folder: Path) -> Path:

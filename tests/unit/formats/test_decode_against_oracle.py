@@ -232,12 +232,12 @@ def check(schema: Schema, rules: dict[str, str], encodings: dict[str, str], valu
     for i, value in enumerate(values):
         if i in refused and HUGE.search(value) and "too big" in refused[i].reason:
             continue  # The parser refuses such numbers wherever they stand, zeros too: told, not rounded.
-        wanted = oracle.row_or_none(schema, rules | encodings, value, strict=unknown == "dead_letter")
-        if wanted is None:
+        expected = oracle.row_or_none(schema, rules | encodings, value, strict=unknown == "dead_letter")
+        if expected is None:
             assert i in refused, f"{value!r} became {rows[i]}"
         else:
-            assert i in rows, f"{value!r} was refused ({refused[i].reason}), but is {wanted}"
-            assert same(rows[i], wanted), value
+            assert i in rows, f"{value!r} was refused ({refused[i].reason}), but is {expected}"
+            assert same(rows[i], expected), value
 
 
 IN_MAP = StructType(

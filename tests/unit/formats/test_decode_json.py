@@ -553,15 +553,15 @@ def test_ignored_fields_are_counted_exactly_inside_maps(contradiction: bool) -> 
 def test_a_schema_of_thirty_levels_is_read() -> None:
     kind: IcebergType = UUIDType()
     text, row = '"0000000a-0000-0000-0000-000000000000"', UUID("0000000a-0000-0000-0000-000000000000")
-    wanted: Any = row
+    expected: Any = row
     for level in range(10):
         ids = 100 + level * 10
         kind = StructType(NestedField(ids, "s", ListType(ids + 1, MapType(ids + 2, LongType(), ids + 3, kind), True)))
-        text, wanted = f'{{"s":[{{"{level}":{text}}}]}}', {"s": [[(level, wanted)]]}
+        text, expected = f'{{"s":[{{"{level}":{text}}}]}}', {"s": [[(level, expected)]]}
 
     decoded = JsonDecoder(Schema(NestedField(1, "c", kind))).decode([f'{{"c":{text}}}'.encode(), b'{"c":{"s":[[]]}}'])
 
-    assert decoded.table.to_pylist() == [{"c": wanted}]
+    assert decoded.table.to_pylist() == [{"c": expected}]
     assert [r.index for r in decoded.rejects] == [1]
 
 

@@ -74,8 +74,8 @@ def test_what_the_printed_schema_refuses_is_what_was_told(
     landing, _ = printed(taken, tmp_path_factory.mktemp("yaml"))
     schema, _, _ = create_from_spec(landing.create or {})
     decoded = JsonDecoder(schema).decode([v for _, v in taken if v is not None])
-    told = rejected(taken, inferred, FormatOptions(), examples=False)
-    assert len(decoded.rejects) == sum(n for _, n, _ in told)
+    rejects = rejected(taken, inferred, FormatOptions(), examples=False)
+    assert len(decoded.rejects) == sum(n for _, n, _ in rejects)
 
 
 #: Records whose fields always have one kind each: nothing contradicts anything.

@@ -203,7 +203,7 @@ def test_an_error_of_a_catalog_names_its_connection(connect: Connect) -> None:
 def test_an_error_of_brokers_names_their_connection_and_a_command_does_not(connect: Connect) -> None:
     connect("events", conn_type="kafka", extra={"bootstrap.servers": "a:1"})
     settings = kafka_settings("events")
-    told = unreachable(SourceUnavailableError, "asking", settings, LastError(), 1.0)
-    assert "no answer from Kafka at a:1 (Airflow connection 'events') within 1 s" in str(told)
+    error = unreachable(SourceUnavailableError, "asking", settings, LastError(), 1.0)
+    assert "no answer from Kafka at a:1 (Airflow connection 'events') within 1 s" in str(error)
     assert "--bootstrap-server a:1 --create" in create_command("control", settings)
     assert CONNECTION_ID not in client_config(settings, LastError())

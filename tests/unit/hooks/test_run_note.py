@@ -66,13 +66,13 @@ def served(api: Api) -> Iterator[int]:
                 answer = {"access_token": f"token of {body['username']}"}
             elif self.command == "PATCH":
                 api.note = body["note"]
-            told = json.dumps(answer).encode()
+            content = json.dumps(answer).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             # Who waits no longer has hung up.
             with suppress(OSError):
-                self.wfile.write(told)
+                self.wfile.write(content)
 
         do_GET = do_POST = do_PATCH = _do
 
@@ -136,9 +136,9 @@ def test_a_server_that_has_an_error_of_its_own_is_asked_again(
     assert api.note == "seen by Ann\norders: 5 rows"
 
 
-@pytest.mark.parametrize(("status", "asked"), [(500, 4), (403, 1), (404, 1)])
+@pytest.mark.parametrize(("status", "requests"), [(500, 4), (403, 1), (404, 1)])
 def test_it_is_asked_a_few_times_and_not_again_for_what_it_refuses(
-    status: int, asked: int, configured: Any, monkeypatch: pytest.MonkeyPatch
+    status: int, requests: int, configured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_note, "PAUSES", (0.0, 0.0, 0.0))
     api = Api()
@@ -146,7 +146,7 @@ def test_it_is_asked_a_few_times_and_not_again_for_what_it_refuses(
     with served(api) as port:
         configured(host="127.0.0.1", port=port, password="t0ken")
         assert not note_run(TI, "orders", "5 rows")
-    assert len(api.asked) == asked
+    assert len(api.asked) == requests
 
 
 def test_without_the_option_nothing_is_asked() -> None:
@@ -177,6 +177,6 @@ def test_no_trouble_is_more_than_a_warning_and_none_tells_the_login(
 def _told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger=run_note.__name__):
         assert note_run(TI, "orders", "5 rows") is False
-    [told] = [r.getMessage() for r in caplog.records if r.name == run_note.__name__]
-    assert told.startswith("Could not write the run note of landing orders: ")
-    assert "s3cret" not in told
+    [messages] = [r.getMessage() for r in caplog.records if r.name == run_note.__name__]
+    assert messages.startswith("Could not write the run note of landing orders: ")
+    assert "s3cret" not in messages

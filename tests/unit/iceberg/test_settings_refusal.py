@@ -91,8 +91,8 @@ def test_a_catalog_that_is_away_is_no_mistake() -> None:
 
 
 def test_a_database_in_a_folder_that_is_not_there_is_away_and_says_so(tmp_path: Path) -> None:
-    told = missing_folder({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"})
-    assert told == (
+    message = missing_folder({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"})
+    assert message == (
         f"`uri` names the database {tmp_path}/lake/catalog.db, but folder {tmp_path}/lake does not exist: restore it, "
         "or fix the path"
     )
@@ -107,13 +107,13 @@ def test_a_database_in_a_folder_that_is_not_there_is_away_and_says_so(tmp_path: 
 def test_a_database_path_at_which_there_can_be_none_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database")
     (tmp_path / "folder").mkdir()
-    for path, told in (
+    for path, message in (
         ("notes.txt", "which is not a SQLite database"),
         ("folder", "name a file in it"),
         ("notes.txt/catalog.db", "a file and not a folder"),
     ):
         properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/{path}", "warehouse": f"file://{tmp_path}/w"}
-        assert told in wrong_database(properties)
+        assert message in wrong_database(properties)
         with pytest.raises(SpecError, match="LC3381"):
             Tables(properties, "lake").find("shop.orders")
     for uri in (f"sqlite:///{tmp_path}/new.db", "sqlite:///:memory:", "sqlite://", "postgresql+psycopg2://h/d"):

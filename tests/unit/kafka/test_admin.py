@@ -37,10 +37,10 @@ def test_who_waits_for_brokers_is_told_once_what_for_long_before_the_end(
             admin.cluster_id()
         with pytest.raises(SourceUnavailableError):
             admin.topics(["orders"])
-    [said] = [r.getMessage() for r in caplog.records if r.name == admin_requests.__name__]
-    assert said.startswith(f"asking for the cluster id: no answer from Kafka at {nobody} yet: ")
-    assert said.endswith("; waiting for it")
-    assert "onnect" in said
+    [logged] = [r.getMessage() for r in caplog.records if r.name == admin_requests.__name__]
+    assert logged.startswith(f"asking for the cluster id: no answer from Kafka at {nobody} yet: ")
+    assert logged.endswith("; waiting for it")
+    assert "onnect" in logged
 
 
 def test_a_request_that_the_client_loses_ends_as_one_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

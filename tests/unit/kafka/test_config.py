@@ -165,10 +165,10 @@ def test_an_unreachable_broker_is_named_with_the_cause_and_a_remedy() -> None:
 
 def test_an_http_server_at_the_port_of_a_broker_is_named_as_such() -> None:
     trouble = LastError()
-    told = "b:8081/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000)"
-    trouble(KafkaError(KafkaError._TRANSPORT, f"{told}: increase receive.message.max.bytes"))
+    answer = "b:8081/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000)"
+    trouble(KafkaError(KafkaError._TRANSPORT, f"{answer}: increase receive.message.max.bytes"))
     error = unreachable(SourceError, "asking", SERVERS, trouble, 15.0)
-    assert f"{told}; this answer is not Kafka's: check the port" in str(error)
+    assert f"{answer}; this answer is not Kafka's: check the port" in str(error)
     assert "increase" not in str(error)
 
 

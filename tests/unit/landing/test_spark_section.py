@@ -52,8 +52,8 @@ def test_a_spec_is_refused_by_whoever_reads_it_with_all_its_mistakes(tmp_path: P
     spec.write_text(SPEC + "window: {groups: 0}\nspark: {mster: local, remote: h}\n")
     with pytest.raises(SpecError) as refused:
         load_spec(spec)
-    for told in ("did you mean 'master'", "`remote` 'h'", "window.groups: 0 is not a whole number"):
-        assert told in str(refused.value)
+    for mistake in ("did you mean 'master'", "`remote` 'h'", "window.groups: 0 is not a whole number"):
+        assert mistake in str(refused.value)
 
 
 def test_who_has_spark_from_elsewhere_is_not_asked_for_the_section(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def test_a_landing_brings_its_place() -> None:
 def test_a_spec_brings_its_landing_as_with_the_operators(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
     spec.write_text("{name: orders, topics: orders, table: shop.orders, connections: {control_topic: control-orders}}")
-    for told in (spec, str(spec)):
-        target = sensor(landing=told)._target()
+    for stated in (spec, str(spec)):
+        target = sensor(landing=stated)._target()
         assert (target.group, target.watched_topic.topic) == ("lakecommit-orders", "control-orders")
     with pytest.raises(SpecError, match="LC8304"):
         sensor(landing="nowhere.yaml")
@@ -107,8 +107,12 @@ def test_a_name_of_which_nothing_was_seen_is_let_go_with_a_warning(
 def test_a_landing_by_name_is_on_the_control_topic_of_the_deployment() -> None:
     target = sensor(landing="orders")._target()
     assert (target.watched_topic.topic, target.kafka_config_id) == (Settings.read().control_topic, "kafka_default")
-    told = sensor(landing="orders", control_topic="control", kafka_config_id="events")._target()
-    assert (told.watched_topic.topic, told.kafka_config_id, told.group) == ("control", "events", "lakecommit-orders")
+    watched = sensor(landing="orders", control_topic="control", kafka_config_id="events")._target()
+    assert (watched.watched_topic.topic, watched.kafka_config_id, watched.group) == (
+        "control",
+        "events",
+        "lakecommit-orders",
+    )
 
 
 def test_a_group_is_judged_as_a_connector_until_its_events_say_otherwise() -> None:

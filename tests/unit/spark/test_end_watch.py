@@ -46,9 +46,9 @@ class Log:
         return type("Read", (), {"records": found, "end": self.end})()
 
     def say(self, commit_id: UUID, landing: str = "rows", **how: Any) -> None:
-        said = {"job": None, "reason": "told to stop"} | how
+        message = {"job": None, "reason": "told to stop"} | how
         sent = Sender(landing=landing, lane="live", role="end", commit_id=commit_id).end_request(
-            uuid4(), datetime(2026, 1, 1, tzinfo=UTC), **said
+            uuid4(), datetime(2026, 1, 1, tzinfo=UTC), **message
         )
         self.records.append(Record(self.end, sent.value, sent.headers))
 
@@ -90,7 +90,7 @@ def test_short_work_pays_for_no_look(job: WindowJob) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         {"commit_id": uuid4()},
         {"landing": "others"},
@@ -98,10 +98,10 @@ def test_short_work_pays_for_no_look(job: WindowJob) -> None:
     ],
     ids=["another cycle", "another landing", "another job"],
 )
-def test_a_word_for_others_is_not_ours(job: WindowJob, said: dict[str, Any]) -> None:
+def test_a_word_for_others_is_not_ours(job: WindowJob, message: dict[str, Any]) -> None:
     log, clock = Log(), Clock()
-    commit_id = said.get("commit_id", job.commit_id)
-    log.say(commit_id, **{k: v for k, v in said.items() if k != "commit_id"})
+    commit_id = message.get("commit_id", job.commit_id)
+    log.say(commit_id, **{k: v for k, v in message.items() if k != "commit_id"})
     watch = EndWatch(job, log, clock)
     clock.now += FIRST_CHECK
     assert not watch()

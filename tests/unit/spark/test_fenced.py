@@ -189,7 +189,7 @@ def test_a_record_of_the_landing_that_nobody_can_read_is_passed_over(attempts: A
     word = attempts.landing.session.sender("write", attempts.job.commit_id)
     entry = attempts.landing.control.logs[attempts.opened.ticket.partition][0]
     assert entry is not None
-    damaged = replace(entry, headers=(("lakecommit", b"{"),))
+    corrupted = replace(entry, headers=(("lakecommit", b"{"),))
     assert word.landing == "rows"
-    attempts.landing.control.logs[attempts.opened.ticket.partition].append(damaged)
+    attempts.landing.control.logs[attempts.opened.ticket.partition].append(corrupted)
     assert attempts.send(fenced(1, attempts.report)) is None

@@ -52,8 +52,8 @@ def file(rows: int) -> DataFile:
     return DataFile(file_path=f"/{rows}", file_format="PARQUET", partition=(), record_count=rows, file_size_in_bytes=1)
 
 
-def seen(payload: Payload, told: dict[str, Any] | None = None, form: Any = "1.12", **options: Any) -> Any:
-    headers = [] if told is None else h.header(told, "a test")
+def seen(payload: Payload, event: dict[str, Any] | None = None, form: Any = "1.12", **options: Any) -> Any:
+    headers = [] if event is None else h.header(event, "a test")
     found = event_of(value(payload, form=form), key=b"key", headers=headers, **options)
     assert found is not None
     assert found[0] == "connect-x"
@@ -62,23 +62,23 @@ def seen(payload: Payload, told: dict[str, Any] | None = None, form: Any = "1.12
 
 
 def test_a_start() -> None:
-    told = seen(StartCommit(commit_id=COMMIT))
-    assert (told.kind, told.at) == (EventKind.START, NOON.timestamp())
+    event = seen(StartCommit(commit_id=COMMIT))
+    assert (event.kind, event.at) == (EventKind.START, NOON.timestamp())
     assert seen(StartCommit(commit_id=COMMIT), at=5.0).at == 5.0
 
 
 @pytest.mark.parametrize(("form", "table_id"), [("1.12", UUID(int=9).bytes), ("1.10", None)])
 def test_files_with_rows_of_a_table(form: str, table_id: bytes | None) -> None:
     payload = DataWritten(commit_id=COMMIT, table=TABLE, data_files=(file(3), file(0), file(1)), delete_files=None)
-    told = seen(payload, form=form)
-    assert (told.kind, told.table, told.table_id, told.files) == (EventKind.WRITTEN, "shop.eu.orders", table_id, 2)
+    event = seen(payload, form=form)
+    assert (event.kind, event.table, event.table_id, event.files) == (EventKind.WRITTEN, "shop.eu.orders", table_id, 2)
     assert seen(payload, bodies=False).table is None
 
 
 def test_an_answer_with_and_without_times() -> None:
     places = [TopicPartitionOffset(topic="orders", partition=n, offset=n, timestamp=NOON) for n in range(2)]
-    told = seen(DataComplete(commit_id=COMMIT, assignments=tuple(places)))
-    assert (told.kind, told.partitions, told.timed) == (EventKind.ANSWERED, {("orders", 0), ("orders", 1)}, True)
+    event = seen(DataComplete(commit_id=COMMIT, assignments=tuple(places)))
+    assert (event.kind, event.partitions, event.timed) == (EventKind.ANSWERED, {("orders", 0), ("orders", 1)}, True)
     idle = TopicPartitionOffset(topic="orders", partition=2)
     assert not seen(DataComplete(commit_id=COMMIT, assignments=(*places, idle))).timed
     assert seen(DataComplete(commit_id=COMMIT, assignments=None)).partitions == frozenset()
@@ -86,10 +86,10 @@ def test_an_answer_with_and_without_times() -> None:
 
 
 def test_a_snapshot_and_the_end_of_a_cycle() -> None:
-    told = seen(CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None))
-    assert (told.kind, told.table, told.table_id) == (EventKind.PUBLISHED, "shop.eu.orders", UUID(int=9).bytes)
-    told = seen(CommitComplete(commit_id=COMMIT, valid_through=NOON))
-    assert (told.kind, told.valid_through) == (EventKind.COMPLETED, NOON.timestamp())
+    event = seen(CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None))
+    assert (event.kind, event.table, event.table_id) == (EventKind.PUBLISHED, "shop.eu.orders", UUID(int=9).bytes)
+    event = seen(CommitComplete(commit_id=COMMIT, valid_through=NOON))
+    assert (event.kind, event.valid_through) == (EventKind.COMPLETED, NOON.timestamp())
     assert seen(CommitComplete(commit_id=COMMIT, valid_through=None)).valid_through is None
 
 
@@ -119,7 +119,7 @@ def test_our_failed_attempt_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "beside"),
+    ("header", "beside"),
     [
         ({}, ()),
         ({"tables": ["shop.orders", "shop.dead"], "main": "shop.orders"}, ()),
@@ -128,20 +128,20 @@ def test_our_failed_attempt_says_why() -> None:
         ({"tables": ["shop.dead"]}, ()),
     ],
 )
-def test_our_failed_attempt_says_whether_the_data_came_through(told: dict[str, Any], beside: tuple[str, ...]) -> None:
-    assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no", **told}).beside == beside
+def test_our_failed_attempt_says_whether_the_data_came_through(header: dict[str, Any], beside: tuple[str, ...]) -> None:
+    assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no", **header}).beside == beside
 
 
 def report(spans: int, **what: Any) -> dict[str, Any]:
     places = [SourcePartition(topic="orders", partition=3 + n, topic_id="id") for n in range(spans)]
-    told = spans_to_json(Span(partition=p, range=OffsetRange(10, 20)) for p in places)
-    return {"kind": "report", "report": {"spans": told, "blocked": None, **what}}
+    covered = spans_to_json(Span(partition=p, range=OffsetRange(10, 20)) for p in places)
+    return {"kind": "report", "report": {"spans": covered, "blocked": None, **what}}
 
 
 def test_our_blocked_range() -> None:
     answer = DataComplete(commit_id=COMMIT, assignments=())
-    told = seen(answer, report(1, blocked="1001 rejected"))
-    assert (told.blocked, told.covers) == ("1001 rejected", RANGE)
+    event = seen(answer, report(1, blocked="1001 rejected"))
+    assert (event.blocked, event.covers) == ("1001 rejected", RANGE)
     # Several ranges are tried again one by one; a finished slice is none.
     assert seen(answer, report(2, blocked="1001 rejected")).blocked is None
     assert seen(answer, report(1)).blocked is None
@@ -149,8 +149,8 @@ def test_our_blocked_range() -> None:
 
 def test_a_person_settles_ranges() -> None:
     raised = [[coverage_to_json(RANGE), [500, 1.0]]]
-    told = seen(CommitComplete(commit_id=COMMIT), {"kind": "closed", "valid_through": None, "raised": raised})
-    assert told.covers == RANGE
+    event = seen(CommitComplete(commit_id=COMMIT), {"kind": "closed", "valid_through": None, "raised": raised})
+    assert event.covers == RANGE
     published = {"kind": "published", "table": "shop.orders", "ranges": coverage_to_json(RANGE)}
     payload = CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None)
     assert (seen(payload, published).table, seen(payload, published).covers) == ("shop.orders", RANGE)
@@ -178,9 +178,9 @@ def test_what_is_no_event_is_nothing(data: bytes) -> None:
     assert event_of(None, key=None, headers=()) is None
 
 
-@pytest.mark.parametrize("told", [{"kind": "report"}, {"kind": "closed"}, {"kind": "published", "ranges": 5}, {}])
-def test_a_header_that_lacks_something_is_nothing_to_stumble_over(told: dict[str, Any]) -> None:
-    event_of(value(StartCommit(commit_id=COMMIT)), key=None, headers=h.header(told, "a test"))
+@pytest.mark.parametrize("header", [{"kind": "report"}, {"kind": "closed"}, {"kind": "published", "ranges": 5}, {}])
+def test_a_header_that_lacks_something_is_nothing_to_stumble_over(header: dict[str, Any]) -> None:
+    event_of(value(StartCommit(commit_id=COMMIT)), key=None, headers=h.header(header, "a test"))
 
 
 @given(

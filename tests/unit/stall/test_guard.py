@@ -33,8 +33,8 @@ def after(
         answered = ObservedEvent(EventKind.ANSWERED, NOON + at, b"%d" % cycle, partitions=frozenset({("orders", 0)}))
         if kind is EventKind.COMPLETED:
             state = observe(state, answered, rules or StallRules())
-        seen = ObservedEvent(kind, NOON + at, b"%d" % cycle, b"one", valid_through=through)
-        state = observe(state, seen, rules or StallRules())
+        event = ObservedEvent(kind, NOON + at, b"%d" % cycle, b"one", valid_through=through)
+        state = observe(state, event, rules or StallRules())
     return state
 
 

@@ -56,8 +56,8 @@ class Sink:
 
     def log(self, kind: EventKind, **what: Any) -> None:
         what.setdefault("sender", self.key)
-        seen = ObservedEvent(kind=kind, at=what.pop("at", self.now), commit=what.pop("commit", self.commit), **what)
-        self.state = observe(self.state, seen, self.rules)
+        event = ObservedEvent(kind=kind, at=what.pop("at", self.now), commit=what.pop("commit", self.commit), **what)
+        self.state = observe(self.state, event, self.rules)
         self.heard.append(self.verdict)
 
     def start(self, **what: Any) -> bytes:
@@ -308,13 +308,13 @@ def test_a_new_coordinator_that_owes_nothing_is_dead_in_the_end() -> None:
 
 
 def test_a_new_coordinator_is_dead_soon_where_it_owes_a_commit_or_its_interval_is_told() -> None:
-    owing, told = healthy(), healthy(interval=INTERVAL)
-    owing.key = told.key = b"the next one"
+    owing, configured = healthy(), healthy(interval=INTERVAL)
+    owing.key = configured.key = b"the next one"
     owing.start()
     owing.wait(3.1)
-    told.cycles()
-    told.wait(2.1)
-    assert (owing.verdict, told.verdict) == (Verdict.DEAD, Verdict.DEAD)
+    configured.cycles()
+    configured.wait(2.1)
+    assert (owing.verdict, configured.verdict) == (Verdict.DEAD, Verdict.DEAD)
 
 
 def test_one_interval_is_enough_to_learn_but_starting_takes_its_time() -> None:

@@ -25,11 +25,11 @@ def sender(commit: UUID | None = None) -> Sender:
 
 
 def record(sent: Outgoing, *, signed: bool = True, headers: bool = True) -> ControlRecord:
-    told = tuple(sent.headers) if headers else ()
+    present = tuple(sent.headers) if headers else ()
     if signed and KEYS is not None:
         place = Place(cluster_id="c", topic="control", partition=2)
-        told = (*told, KEYS.signature(place, sent.key, sent.value, told))
-    found = ControlRecord(partition=2, offset=7, timestamp=NOON, key=sent.key, value=sent.value, headers=told)
+        present = (*present, KEYS.signature(place, sent.key, sent.value, present))
+    found = ControlRecord(partition=2, offset=7, timestamp=NOON, key=sent.key, value=sent.value, headers=present)
     return checked(found, KEYS, "control", WHERE)
 
 

@@ -48,8 +48,8 @@ def test_a_group_that_may_be_among_those_overlooked_is_held_and_said_so(
     assert (ruling.answer, ruling.verdict) == (GuardAnswer.HOLD, "unknown")
     assert "more groups than the 3 that are remembered, and 3 records are of others" in ruling.reason
     assert found.ruling("0", Guard()).answer is GuardAnswer.GO
-    [said] = caplog.records
-    assert "t has more than 3 groups; group 3," in said.getMessage()
+    [logged] = caplog.records
+    assert "t has more than 3 groups; group 3," in logged.getMessage()
 
 
 def test_long_names_and_keys_are_not_kept() -> None:

@@ -53,8 +53,8 @@ def test_what_a_person_said_is_not_known_and_what_is_given_back_is_gone() -> Non
     first = step(Coverage(), covered((0, 30)), covered((0, 30)), 2)
     back = step(covered((0, 30)), covered((0, 20)), Coverage())
     again = step(covered((0, 20)), covered((0, 35)), covered((20, 35)), 4)
-    said = step(covered((0, 35)), covered((0, 50)), Coverage())
-    assert told(pieces_of([first, back, again, said])) == [(0, 20, None), (20, 35, 4), (35, 50, None)]
+    pieces = step(covered((0, 35)), covered((0, 50)), Coverage())
+    assert told(pieces_of([first, back, again, pieces])) == [(0, 20, None), (20, 35, 4), (35, 50, None)]
 
 
 def test_counts_of_several_ranges_together_are_of_none_of_them() -> None:

@@ -53,8 +53,8 @@ def landed(lake: Lake, start: int, end: int, *, rows: int | None = None) -> Stag
 
 
 def history(lake: Lake, files: bool | None = False, lines: list[str] | None = None) -> TableHistory:
-    said = [] if lines is None else lines
-    return read_history(lake.tables, NAME, "main", files=files, progress=said.append)
+    progress = [] if lines is None else lines
+    return read_history(lake.tables, NAME, "main", files=files, progress=progress.append)
 
 
 def texts(found: TableHistory, level: Severity = Severity.WRONG) -> list[str]:
@@ -213,15 +213,15 @@ def test_a_history_whose_begin_was_expired_is_told_from_where_it_begins(lake: La
 
 def test_a_file_that_is_gone_and_one_of_another_size_are_both_named_if_the_storage_is_asked(lake: Lake) -> None:
     slices = [landed(lake, 0, 5), landed(lake, 5, 9)]
-    gone, short = (s.files[0] for s in slices)
-    Path(gone.file_path.removeprefix("file://")).unlink()
+    missing, short = (s.files[0] for s in slices)
+    Path(missing.file_path.removeprefix("file://")).unlink()
     Path(short.file_path.removeprefix("file://")).write_bytes(b"x")
     lines: list[str] = []
     # By default it is asked only where that costs nothing, as here.
     wrong = texts(history(lake, None, lines))
     assert sorted(wrong) == sorted(
         [
-            f"file {gone.file_path} of 5 rows is missing",
+            f"file {missing.file_path} of 5 rows is missing",
             f"file {short.file_path}: 1 bytes, not the announced {short.file_size_in_bytes}",
         ]
     )
@@ -231,11 +231,11 @@ def test_a_file_that_is_gone_and_one_of_another_size_are_both_named_if_the_stora
 
 
 def test_a_storage_elsewhere_is_asked_only_on_request(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = landed(lake, 0, 5).files[0]
-    Path(gone.file_path.removeprefix("file://")).unlink()
+    missing = landed(lake, 0, 5).files[0]
+    Path(missing.file_path.removeprefix("file://")).unlink()
     monkeypatch.setattr(Table, "location", lambda _: "s3://lake/orders")
     assert texts(history(lake, None)) == []
-    assert texts(history(lake, files=True)) == [f"file {gone.file_path} of 5 rows is missing"]
+    assert texts(history(lake, files=True)) == [f"file {missing.file_path} of 5 rows is missing"]
 
 
 def test_a_manifest_that_cannot_be_read_is_a_finding_and_the_ledger_is_told_all_the_same(lake: Lake) -> None:
@@ -316,8 +316,8 @@ def test_a_landing_whose_first_snapshot_was_rolled_back_too_has_lost_its_rows(la
     before = head(lake)
     late = lake.join(section("late", starts={at(0, "another topic"): 0}))
     file = data_file(f"{lake.load().location()}/data/late.parquet", 7)
-    wanted = staged((0, 0, 7), epoch=late.epoch, topic_id="another topic", files=(file,))
-    lake.publish(lake.request(wanted, landing="late"))
+    slice_ = staged((0, 0, 7), epoch=late.epoch, topic_id="another topic", files=(file,))
+    lake.publish(lake.request(slice_, landing="late"))
     owners = {name: Landing(name=name, topics="orders", table=NAME) for name in ("orders", "late")}
     assert not any(f.level is Severity.WRONG for name in owners for f in check_landing(owners[name], [history(lake)]))
     lake.roll_back(before)

@@ -71,13 +71,13 @@ def anew() -> LandingSnapshot:
 
 
 def wrong(*snapshots: LandingSnapshot, head: Iterable[str] | None = None) -> str:
-    told = history(ORIGIN, FIRST, SECOND, *snapshots)
+    table = history(ORIGIN, FIRST, SECOND, *snapshots)
     if head is not None:
-        told = replace(told, head=tuple(head))
+        table = replace(table, head=tuple(head))
     else:
-        gone = {f.path for s in told.snapshots for f in s.removed}
-        told = replace(told, head=tuple(p for p in told.head if p not in gone))
-    return texts(f for f in check_table(told) if f.level is Severity.WRONG)
+        removed = {f.path for s in table.snapshots for f in s.removed}
+        table = replace(table, head=tuple(p for p in table.head if p not in removed))
+    return texts(f for f in check_table(table) if f.level is Severity.WRONG)
 
 
 @pytest.mark.parametrize("made", [deleting, anew])
@@ -140,15 +140,15 @@ def test_ranges_of_another_landing_are_not_taken_with_it() -> None:
 
 def test_the_accounts_of_what_was_landed_anew_count() -> None:
     """Of replaced ranges the dead letters are those of the new rows."""
-    told = replace(history(ORIGIN, FIRST, SECOND, anew()), head=("new", "c2", "c3"))
+    table = replace(history(ORIGIN, FIRST, SECOND, anew()), head=("new", "c2", "c3"))
     rejected = Account({P0: Counts(landed=9, rejected=1)})
     dead = [
         ORIGIN,
         snapshot(2, cover((P0, 0, 5)), cover((P0, 0, 5)), rows=0),
         snapshot(3, cover((P0, 0, 15)), cover((P0, 5, 15)), account=rejected, rows=1),
     ]
-    assert texts(f for f in check_landing(LANDING, [told]) if f.level is Severity.WRONG) == ""
-    found = texts(check_landing(LANDING, [told, history(*dead, table="shop.dead")]))
+    assert texts(f for f in check_landing(LANDING, [table]) if f.level is Severity.WRONG) == ""
+    found = texts(check_landing(LANDING, [table, history(*dead, table="shop.dead")]))
     assert "of orders[0] [5, 15) it has 1 rows, but 0 records of shop.orders were rejected" in found
 
 

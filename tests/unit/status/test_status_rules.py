@@ -159,8 +159,8 @@ def found(**changes: Any) -> Status:
 def test_the_first_row_that_applies_decides(
     status: Status, allowed: StatusLimits, standing: StatusVerdict, why: str
 ) -> None:
-    told, reason = status_verdict(status, allowed)
-    assert told is standing
+    statuses, reason = status_verdict(status, allowed)
+    assert statuses is standing
     assert why in reason
     assert bool(reason) is (standing is not StatusVerdict.WELL)
 

@@ -186,14 +186,14 @@ def test_the_section_of_another_landing_must_stay_as_it_was() -> None:
     moved = replace(other, covered=cover((P0, 0, 5)))
     before = snapshot(2, cover((P1, 0, 2)), cover((P1, 0, 2)), others=[other])
     after = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)), others=[moved])
-    gone = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)))
+    missing = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)))
     first = replace(ORIGIN, sections={**ORIGIN.sections, ("other", "live"): other})
     start = replace(ORIGIN, sections={("other", "live"): other})
     assert "ledger of landing 'other' gained orders[0] [3, 5), but the snapshot reports nothing" in texts(
         check_table(history(start, first, before, after, whole=False))
     )
     assert "the ledger of landing 'other' is missing" in texts(
-        check_table(history(start, first, before, gone, whole=False))
+        check_table(history(start, first, before, missing, whole=False))
     )
 
 
@@ -297,8 +297,8 @@ def test_other_rules_that_reject_nothing_are_nothing_wrong() -> None:
 
 
 def test_what_a_person_said_of_dead_letters_is_told_and_not_wrong() -> None:
-    said = history(ORIGIN, snapshot(2, cover((P0, 0, 10)), kind=SnapshotKind.INIT), table="shop.dead")
-    named, found = check_landing(LANDING, [data(3), said])
+    dead = history(ORIGIN, snapshot(2, cover((P0, 0, 10)), kind=SnapshotKind.INIT), table="shop.dead")
+    named, found = check_landing(LANDING, [data(3), dead])
     assert "a user set the ledger" in named.text
     assert {named.level, found.level} == {Severity.NOTE}
     assert "or a user stated that it has them" in found.text
@@ -342,10 +342,10 @@ def test_a_hole_is_judged_from_where_the_lane_starts() -> None:
 
 def test_what_a_person_decided_is_told_once_also_where_a_release_did_not_carry_it_on() -> None:
     commands = ["reset offsets", "maintain --only ledger"]
-    said = [Decision(command=c, actor="carla", host="h", at="2026-01-01") for c in commands]
+    decisions = [Decision(command=c, actor="carla", host="h", at="2026-01-01") for c in commands]
     snapshots = [snapshot(n, cover((P0, 0, n)), cover((P0, n - 1, n))) for n in (1, 2, 3)]
-    kept = [(said[0],), tuple(said), ()]
-    told = [replace(s, record=replace(s.record, decisions=d)) for s, d in zip(snapshots, kept, strict=True)]
-    found = check_landing(LANDING, [TableHistory(table="shop.orders", snapshots=tuple(told), whole=True)])
+    kept = [(decisions[0],), tuple(decisions), ()]
+    decided = [replace(s, record=replace(s.record, decisions=d)) for s, d in zip(snapshots, kept, strict=True)]
+    found = check_landing(LANDING, [TableHistory(table="shop.orders", snapshots=tuple(decided), whole=True)])
     notes = [f.text for f in found if "decision of a user" in f.text]
     assert [n.partition("`")[2].partition("`")[0] for n in notes] == commands

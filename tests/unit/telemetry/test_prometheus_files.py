@@ -67,8 +67,8 @@ def test_the_board_shows_every_metric_and_its_panels_do_not_overlap() -> None:
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels()]
     assert len(set(places)) == len(places) == len({p["id"] for p in panels()})
     variables = json.loads((FOLDER / "grafana.json").read_text())["templating"]["list"]
-    [asked] = [v["query"] for v in variables if v["name"] == "landing"]
-    name, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", asked).groups()  # type: ignore[union-attr]
+    [query] = [v["query"] for v in variables if v["name"] == "landing"]
+    name, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", query).groups()  # type: ignore[union-attr]
     assert label in SENT[name].tags
 
 

@@ -109,8 +109,8 @@ class LandingMachine(RuleBasedStateMachine):
 
     @rule(limits=LIMITS, release=st.booleans(), which=ANY, sends=st.sampled_from([True, True, False]))
     def a_planner_reads(self, limits: WindowLimits, release: bool, which: int, sends: bool) -> None:
-        gone = [commit_id_of(self.pick(self.jobs, which).run)] if release and self.jobs else []
-        self.reads.append(read_for_plan(self.world, self.new_run(), limits, gone))
+        removed = [commit_id_of(self.pick(self.jobs, which).run)] if release and self.jobs else []
+        self.reads.append(read_for_plan(self.world, self.new_run(), limits, removed))
         if sends:
             self.a_planner_sends(-1)
 
@@ -161,16 +161,16 @@ class LandingMachine(RuleBasedStateMachine):
     def a_slice_fails(self, which: int, part: int, times: int) -> None:
         job = self.pick(self.jobs, which)
         for _ in range(times if job.slices else 0):
-            told = report(self.world, job, self.pick(job.slices, part), files={}, failed="boom")
-            self.failed[job.run] = self.failed.get(job.run, Coverage()) | told.coverage
+            failure = report(self.world, job, self.pick(job.slices, part), files={}, failed="boom")
+            self.failed[job.run] = self.failed.get(job.run, Coverage()) | failure.coverage
 
     @precondition(lambda self: self.jobs)
     @rule(which=ANY, part=ANY)
     def a_slice_is_over_budget(self, which: int, part: int) -> None:
         job = self.pick(self.jobs, which)
         if job.slices:
-            told = report(self.world, job, self.pick(job.slices, part), files={}, blocked="too many")
-            self.over_budget = self.over_budget | told.coverage
+            block = report(self.world, job, self.pick(job.slices, part), files={}, blocked="too many")
+            self.over_budget = self.over_budget | block.coverage
 
     # commit tasks: one looks, appends to so many tables, and then goes on, dies, or sleeps and goes on later
 
@@ -367,8 +367,8 @@ class LandingMachine(RuleBasedStateMachine):
         if closed is None or closed.valid_through is None:
             return
         opened = [e for e in self.world.log.entries if isinstance(e, CycleOpened)]
-        asked = [e.plan.ends for e in opened if e.plan.requested_at == closed.valid_through and e.plan.ends]
-        assert any(all(self.passed(t, ends) for t in self.tables()) for ends in asked)
+        requested = [e.plan.ends for e in opened if e.plan.requested_at == closed.valid_through and e.plan.ends]
+        assert any(all(self.passed(t, ends) for t in self.tables()) for ends in requested)
 
     def passed(self, table: Table, ends: Mapping[SourcePartition, int]) -> bool:
         """Is everything up to these ends in the table, or known to have no row for it?"""

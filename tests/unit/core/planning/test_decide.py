@@ -218,8 +218,8 @@ class TestFreeSlot:
 
 
 def test_an_empty_plan_says_which_state_refused_it() -> None:
-    said = empty_plan("orders", LIVE, "s1", NOON, "nobody asked")
+    plan = empty_plan("orders", LIVE, "s1", NOON, "nobody asked")
     refused = empty_plan("orders", LIVE, "s1", NOON, catalog_away(ValueError("gone")))
-    assert (said.reason, said.refused, said.deferred) == ("nobody asked", None, False)
+    assert (plan.reason, plan.refused, plan.deferred) == ("nobody asked", None, False)
     assert (refused.refused, refused.deferred) == ("catalog away", True)
-    assert said.window_id == refused.window_id != UUID(int=0)
+    assert plan.window_id == refused.window_id != UUID(int=0)

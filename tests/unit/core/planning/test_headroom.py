@@ -43,16 +43,16 @@ def test_the_bounds_hold_whatever_order_the_timestamps_are_in(minutes: list[int]
     offset = min(offset, len(stamps) - 1)
     newest = list(accumulate(stamps, max))[offset]
     found = headroom(offset)
-    asked = [*first_times(WEEK, NOON, timedelta(hours=1), few=few)]
+    times = [*first_times(WEEK, NOON, timedelta(hours=1), few=few)]
     for _ in range(40):
-        for t in asked:
+        for t in times:
             found = found.learn(t, next(((o, ts) for o, ts in enumerate(stamps) if ts >= t), None))
             assert found.low is None or found.low <= newest
             assert found.high is None or found.high >= newest
         following = next_time(found)
         if following is None:
             break
-        asked = [following]
+        times = [following]
     else:
         raise AssertionError(f"never sharp: {found}")
     if newest < NOON - DAY * 7:

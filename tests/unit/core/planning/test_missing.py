@@ -182,8 +182,8 @@ class TestChoose:
         assert chosen.left == 0
 
     def test_a_limit_is_shared_evenly_and_the_rest_goes_to_who_needs_it(self) -> None:
-        wanted: Ranges = [(P0, 0, 2), (P1, 0, 100), (P2, 0, 100)]
-        chosen = choose(a_missing(orders=wanted), marks(p0=2, p1=100, p2=100), WindowLimits(max_records=20))
+        ranges: Ranges = [(P0, 0, 2), (P1, 0, 100), (P2, 0, 100)]
+        chosen = choose(a_missing(orders=ranges), marks(p0=2, p1=100, p2=100), WindowLimits(max_records=20))
         assert chosen.ranges == {(ORDERS,): coverage([(P0, 0, 2), (P1, 0, 9), (P2, 0, 9)])}
         assert chosen.left == 182
 

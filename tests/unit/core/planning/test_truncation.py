@@ -50,8 +50,8 @@ def test_of_each_epoch_the_furthest_position_is_enough() -> None:
 
 
 def test_a_partition_that_is_not_read_is_not_asked_for() -> None:
-    gone = SourcePartition("orders", 0, "made anew since")
-    assert in_doubt([(gone, at(10, 3))], {P0: mark(5)}) == []
+    removed = SourcePartition("orders", 0, "made anew since")
+    assert in_doubt([(removed, at(10, 3))], {P0: mark(5)}) == []
 
 
 def test_readings_under_several_epochs_may_be_of_several_logs() -> None:
@@ -97,7 +97,7 @@ def test_rows_that_the_log_no_longer_has_are_listed_by_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "back", "differs", "goes_on", "given_up"),
+    ("stated", "back", "differs", "goes_on", "given_up"),
     [
         (40, True, 40, 40, []),
         (45, True, 40, 45, [(P0, 40, 45)]),
@@ -112,10 +112,10 @@ def test_rows_that_the_log_no_longer_has_are_listed_by_table() -> None:
     ],
 )
 def test_a_word_leads_back_to_where_the_log_differs_and_no_further(
-    said: int | None, back: bool, differs: int | None, goes_on: int, given_up: list[tuple[SourcePartition, int, int]]
+    stated: int | None, back: bool, differs: int | None, goes_on: int, given_up: list[tuple[SourcePartition, int, int]]
 ) -> None:
     section = ledger(ORDERS, [(P0, 0, 50)], starts={P0: 0}).section
-    word = StatedOffsets(offsets={} if said is None else {P0: said}, back=back)
+    word = StatedOffsets(offsets={} if stated is None else {P0: stated}, back=back)
     diverged = {} if differs is None else {P0: differs}
     found = restart(word, {P0: mark(4)}, section, passed=coverage([]), firsts={}, diverged=diverged)
     assert found.covered[P0].reach(0) == goes_on

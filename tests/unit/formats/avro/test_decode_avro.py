@@ -163,13 +163,13 @@ class TestPromotion:
             column("long", "long", 1, **rule)
 
     def test_a_rule_that_contradicts_what_connect_calls_the_numbers_is_an_error_by_name(self) -> None:
-        seen = {"type": "long", "connect.name": "io.debezium.time.Timestamp", "connect.version": 1}
-        assert column(seen, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
-        (conflict,) = column(["null", seen], "timestamp", (1, 60_000), timestamps={"c": "epoch_micros"})
+        declared = {"type": "long", "connect.name": "io.debezium.time.Timestamp", "connect.version": 1}
+        assert column(declared, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
+        (conflict,) = column(["null", declared], "timestamp", (1, 60_000), timestamps={"c": "epoch_micros"})
         assert "long of io.debezium.time.Timestamp, which epoch_millis reads; `timestamps` has epoch_micros" in conflict
-        (unsaid,) = column(seen, "timestamp", 60_000)
+        (unsaid,) = column(declared, "timestamp", 60_000)
         assert "how times are written (io.debezium.time.Timestamp is epoch_millis)" in unsaid
-        own = {**seen, "connect.name": "of.our.own"}
+        own = {**declared, "connect.name": "of.our.own"}
         assert column(own, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
 
     def test_numbers_at_the_ends_of_their_types(self) -> None:

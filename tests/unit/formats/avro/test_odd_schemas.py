@@ -238,9 +238,9 @@ def test_the_items_of_a_long_array_are_the_same_as_of_a_short_one(
     assert [(r.index, r.kind) for r in found.rejects] == [(2, "not_avro")]
     rows = found.table.column("x").to_pylist()
     assert rows == [rows[0], rows[1], rows[0], rows[1]]
-    seen = rows[1] if kind == "array" else [item for _, item in rows[1]]
-    assert [item["n"] for item in seen] == [f"text {n}" if n % 3 else None for n in range(many)]
-    assert [dict(item["m"]) for item in seen] == [{"a": [0.5] * (n % 4), "b": []} for n in range(many)]
+    values = rows[1] if kind == "array" else [item for _, item in rows[1]]
+    assert [item["n"] for item in values] == [f"text {n}" if n % 3 else None for n in range(many)]
+    assert [dict(item["m"]) for item in values] == [{"a": [0.5] * (n % 4), "b": []} for n in range(many)]
     assert found.table.column("z").to_pylist() == [0, 1, 2, 3]
     assert found.ignored == {"y": 4}
 

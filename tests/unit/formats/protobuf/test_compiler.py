@@ -155,9 +155,9 @@ def test_what_is_wrong_with_a_text_is_told_without_a_folder() -> None:
         compiled('syntax = "proto3"; import "shop/item.proto"; message Order { Item item = 1; }', ())
     with pytest.raises(DescriptorError) as second:
         compiled('syntax = "proto3"; import "shop/item.proto"; message Order { Item item = 1; }', ())
-    said = 'the schema does not compile: 1:20: Import "shop/item.proto" was not found or had errors. 1:62: "Item" is'
+    message = 'the schema does not compile: 1:20: Import "shop/item.proto" was not found or had errors. 1:62: "Item" is'
     assert str(first.value) == str(second.value)
-    assert str(first.value).startswith(said)
+    assert str(first.value).startswith(message)
 
 
 def test_a_warning_is_no_verdict() -> None:

@@ -586,7 +586,7 @@ def _with_imports(file: Any) -> Iterator[descriptor_pb2.FileDescriptorProto]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "message", "said"),
+    ("schema", "message", "output"),
     [
         ("message Order {", "", "does not compile"),
         (f"{HEAD} message Order {{ Gone c = 1; }}", "", '"Gone" is not defined'),
@@ -596,10 +596,10 @@ def _with_imports(file: Any) -> Iterator[descriptor_pb2.FileDescriptorProto]:
         (f"{HEAD} message Order {{ int64 other = 1; }}", "", "it has none of the table's columns"),
     ],
 )
-def test_a_stated_schema_that_cannot_be_used_is_told(schema: str, message: str, said: str) -> None:
+def test_a_stated_schema_that_cannot_be_used_is_told(schema: str, message: str, output: str) -> None:
     with pytest.raises(TableError) as raised:
         decoder(schema, ID, message=message)
-    assert said in str(raised.value)
+    assert output in str(raised.value)
 
 
 @pytest.fixture

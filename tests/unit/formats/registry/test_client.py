@@ -95,8 +95,8 @@ class TestSchemas:
         fake.register("money", {"type": "fixed", "name": "Money", "size": 8})
         money = {"name": "Money", "subject": "money", "version": 1}
         number = fake.register("order", ORDER, references=[money])
-        gone = (404, "application/json", b'{"error_code": 40402, "message": "Version 1 not found."}')
-        fake.before = lambda path: gone if "/versions/" in path and "deleted=true" not in path else None
+        not_found = (404, "application/json", b'{"error_code": 40402, "message": "Version 1 not found."}')
+        fake.before = lambda path: not_found if "/versions/" in path and "deleted=true" not in path else None
         assert [name for name, _ in connected(fake).schema(number).imported()] == ["Money"]
 
     def test_what_many_import_is_asked_for_and_walked_through_once(self, fake: FakeRegistry) -> None:
@@ -125,15 +125,15 @@ class TestSchemas:
             registry.schema(number)
         assert "Click" in registry.schema(number).text
 
-    @pytest.mark.parametrize("gone", [True, False])
+    @pytest.mark.parametrize("deleted", [True, False])
     def test_one_that_cannot_tell_again_leaves_it_known(
-        self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch, gone: bool
+        self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch, deleted: bool
     ) -> None:
         number = fake.register("orders-value", ORDER)
         registry = connected(fake)
         before = registry.schema(number)
         monkeypatch.setattr(client, "RETRY_SECONDS", 0.0)
-        if gone:
+        if deleted:
             fake.forget(number)
         else:
             fake.before = lambda _path: (500, "text/plain", b"")
@@ -200,9 +200,9 @@ class TestFaults:
 
     def test_away(self, fake: FakeRegistry) -> None:
         registry = connected(fake)
-        gone = SchemaRegistry({"url": "http://127.0.0.1:9", **QUICK})
+        unreachable = SchemaRegistry({"url": "http://127.0.0.1:9", **QUICK})
         with pytest.raises(RegistryError, match="LC4025"):
-            gone.schema(1)
+            unreachable.schema(1)
         with pytest.raises(UnknownSchemaError):
             registry.schema(1)
 

@@ -65,11 +65,11 @@ def test_what_it_never_hears_of_is_waited_for_once(clock: Clock) -> None:
     with pytest.raises(UnknownSchemaError):
         waits.asked(7, never.ask)
     assert clock.now - began == pytest.approx(5)
-    asked = never.asked
-    assert asked <= 9
+    requests = never.asked
+    assert requests <= 9
     with pytest.raises(UnknownSchemaError):
         waits.asked(7, never.ask)
-    assert (never.asked, clock.now - began) == (asked + 1, pytest.approx(5))
+    assert (never.asked, clock.now - began) == (requests + 1, pytest.approx(5))
 
 
 def test_a_topic_full_of_unknown_keys_is_not_waited_for_without_end(clock: Clock) -> None:

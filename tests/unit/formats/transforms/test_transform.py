@@ -217,8 +217,8 @@ def test_a_filter_finds_a_number_that_is_none_greater_than_others_as_an_expressi
     read = Read(columns, [{"id": i, "d": d} for i, d in enumerate([math.nan, -0.0, 7.0, math.inf, None])])
     table = schema_of([TABLE[0], {"name": "holds", "type": "boolean"}])
     of = TransformDecoder(read, f"select id from record where {condition}", table, frozenset(), {}).decode([])
-    told = TransformDecoder(read, f"select id, {condition} as holds from record", table, frozenset(), {}).decode([])
-    assert [i for (i,) in rows(of, "id")] == [i for i, holds in rows(told, "id", "holds") if holds] == kept
+    block = TransformDecoder(read, f"select id, {condition} as holds from record", table, frozenset(), {}).decode([])
+    assert [i for (i,) in rows(of, "id")] == [i for i, holds in rows(block, "id", "holds") if holds] == kept
 
 
 def test_what_a_record_says_to_be_infinite_may_be() -> None:
@@ -741,10 +741,10 @@ def test_rows_reasons_and_places_are_those_of_each_record_alone(sql: str, record
         expected += [(i, r.kind, r.column, r.reason) for r in alone.rejects]
         expected += [(i, "filtered") for _ in alone.filtered]
     decoder.close()
-    told: list[Any] = list(zip(made.records or (), made.table.to_pylist(), strict=True))
-    told += [(r.index, r.kind, r.column, r.reason) for r in block.rejects]
-    told += [(i, "filtered") for i in block.filtered]
-    assert sorted(told, key=lambda each: each[0]) == expected
+    found: list[Any] = list(zip(made.records or (), made.table.to_pylist(), strict=True))
+    found += [(r.index, r.kind, r.column, r.reason) for r in block.rejects]
+    found += [(i, "filtered") for i in block.filtered]
+    assert sorted(found, key=lambda each: each[0]) == expected
 
 
 @pytest.mark.heavy(

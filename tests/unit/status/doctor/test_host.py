@@ -75,25 +75,25 @@ def test_memory_is_weighed_against_slots_and_heap() -> None:
 
 
 def test_a_task_that_is_another_release_or_lacks_a_library_fails_and_other_differences_warn() -> None:
-    seen = {**local_view(), "storage": ""}
-    assert wrong(list(executor(seen, time.time(), tried=True))) == []
-    versions_there = {**seen["versions"], "pyspark": "4.1.1", "pyarrow": "1.0", "fastavro": "not installed"}
-    found = wrong(list(executor({**seen, "versions": versions_there}, time.time(), tried=True)))
+    remote = {**local_view(), "storage": ""}
+    assert wrong(list(executor(remote, time.time(), tried=True))) == []
+    versions_there = {**remote["versions"], "pyspark": "4.1.1", "pyarrow": "1.0", "fastavro": "not installed"}
+    found = wrong(list(executor({**remote, "versions": versions_there}, time.time(), tried=True)))
     assert found == [("executor libraries", "FAIL"), ("executor libraries", "warn"), ("executor libraries", "FAIL")]
 
 
 @pytest.mark.parametrize(("shift", "word"), [(-60, "behind"), (60, "ahead")])
 def test_a_clock_that_differs_is_told(shift: float, word: str) -> None:
     began = time.time()
-    seen = {**local_view(), "storage": "", "time": began + shift}
-    (found,) = [f for f in executor(seen, began, tried=True) if f.level is Level.WARN]
+    remote = {**local_view(), "storage": "", "time": began + shift}
+    (found,) = [f for f in executor(remote, began, tried=True) if f.level is Level.WARN]
     assert (found.check, word in found.observed) == ("executor clock", True)
 
 
 def test_storage_that_a_task_cannot_use_fails_and_one_that_was_not_tried_is_said() -> None:
-    seen = {**local_view(), "storage": "writing x: PermissionError"}
-    assert wrong(list(executor(seen, time.time(), tried=True))) == [("executor storage", "FAIL")]
-    assert wrong(list(executor({**seen, "storage": ""}, time.time(), tried=False))) == [("executor storage", "warn")]
+    remote = {**local_view(), "storage": "writing x: PermissionError"}
+    assert wrong(list(executor(remote, time.time(), tried=True))) == [("executor storage", "FAIL")]
+    assert wrong(list(executor({**remote, "storage": ""}, time.time(), tried=False))) == [("executor storage", "warn")]
 
 
 def test_a_look_that_ends_in_an_error_is_a_finding_after_those_before_it() -> None:
