@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.operators.replay import ReplayOperator
 from tests.support.declared import landing_of
 from tests.support.gate import Gate
 
-__all__ = ["Asked", "Ended", "attempt", "begin", "killed_in_its_second_slice"]
+__all__ = ["AttemptRequest", "Ended", "attempt", "begin", "killed_in_its_second_slice"]
 
 TASK = "land"
 KINDS = {"land": KafkaToIcebergOperator, "backfill": BackfillOperator, "replay": ReplayOperator}
@@ -36,7 +36,7 @@ SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AttemptRequest:
     """Which attempt it is. ``first`` is the number of the first attempt since the last clear; ``states`` are those of
     the task in other runs; ``gate`` is the folder of a gate before each slice.
     """
@@ -68,7 +68,7 @@ class Ended:
     log: list[str]
     events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def said(self, text: str) -> bool:
+    def printed(self, text: str) -> bool:
         return any(text in line for line in self.log)
 
 
@@ -98,14 +98,14 @@ class _Ti:
 
     dag_id, task_id, map_index = "dag", TASK, -1
 
-    def __init__(self, request: Asked) -> None:
+    def __init__(self, request: AttemptRequest) -> None:
         self.run_id, self.try_number = request.run, request.number
         self.max_tries = request.first + 1
         self._states = request.states
-        self.told: dict[str, Any] = {}
+        self.pushed: dict[str, Any] = {}
 
     def xcom_push(self, key: str, value: Any) -> None:
-        self.told[key] = json.loads(json.dumps(value))
+        self.pushed[key] = json.loads(json.dumps(value))
 
     def get_task_states(self, dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
         assert dag_id == self.dag_id
@@ -113,7 +113,7 @@ class _Ti:
 
 
 def attempt(
-    request: Asked, started: Callable[[KafkaToIcebergOperator, list[str]], None] = lambda _o, _l: None
+    request: AttemptRequest, started: Callable[[KafkaToIcebergOperator, list[str]], None] = lambda _o, _l: None
 ) -> Ended:
     """Run one attempt in this process; ``started`` gets the operator and its log before."""
     lines: list[str] = []
@@ -134,7 +134,7 @@ def attempt(
     return Ended(state="success", reason="", event=accessor.extra, log=lines, events=accessor.added)
 
 
-def begin(request: Asked, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def begin(request: AttemptRequest, environment: Mapping[str, str]) -> subprocess.Popen[str]:
     """Run one attempt in a process of its own."""
     command = [sys.executable, "-m", "tests.airflow.attempt", json.dumps(asdict(request))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
@@ -146,7 +146,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=SECONDS)
 
 
-def killed_in_its_second_slice(request: Asked, folder: Path, environment: Mapping[str, str]) -> Asked:
+def killed_in_its_second_slice(request: AttemptRequest, folder: Path, environment: Mapping[str, str]) -> AttemptRequest:
     """An attempt that is gone when one slice is done; what the next attempt is asked."""
     folder.mkdir()
     gate = Gate(folder, request.landing["name"])
@@ -161,7 +161,7 @@ def killed_in_its_second_slice(request: Asked, folder: Path, environment: Mappin
 
 
 def _main(text: str) -> None:
-    request = Asked(**json.loads(text))
+    request = AttemptRequest(**json.loads(text))
     if request.gate is not None:
         Gate(Path(request.gate)).put(pytest.MonkeyPatch())
     print(json.dumps(asdict(attempt(request))))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = "LAKECOMMIT_TEST_FAULTS"
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Faults:
         """For whoever comes to a place."""
         self._file(place, "reached").touch()
         while self._file(place, "hold").exists():
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         if (fatal := self._file(place, "die")).exists():
             fatal.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -63,18 +63,18 @@ def page_server(kafka: Mapping[str, Any], boards: Mapping[str, str]) -> Iterator
     known, root = Known(), FastAPI()
     unrestricted = Viewer(user=None, dags=_All(), views_all=True)
 
-    def look(ask: Any, _: float) -> Any:
-        if ask is waiting_sensors:
+    def answer(query: Any, _: float) -> Any:
+        if query is waiting_sensors:
             return lambda: known.sensors
-        return (lambda: known.declared) if isinstance(ask, DeclaredQuery) else (lambda: known.dags)
+        return (lambda: known.declared) if isinstance(query, DeclaredQuery) else (lambda: known.dags)
 
-    async def same(who: Viewer) -> Viewer:
-        return who
+    async def same(user: Viewer) -> Viewer:
+        return user
 
     readers: list[PageReader] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_app, "DatabaseReader", look)
-        patch.setattr(page_app, "viewer_now", lambda _, who: same(who))
+        patch.setattr(page_app, "DatabaseReader", answer)
+        patch.setattr(page_app, "viewer_now", lambda _, user: same(user))
         patch.setattr(access, "get_auth_manager", _Everybody)
         for name, topic in boards.items():
             place = PageTopic("kafka_default", topic)

@@ -136,14 +136,14 @@ def processes_watched() -> Iterator[set[str]]:
     """The arguments of processes of this machine that show a canary, in this block."""
     observed, over = set[str](), threading.Event()
 
-    def look() -> None:
+    def scan() -> None:
         while not over.wait(0.2):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with suppress(OSError):
                     if CANARY in (words := path.read_bytes().decode(errors="replace")):
                         observed.add(words)
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=scan)
     thread.start()
     try:
         yield observed

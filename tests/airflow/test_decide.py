@@ -60,7 +60,7 @@ class Repairs:
 
         bag = DagBag(self.folder)
         assert bag.import_errors == {}
-        with _person(dag, answer):
+        with _user(dag, answer):
             done = bag.dags[dag].test(run_conf=conf)
         return {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
 
@@ -74,7 +74,7 @@ class Repairs:
 
 
 @contextmanager
-def _person(dag: str, answer: str | None) -> Iterator[None]:
+def _user(dag: str, answer: str | None) -> Iterator[None]:
     """Answers what the run asks, as the API server does."""
     _answered(dag, str(answer))
     over: threading.Event = threading.Event()

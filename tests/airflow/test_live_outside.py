@@ -207,7 +207,9 @@ def test_a_run_is_told_on_its_page_and_to_receivers_that_nobody_misses(
     assert found["shop.outside"]["outputFacets"]["outputStatistics"]["rowCount"] == 15
     assert found["shop.outside"]["facets"]["version"]["datasetVersion"] == str(head)
     assert outside.airflow.password not in json.dumps(receivers.events)
-    assert not any(outside.said("outside", "first", "non-valid metadata", task) for task in ("plan", "write", "commit"))
+    assert not any(
+        outside.printed("outside", "first", "non-valid metadata", task) for task in ("plan", "write", "commit")
+    )
 
     # Both kinds of consumers, once each.
     until("the run that follows the asset", lambda: outside.runs("outside_downstream") == ["success"])

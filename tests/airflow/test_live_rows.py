@@ -41,7 +41,7 @@ def test_runs_of_a_route_go_on_without_a_table_that_was_dropped(
     send(10, 10)
     state, tasks = live.run("rows", "without")
     assert (state, tasks["commit"], tasks["write[0]"]) == ("failed", "failed", "success")
-    assert live.said("rows", "without", "shop.items is left out of this plan", "plan")
+    assert live.printed("rows", "without", "shop.items is left out of this plan", "plan")
     assert (live.lake.count("shop.customers"), live.lake.count("shop.dead")) == (40, 20)
 
     catalog.register_table("shop.items", items)

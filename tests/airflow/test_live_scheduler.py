@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.airflow.gated import GATED
-from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_is_gone
+from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_has_ended
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -74,7 +74,7 @@ def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_res
     log = live.log("killed", "broken", "write")
     assert "stopped; requested the end of its Spark jobs" in log
     assert re.search(r"are reported and will not be read again; 4 offsets will be read again: ", log)
-    until_its_job_is_gone("killed")
+    until_its_job_has_ended("killed")
     for place in held:
         faults.let_go(place)
 

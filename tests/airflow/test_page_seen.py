@@ -105,7 +105,7 @@ def open_entry(browser: Browser, name: str) -> None:
     browser.evaluate(f"{entries}.find((a) => a.innerText.startsWith({name!r})).click()")
 
 
-def look_at(browser: Browser, live: Live, name: str, text: str, shots: str) -> None:
+def check_page(browser: Browser, live: Live, name: str, text: str, shots: str) -> None:
     """The page of one landing, at the sizes and in the colours that pictures are taken of."""
     for size, dark, kind in (((1280, 1600), False, "light"), ((1280, 1600), True, "dark"), ((390, 2400), True, "390")):
         browser.resize(*size, dark=dark)
@@ -132,7 +132,7 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
     busy.reports("now", slice(0, 5))
     busy.reports("now", slice(2, 3))
     busy.reports("now", slice(6, 7), blocked="7 of 100 records were rejected, 1 % is allowed")
-    look_at(browser, live, "busy", "5 of 13 slices", "window")
+    check_page(browser, live, "busy", "5 of 13 slices", "window")
     for text in (
         "group 2",
         "1 redundant",
@@ -157,7 +157,7 @@ def test_a_sink_is_seen_with_its_tasks_and_the_files_that_wait(
     sink = Coordinator(bootstrap, control, "connect-clicks")
     sink.healthy(3)
     sink.announce(sink.start(), "shop.clicks", 4)
-    look_at(browser, live, "connect-clicks", "Uncommitted files", "sink")
+    check_page(browser, live, "connect-clicks", "Uncommitted files", "sink")
     for text in ("4 files for shop.clicks", "they wait for the next commit", "orders[0]"):
         browser.wait_for(text)
 
@@ -179,7 +179,7 @@ def test_rejected_records_are_seen_by_kind_with_a_reason(
     narrator = Narrator({"bootstrap.servers": bootstrap}, control, "rejecting", "rejecting")
     narrator.opens("more")
     narrator.reports("more", rejects={"missing_required id": 3}, reject_reason="the record has 'idx'")
-    look_at(browser, live, "rejecting", "Dead letters by kind", "rejects")
+    check_page(browser, live, "rejecting", "Dead letters by kind", "rejects")
     browser.wait_for("the record has 'idx'")
 
 
@@ -268,7 +268,7 @@ with DAG("{dag}", schedule=None):
     VerifyOperator(task_id="verify", landing=keyed)
 """
 FOCUSED = "document.activeElement.innerText"
-WHILE_ASKED = """
+WHILE_CONFIRMING = """
 window.asked = 0
 const ask = window.fetch
 window.fetch = (place, how) =>
@@ -290,7 +290,7 @@ def test_an_action_is_asked_for_by_the_keyboard_once_and_outlives_a_server_that_
     browser.wait_for("keyed")
     open_entry(browser, "keyed")
     browser.wait_for("Verify …")
-    browser.evaluate(WHILE_ASKED)
+    browser.evaluate(WHILE_CONFIRMING)
     browser.evaluate("[...document.querySelectorAll('button')].find((b) => b.innerText === 'Verify …').focus()")
 
     browser.press("Enter")

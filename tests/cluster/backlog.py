@@ -68,7 +68,7 @@ class Backlog:
         return sum(r["event"]["type"] == "DATA_COMPLETE" for r in lines)
 
     def await_done(self, count: int) -> None:
-        until(lambda: self.done >= count, what=f"{count} slices reported", look=0.5)
+        until(lambda: self.done >= count, what=f"{count} slices reported", pause=0.5)
 
     def check(self) -> None:
         """Each order is in the table once, by another reader than ours; and `verify` agrees."""

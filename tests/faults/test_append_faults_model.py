@@ -39,7 +39,7 @@ class World:
         self.requests: list[AppendRequest] = []
         self.published = 0
         self.here: set[str] = set()
-        self.gone: set[str] = set()
+        self.deleted: set[str] = set()
 
     def step(self) -> None:
         acts: list[Callable[[], None]] = [self.publish] * 5
@@ -92,9 +92,9 @@ class World:
         paths = self.lake.paths()
         ours = [p for p in paths if "/foreign/" not in p]
         assert len(ours) == len(set(ours)), "a file is in the table twice"
-        self.gone |= self.here - set(ours)
+        self.deleted |= self.here - set(ours)
         self.here = set(ours)
-        assert not self.here & self.gone, "a slice that was rolled back came again"
+        assert not self.here & self.deleted, "a slice that was rolled back came again"
         foreign = len(paths) - len(ours)
         assert self.lake.rows() - foreign == len(state.covered()), "rows and ledger differ"
         records = list(landing_snapshots(self.lake.load().metadata))

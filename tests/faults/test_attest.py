@@ -93,9 +93,9 @@ def ends(world: World) -> dict[tuple[str, int], int]:
     return {(p.topic, p.partition): mark.stable for p, mark in marks.items()}
 
 
-def attested(world: World, look_up: Callable[..., Assertion], *arguments: object) -> Assertion:
+def run_assertion(world: World, lookup: Callable[..., Assertion], *arguments: object) -> Assertion:
     with world.session() as session:
-        assertion = look_up(session, *arguments)
+        assertion = lookup(session, *arguments)
         assert_tables(session, assertion)
     return assertion
 
@@ -125,7 +125,7 @@ def test_a_ledger_that_was_cut_off_is_taken_from_its_snapshot(make_world: Make, 
     assert state(world) == before, "looking up writes nothing"
     (shown,) = asserted.tables
     assert (len(shown.section.covered), len(shown.again), len(shown.never_read)) == (60, 0, 0)
-    attested(world, from_snapshot, kept)
+    run_assertion(world, from_snapshot, kept)
     assert state(world).condition is Condition.PRESENT
     summary = table(world).current_snapshot().summary  # type: ignore[union-attr]
     assert summary is not None
@@ -142,7 +142,7 @@ def test_other_landings_of_the_table_come_back_with_the_snapshot(make_world: Mak
     other.run()
     world.run()
     epoch = state(other).section("other", LIVE).epoch  # type: ignore[union-attr]
-    attested(world, from_snapshot, cut(world))
+    run_assertion(world, from_snapshot, cut(world))
     section = state(other).section("other", LIVE)
     assert section is not None
     assert section.epoch != epoch, "what was pending of it cannot be committed"
@@ -186,7 +186,7 @@ def test_what_was_published_in_a_table_before_it_was_dropped_is_not_in_its_succe
     landed = Counter(row["id"] for row in world.rows())
     assert landed == Counter(range(40))
     remade(world)
-    asserted = attested(world, from_log)
+    asserted = run_assertion(world, from_log)
     assert str(asserted.tables[0].section.covered) == f"{topic}[0] [0, 40)"
     goes_on(world, produce, Counter(range(100)))
 
@@ -201,7 +201,7 @@ def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, pr
     remade(world)
     with pytest.raises(LedgerError, match=r"`lakecommit reset assert SPEC --from-log`"):
         world.open("refused")
-    asserted = attested(world, from_log)
+    asserted = run_assertion(world, from_log)
     assert [t.table for t in asserted.tables] == [ROWS], "the dead letters have their ledger"
     assert not asserted.tables[0].never_read
     goes_on(world, produce, Counter(range(100)))
@@ -235,7 +235,7 @@ def test_a_log_that_was_cut_cannot_vouch_for_what_it_forgot(
         pytest.raises(LedgerError, match=rf"{topic}\[1\]: name them too.*LC7008"),
     ):
         from_offsets(session, {(topic, 0): 20})
-    attested(world, from_offsets, {(topic, 0): 20, (topic, 1): 20})
+    run_assertion(world, from_offsets, {(topic, 0): 20, (topic, 1): 20})
     goes_on(world, produce, Counter(range(40)))
 
 
@@ -248,7 +248,7 @@ def test_rows_that_somebody_deleted_are_read_again_from_where_a_person_says(make
     table(world).delete(GreaterThanOrEqual("id", 25))
     with world.session() as session, pytest.raises(LedgerError, match=rf"--table {ROWS}.*LC7010"):
         from_offsets(session, {(topic, 0): 25})
-    asserted = attested(world, from_offsets, {(topic, 0): 25}, [ROWS])
+    asserted = run_assertion(world, from_offsets, {(topic, 0): 25}, [ROWS])
     assert str(asserted.tables[0].again) == f"{topic}[0] [25, 60)"
     goes_on(world, produce, Counter(range(60)))
 
@@ -270,7 +270,7 @@ def test_a_rollback_whose_rows_are_there_all_the_same_is_not_read_again(make_wor
     table(world).overwrite(rows)
     assert state(world).condition is Condition.ROLLED_BACK
     refused(world, newest)
-    attested(world, from_offsets, ends(world), [ROWS])
+    run_assertion(world, from_offsets, ends(world), [ROWS])
     assert state(world).condition is Condition.PRESENT
     goes_on(world, produce, Counter(range(60)))
 
@@ -311,7 +311,7 @@ def test_rows_that_were_cherry_picked_from_above_a_bad_snapshot_are_not_read_aga
     with pytest.raises(LedgerError, match=r"is picked.*reset assert SPEC --at "):
         world.settle()
     refused(world, newest)
-    attested(world, from_offsets, picked_to, [ROWS])
+    run_assertion(world, from_offsets, picked_to, [ROWS])
     assert state(world).condition is Condition.PRESENT
     goes_on(world, produce, Counter(range(65)))
 

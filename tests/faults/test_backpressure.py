@@ -74,7 +74,7 @@ class Outage:
         self.produce(self.world.landing.topics, records(self.produced, count))
         self.produced += count
 
-    def said(self) -> list[tuple[Entry, int]]:
+    def recorded(self) -> list[tuple[Entry, int]]:
         """What the landing's log holds, with the bytes of each record."""
         with self.world.session() as session:
             found = [(read_entry(r, self.world.landing.name, LIVE), r) for r in session.control.read_all()]
@@ -87,8 +87,8 @@ class Outage:
     def pending(self) -> dict[str, Pending]:
         """By the log and the tables, which must be there."""
         with self.world.session() as session:
-            look = session.read_state(prepare_for_commit(session).ledgers)
-            return dict(pressure_of(look.state, session.now()).pending)
+            state = session.read_state(prepare_for_commit(session).ledgers)
+            return dict(pressure_of(state.state, session.now()).pending)
 
     def verdict(self) -> Verdict:
         """Of an observer of the control topic."""
@@ -154,12 +154,12 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
     assert world.run().rows == LOAD
     outage.load()
     under_way = world.open("under way")
-    before = len(outage.said())
+    before = len(outage.recorded())
     with outage.away():
         world.write(under_way)
         with pytest.raises(CatalogError):
             world.close("under way", under_way)
-        in_flight = len(outage.said())
+        in_flight = len(outage.recorded())
         sizes = []
         for n in range(cycles - 1):
             outage.load()
@@ -170,7 +170,7 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
             assert "cleared by a catalog that answers" in str(opened.plan.reason)
             with pytest.raises(CatalogError):
                 world.close(f"dark-{n}", opened)
-            new = outage.said()[in_flight:]
+            new = outage.recorded()[in_flight:]
             assert [type(e) for e, _ in new] == [CycleOpened, CommitFailed]
             sizes.append(sum(size for _, size in new))
             in_flight += 2
@@ -183,7 +183,7 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
     assert bool(opened.slices) is not stalled
     world.write(opened)
     closed = world.close("first", opened)
-    log = [e for e, _ in outage.said()[before:]]
+    log = [e for e, _ in outage.recorded()[before:]]
     assert sum(isinstance(e, CycleClosed) for e in log) == 1
     assert isinstance(log[-1], CycleClosed)
     if stalled:

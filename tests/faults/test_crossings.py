@@ -48,7 +48,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-WORD = Decision(command="test", actor="ann", host="here", at="2026-01-01T00:00:00+00:00", landing="rows")
+DECISION = Decision(command="test", actor="ann", host="here", at="2026-01-01T00:00:00+00:00", landing="rows")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def anew(bootstrap: str) -> Callable[[World, int], None]:
 
 def go_on(world: World, start: Any, way: Way = PLAIN) -> None:
     with world.session() as session:
-        ledger_init(session, start, way, agreed=init_preview(session, start, way), decision=WORD)
+        ledger_init(session, start, way, agreed=init_preview(session, start, way), decision=DECISION)
 
 
 def expire(world: World) -> None:
@@ -131,7 +131,7 @@ def test_a_reset_that_deletes_after_a_topic_was_made_anew_takes_its_own_rows_onl
     with landed.session() as session:
         found = delete_preview(session, {(topic, 0): 20})
         assert sum(t.replaced.rows for t in found.tables) == 30
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     landed.settle()
     check(landed, Counter([*range(100), *range(1000, 1050)]))
 
@@ -148,7 +148,7 @@ def test_a_hard_reset_counts_and_takes_what_the_former_topic_left(
         found = delete_preview(session, None)
         assert sum(t.replaced.rows for t in found.tables) == 150
         assert len(found.removed) == 100
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     landed.check(Counter())
     landed.settle()
     check(landed, Counter(range(1000, 1050)))
@@ -171,7 +171,7 @@ def test_a_hard_reset_begins_where_the_landing_says(landed: World, produce: Prod
     with world.session() as session:
         found = delete_preview(session, None)
         assert sum(t.replaced.rows for t in found.tables) == 80
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     world.settle()
     check(world, Counter(range(120)))
 
@@ -264,8 +264,8 @@ def test_what_an_operator_asserts_is_covered_and_not_replaced(landed: World, pro
     produce(topic, records(100, 50), partition=0)
     with landed.session() as session:
         asserted = from_offsets(session, {(topic, 0): 150}, [landed.landing.table])
-        assert_tables(session, asserted, decision=WORD)
-        assert lane_preview(session, lane(landed, "0=100-150").asked).done
+        assert_tables(session, asserted, decision=DECISION)
+        assert lane_preview(session, lane(landed, "0=100-150").request).done
     refused(lambda: replay(landed, "0=90-150").finish(), "[0] [100, 150)")
     replay(landed, "0=50-100").finish()
     landed.check(Counter(range(100)))
@@ -301,7 +301,7 @@ def test_dead_letters_of_a_former_table_are_closed_by_a_replay_of_their_range(
     replay(world, "0=0-60").finish()
     expire(world)
     with world.session() as session:
-        done = replay_letters(session, Selection(), table="shop.dead", decision=WORD)
+        done = replay_letters(session, Selection(), table="shop.dead", decision=DECISION)
     assert (done.dead_letters, done.others[State.REPLAYED.value]) == (0, 20)
     check(world, Counter(range(60)))
 
@@ -313,7 +313,7 @@ def test_replayed_dead_letters_are_counted_when_their_range_is_replayed(make_wor
     world.settle()
     world.landing = changed_landing(world.landing, unknown_fields="ignore")
     with world.session() as session:
-        assert replay_letters(session, Selection(), decision=WORD).dead_letters == 20
+        assert replay_letters(session, Selection(), decision=DECISION).dead_letters == 20
     expire(world)
     check(world, Counter(range(60)))
     replay(world, "0=10-50").finish()
@@ -344,7 +344,7 @@ def test_a_range_read_again_beside_its_rows_is_replaced_by_itself(landed: World)
     with landed.session() as session:
         found = delete_preview(session, None)
         assert sum(t.replaced.rows for t in found.tables) == 140
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     landed.settle()
     check(landed, Counter(range(100)))
 
@@ -378,11 +378,11 @@ def moved(landed: World, own_broker: Broker) -> World:
     return replace(landed, kafka={"bootstrap.servers": own_broker.bootstrap})
 
 
-def rebound(world: World) -> None:
+def migrated(world: World) -> None:
     from airflow_provider_lakecommit.operations.reset.migrate import Move, migrate_landing, migration_preview
 
     with world.session() as session:
-        migrate_landing(session, migration_preview(session, Move(start="same")), decision=WORD)
+        migrate_landing(session, migration_preview(session, Move(start="same")), decision=DECISION)
 
 
 @pytest.mark.heavy
@@ -394,10 +394,10 @@ def test_a_reset_on_another_cluster_is_refused(moved: World) -> None:
 
 @pytest.mark.heavy
 def test_a_backfill_on_a_copied_topic_knows_what_the_old_cluster_landed(moved: World) -> None:
-    rebound(moved)
+    migrated(moved)
     moved.settle()
     with moved.session() as session:
-        found = lane_preview(session, lane(moved, "0=20-50").asked)
+        found = lane_preview(session, lane(moved, "0=20-50").request)
         assert found.done
         assert len(found.there) == 30
     refused(lambda: replay(moved, "0=90-110").finish(), "[0] [90, 100)")
@@ -407,7 +407,7 @@ def test_a_backfill_on_a_copied_topic_knows_what_the_old_cluster_landed(moved: W
 
 @pytest.mark.heavy
 def test_a_hard_reset_after_a_move_counts_what_the_new_cluster_lacks(moved: World) -> None:
-    rebound(moved)
+    migrated(moved)
     moved.settle()
     admin = AdminClient({"bootstrap.servers": moved.kafka["bootstrap.servers"]})
     for answer in admin.delete_records([TopicPartition(str(moved.landing.topics), 0, 40)]).values():
@@ -417,7 +417,7 @@ def test_a_hard_reset_after_a_move_counts_what_the_new_cluster_lacks(moved: Worl
         assert sum(t.replaced.rows for t in found.tables) == 110
         assert isinstance(found.removed, Coverage)
         assert len(found.removed) == 100, "of the old cluster nothing can be read again as such"
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     moved.settle()
     check(moved, Counter(range(40, 110)))
 

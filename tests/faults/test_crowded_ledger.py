@@ -24,7 +24,7 @@ from tests.support.world import World, records
 pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
-SAID = Decision(
+DECISION = Decision(
     command="maintain --only ledger", actor="carla", host="h", at="2026-01-01", landing="rows", reason="crowded"
 )
 Produce = Callable[..., object]
@@ -51,7 +51,7 @@ def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
         expected = [f"{goes}[{n}]" for n in (0, 1)]
         assert [sorted(map(str, f.removed["rows", "live"])) for f in found] == [expected, expected]
         for each in found:
-            assert prune(session, each, SAID).share < each.state.share
+            assert prune(session, each, DECISION).share < each.state.share
             (decisions,) = decisions_of(session.tables.load(each.table).metadata.current_snapshot())
             assert (decisions.actor, decisions.what.count(goes)) == ("carla", 2)
         assert [f.removed for f in prunable_sections(session)] == [{}, {}]

@@ -181,12 +181,12 @@ def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alo
         landed_anew()
         return made
 
-    def read_whole(*args: Any) -> Any:
+    def read_complete(*args: Any) -> Any:
         found = list(reads(*args))
         landed_anew()
         return iter(found)
 
-    name, act = ("select", read_whole) if before == "the look" else ("made_of", slow)
+    name, act = ("select", read_complete) if before == "the look" else ("made_of", slow)
     monkeypatch.setattr(replaying, name, act)
     found = replayed(kept)
     assert done

@@ -46,7 +46,7 @@ ROUTE: dict[str, Any] = {
 }
 ROUTED: dict[str, Any] = {"create": IDS, "route": ROUTE, "evolve": "widen", "dead_letter_max_ratio": 1.0}
 FIRST_RUNS = count(100, 100)
-WORD = Decision(command="maintain --only columns", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="maintain --only columns", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 def values(*some: dict[str, Any]) -> list[tuple[str, str]]:
@@ -201,7 +201,7 @@ class TestSeveralTables:
         world.settle()
         by_hand = replace(world, landing=replace(world.landing, evolve="add"))
         with by_hand.session() as session:
-            lines, made = evolve_now(session, WORD)
+            lines, made = evolve_now(session, DECISION)
         assert {table: [str(c) for c in some] for table, some in made.items()} == {
             "shop.rows": ["add kind string", "add channel string"],
             REFUNDS: ["add kind string", "add why string"],

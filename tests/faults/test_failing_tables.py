@@ -40,7 +40,7 @@ class Refusing:
     """A catalog that refuses every commit of some tables; ``asked`` are those that it has refused."""
 
     tables: set[str] = field(default_factory=set)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def refusing(*tables: str) -> Iterator[Refusing]:
 
     def commit_table(self: SqlCatalog, table: Any, *args: Any, **options: Any) -> Any:
         if (name := ".".join(table.name())) in state.tables:
-            state.asked.append(name)
+            state.requests.append(name)
             raise ServerError("500: this table is not to be written")
         return commit(self, table, *args, **options)
 
@@ -98,7 +98,7 @@ def world(make_world: Make, produce: Produce) -> World:
     return world
 
 
-def said(world: World, text: str) -> int:
+def lines_with(world: World, text: str) -> int:
     return sum(text in line for line in world.lines)
 
 
@@ -119,8 +119,8 @@ def test_the_others_go_on_and_the_table_has_all_once_it_takes_commits(world: Wor
     assert run.outcomes[-1].closed.valid_through is not None
     assert not run.outcomes[-1].closed.failed
     assert run.read == 9 * WINDOW, "nothing is read twice"
-    assert said(world, "this table is not to be written") == 1
-    assert said(world, f"{table} accepts commits again") == 1
+    assert lines_with(world, "this table is not to be written") == 1
+    assert lines_with(world, f"{table} accepts commits again") == 1
     check(world, 0, 10 * WINDOW)
 
 
@@ -192,7 +192,7 @@ def test_a_table_that_hangs_is_asked_rarely(world: World, monkeypatch: pytest.Mo
     failed = [o.number for o in run.outcomes if o.closed.failed]
     assert failed == list(range(9))
     assert run.outcomes[-1].closed.failed[REFUNDS].startswith("5 failed commits in a row")
-    assert len(refused.asked) == 5
+    assert len(refused.requests) == 5
     assert Run(world).land("next").error is None
     check(world, 0, 10 * WINDOW)
 
@@ -209,10 +209,10 @@ def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: W
     assert "LandingOperationOperator" in str(run.error)
     assert len(run.outcomes) == 9
     assert ids(world, "shop.rows") == expected(0, 10 * WINDOW)["rows"]
-    assert said(world, "LandingOperationOperator") <= 3, (
+    assert lines_with(world, "LandingOperationOperator") <= 3, (
         "with the first plan, for its explanation, and by the first commit"
     )
-    assert said(world, "WARNING: shop.refunds is left out of this plan") <= 1
+    assert lines_with(world, "WARNING: shop.refunds is left out of this plan") <= 1
 
 
 @pytest.mark.heavy

@@ -300,7 +300,7 @@ def void(attacker: Attacker) -> None:
     attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, directives)])
 
 
-def void_and_say_it_otherwise(attacker: Attacker) -> None:
+def void_and_report_another(attacker: Attacker) -> None:
     """The real files, with other counts, once the true report is void."""
     void(attacker)
     for r in attacker.log():
@@ -336,7 +336,7 @@ MEANWHILE = [
     published,
     failures,
 ]
-AFTER = [void, void_and_say_it_otherwise, everything_again]
+AFTER = [void, void_and_report_another, everything_again]
 """Forged before the run plans, between its plan and its writers, or between these and its commit."""
 
 

@@ -22,7 +22,7 @@ from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults
 
-WORD = Decision(command="resume", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="resume", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 class Connector:
@@ -66,7 +66,7 @@ def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
 
 def test_neither_resume_nor_a_lane_lands_beside_the_connector(handed: World) -> None:
     with handed.session() as session, pytest.raises(LedgerError, match="lakecommit connect adopt SPEC"):
-        resume(session, WORD)
+        resume(session, DECISION)
     with pytest.raises(LedgerError, match=r"handed back|LC7214|LC7222|LC7224"):
         lane(handed, "0=20-30").run()
     handed.check(Counter(range(20)))

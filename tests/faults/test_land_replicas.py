@@ -128,13 +128,13 @@ class Driver:
             )
 
     @property
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self._log.read_text(errors="replace")
 
     @property
     def at_work(self) -> bool:
         """Has it reported a slice, or seen that one is reported?"""
-        return "slice " in self.said
+        return "slice " in self.log_text
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -256,10 +256,10 @@ def test_of_two_drivers_with_the_same_slices_one_dies(
     finally:
         for driver in drivers:
             driver.kill()
-    assert codes == [-signal.SIGKILL if n == killed else 0 for n in range(2)], [d.said for d in drivers]
+    assert codes == [-signal.SIGKILL if n == killed else 0 for n in range(2)], [d.log_text for d in drivers]
     closed = world.close("a", opened)
     assert (closed.rows, closed.missing) == (400_000, ())
-    print("redundant reports:", closed.redundant, "; ".join(d.said.splitlines()[-1] for d in drivers if d.said))
+    print("redundant reports:", closed.redundant, "; ".join(d.log_text.splitlines()[-1] for d in drivers if d.log_text))
     world.check(Counter(range(400_000)))
     check_verified(world)
 

@@ -45,13 +45,13 @@ class Campaign:
     chance: random.Random
     ends: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     names: int = 0
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def step(self) -> None:
         acts = (self.more, self.live, self.live, self.lane, self.lane, self.hole, self.fill, self.back)
         act = self.chance.choice(acts)
         at = self.chance.choice((0, 0, *range(1, 9)))
-        self.told.append(f"{act.__name__} dies at {at}")
+        self.lines.append(f"{act.__name__} dies at {at}")
         with deaths(at, self.chance.choice(("before", "after"))), suppress(Killed, LakecommitError):
             act()
 
@@ -135,5 +135,5 @@ def test_each_record_is_there_once_whatever_came_of_it(make_world: Make, produce
             campaign.step()
         campaign.end()
     except BaseException:
-        print("\n".join([*campaign.told, *world.lines[-40:]]))
+        print("\n".join([*campaign.lines, *world.lines[-40:]]))
         raise

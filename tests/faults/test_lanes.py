@@ -31,7 +31,7 @@ from tests.support.world import Killed, World, deaths, records
 
 pytestmark = pytest.mark.faults
 
-WORD = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
@@ -40,11 +40,11 @@ Produce = Callable[..., list[tuple[int, int]]]
 class LaneWorld(World):
     """The same landing in a lane."""
 
-    asked: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01"))
+    request: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01"))
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
-        with World.session(self) as session, lane_session(session, lane_preview(session, self.asked)) as own:
+        with World.session(self) as session, lane_session(session, lane_preview(session, self.request)) as own:
             yield own
 
     def finish(self) -> None:
@@ -57,10 +57,12 @@ def lane(world: World, *texts: str, name: str | None = None) -> LaneWorld:
     """``0=10-20``: offsets of a partition of the world's topic."""
     ranges = parse_ranges([f"{world.landing.topics}:{text}" for text in texts])
     request = lane_request(ranges=ranges, name=name)
-    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines)
+    return LaneWorld(
+        landing=world.landing, kafka=world.kafka, catalog=world.catalog, request=request, lines=world.lines
+    )
 
 
-def look(world: World, request: LaneRequest) -> LanePreview:
+def preview_of(world: World, request: LaneRequest) -> LanePreview:
     with world.session() as session:
         return lane_preview(session, request)
 
@@ -106,28 +108,28 @@ def test_what_the_landing_began_behind_is_filled_beside_it(late: World, produce:
     assert sections(late) == {FILLED: "[0] [0, 30), [1] [10, 20)", "live": "[0] [30, 55), [1] [30, 50)"}
     check_verified(late)
     # The same again has nothing to do.
-    assert look(late, past.asked).done
+    assert preview_of(late, past.request).done
     with pytest.raises(LedgerError, match="LC7214"):
         past.finish()
 
 
 @pytest.mark.heavy
 def test_a_lane_goes_up_to_the_live_one_and_no_further(late: World) -> None:
-    found = look(late, lane(late, "0=20-50").asked)
+    found = preview_of(late, lane(late, "0=20-50").request)
     assert str(found.missing).endswith("[0] [20, 30)")
     assert str(found.there).endswith("[0] [30, 50)")
     with late.session() as session, pytest.raises(SourceError, match="ends at 50, not at 60"):
-        lane_preview(session, lane(late, "0=20-60").asked)
+        lane_preview(session, lane(late, "0=20-60").request)
     with late.session() as session, pytest.raises(SourceError, match=r"no such partition; it has .* with 2 partitions"):
-        lane_preview(session, lane(late, "7=0-1").asked)
+        lane_preview(session, lane(late, "7=0-1").request)
 
 
 @pytest.mark.heavy
 def test_what_the_live_lane_comes_to_is_not_taken_from_it(late: World, produce: Produce) -> None:
     produce(late.landing.topics, records(50, 10), partition=0)
     with late.session() as session, pytest.raises(LedgerError, match="LC7222"):
-        lane_preview(session, lane(late, "0=50-60").asked)
-    found = look(late, lane(late, "0=10-60").asked)
+        lane_preview(session, lane(late, "0=50-60").request)
+    found = preview_of(late, lane(late, "0=10-60").request)
     assert str(found.live).endswith("[0] [50, 60)")
     assert str(found.missing).endswith("[0] [10, 30)")
 
@@ -149,7 +151,7 @@ def test_a_lane_that_dies_anywhere_ends_the_same(late: World, when: str) -> None
             else:
                 break
         assert len(counter.steps) >= step
-        if not look(late, past.asked).done:
+        if not preview_of(late, past.request).done:
             past.finish()
         late.check(expected)
         check_verified(late)
@@ -210,27 +212,27 @@ def test_two_lanes_over_one_range_are_refused(late: World) -> None:
     past.run()
     produce_more = lane(late, "0=10-30", name="other")
     # What the first one has landed is there, so that nothing of it is left under way.
-    assert str(look(late, produce_more.asked).missing).endswith("[0] [20, 30)")
+    assert str(preview_of(late, produce_more.request).missing).endswith("[0] [20, 30)")
     second = lane(late, "1=0-20", name="second")
     with second.session():
         pass
     with late.session() as session, pytest.raises(LedgerError, match=r"second .*\[1\] \[10, 20\).*LC7225"):
-        lane_preview(session, lane(late, "1=10-30", name="third").asked)
+        lane_preview(session, lane(late, "1=10-30", name="third").request)
     with late.session() as session, pytest.raises(LedgerError, match="LC7221"):
-        lane_preview(session, lane(late, "1=10-30", name="second").asked)
+        lane_preview(session, lane(late, "1=10-30", name="second").request)
 
 
 @pytest.mark.heavy
 def test_what_the_source_has_removed_is_named_and_the_rest_is_filled(late: World) -> None:
     removed(late, 12)
     past = lane(late, "0=0-30")
-    found = look(late, past.asked)
+    found = preview_of(late, past.request)
     assert str(found.removed).endswith("[0] [0, 12)")
     past.finish()
     late.check(LANDED + Counter(range(12, 30)))
     check_verified(late)
     with late.session() as session, pytest.raises(SourceError, match="LC7223"):
-        lane_preview(session, lane(late, "0=0-12").asked)
+        lane_preview(session, lane(late, "0=0-12").request)
 
 
 @pytest.mark.heavy
@@ -245,9 +247,9 @@ def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_w
 
 @pytest.mark.heavy
 def test_records_are_taken_by_their_times(late: World) -> None:
-    found = look(late, lane_request(since="2020-01-01", until="2020-01-02"))
+    found = preview_of(late, lane_request(since="2020-01-01", until="2020-01-02"))
     assert not found.missing
-    whole = look(late, lane_request(since="2020-01-01"))
+    whole = preview_of(late, lane_request(since="2020-01-01"))
     assert str(whole.missing).replace(str(late.landing.topics), "") == "[0] [0, 30), [1] [0, 30)"
 
 
@@ -321,7 +323,7 @@ def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_
         past.run()
     removed(late, 40)
     with late.session() as session, joined_session(session, open_lanes(session)[0]) as own:
-        assert str(close_lane(own, decision=WORD)).endswith("[0] [0, 15)")
+        assert str(close_lane(own, decision=DECISION)).endswith("[0] [0, 15)")
     late.check(LANDED + Counter(range(15, 30)))
     assert sections(late) == {FILLED: "[0] [15, 30)", "live": "[0] [30, 50), [1] [30, 50)"}
     check_verified(late)

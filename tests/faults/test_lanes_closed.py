@@ -32,7 +32,7 @@ from tests.support.world import World, records
 
 pytestmark = [pytest.mark.faults, pytest.mark.heavy]
 
-WORD = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
@@ -58,7 +58,7 @@ def half(make_world: Make, produce: Produce) -> World:
 
 def close(world: World) -> str:
     with world.session() as session, joined_session(session, open_lanes(session)[0]) as own:
-        return str(close_lane(own, decision=WORD))
+        return str(close_lane(own, decision=DECISION))
 
 
 def test_an_open_lane_tells_what_it_has_landed_though_no_record_was_rejected(half: World) -> None:
@@ -73,7 +73,7 @@ def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named
     create_topic(admin, topic)
     produce(topic, records(500, 120), partition=0)
     past = lane(half, "0=0-100", name="past")
-    for request in (past.asked, lane_request(name="past")):
+    for request in (past.request, lane_request(name="past")):
         with half.session() as session, pytest.raises(SourceError, match=r"recreated .*backfill SPEC --close past"):
             lane_preview(session, request)
     with half.session() as session, joined_session(session, open_lanes(session)[0]) as own:
@@ -94,7 +94,7 @@ def test_a_lane_is_closed_whatever_cluster_is_connected(half: World, elsewhere: 
     assert close(moved).endswith("[0] [40, 100)")
     with moved.session() as session:
         [old] = {s.cluster_id for s in read_ledger(session.tables.load(TABLE).metadata).sections}
-        migrate_landing(session, migration_preview(session, Move(start="earliest")), decision=WORD)
+        migrate_landing(session, migration_preview(session, Move(start="earliest")), decision=DECISION)
     assert sections(moved, TABLE)[filled_from(old)] == "[0] [0, 40)"
     sender = Sender(elsewhere.bootstrap)
     sender.produce(str(half.landing.topics), records(1000, 10))

@@ -37,7 +37,7 @@ LATE = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
-class HeldBack:
+class Delayed:
     """The first commit request, on its way."""
 
     request: tuple[Any, ...] = ()
@@ -54,9 +54,9 @@ class HeldBack:
 
 
 @contextmanager
-def held_back(ends_with: type[BaseException]) -> Iterator[HeldBack]:
+def delayed(ends_with: type[BaseException]) -> Iterator[Delayed]:
     """Hold the first commit request back; its sender sees ``ends_with``, later requests go through."""
-    held = HeldBack()
+    held = Delayed()
 
     def commit(*request: Any) -> Any:
         if held.request:
@@ -142,7 +142,7 @@ def test_a_request_that_lands_a_minute_late(make_world: Make, produce: Produce, 
     world = _until_commit(make_world, produce)
     opened = world.open("late")
     world.write(opened)
-    with held_back(Killed) as held, pytest.raises(Killed):
+    with delayed(Killed) as held, pytest.raises(Killed):
         world.close("late", opened)
     world.now = lambda: datetime.now(UTC) + LATE
     meanwhile.act(world, produce)
@@ -165,7 +165,7 @@ def test_a_request_that_lands_between_the_look_and_the_request_of_the_next_commi
     world = _until_commit(make_world, produce)
     opened = world.open("late")
     world.write(opened)
-    with held_back(Killed) as held, pytest.raises(Killed):
+    with delayed(Killed) as held, pytest.raises(Killed):
         world.close("late", opened)
     arrived: list[bool] = []
 

@@ -53,7 +53,7 @@ def test_a_mess_between_two_steps(make_world: Make, produce: Produce, mess: Mess
     interrupted_cycle(world, step, lambda: mess.act(world))
     produce(topic, records(100, 20))
     if mess.cure is not None:
-        with pytest.raises(mess.cure.error, match=mess.cure.says):
+        with pytest.raises(mess.cure.error, match=mess.cure.message):
             world.settle()
         mess.cure.remedy(world)
     world.settle()
@@ -64,4 +64,4 @@ def test_a_mess_between_two_steps(make_world: Make, produce: Produce, mess: Mess
 def test_the_page_of_the_fault_matrix_lists_what_is_tested() -> None:
     page = PAGE.read_text()
     for mess in (*MESSES, *test_engine.MESSES):
-        assert f"   * - {mess.name}\n     - {mess.cure.told if mess.cure else 'the next runs'}\n" in page
+        assert f"   * - {mess.name}\n     - {mess.cure.remedy_text if mess.cure else 'the next runs'}\n" in page

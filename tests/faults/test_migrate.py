@@ -63,13 +63,13 @@ class Copied:
     old: World
     new: World
 
-    def preview(self, word: Move) -> MigrationPreview:
+    def preview(self, move: Move) -> MigrationPreview:
         with self.new.session() as session:
-            return migration_preview(session, word)
+            return migration_preview(session, move)
 
-    def rebind(self, word: Move) -> MigrationPreview:
+    def migrate(self, move: Move) -> MigrationPreview:
         with self.new.session() as session:
-            preview = migration_preview(session, word)
+            preview = migration_preview(session, move)
             migrate_landing(session, preview, decision=DECISION)
         return preview
 
@@ -126,7 +126,7 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
     assert [r.next for r in preview.partitions] == [(r.landed or 0) - 3 for r in preview.partitions]
     with pytest.raises(SourceError, match="LC6012"):
         copied.new.run()
-    copied.rebind(Move(old=copied.old.kafka))
+    copied.migrate(Move(old=copied.old.kafka))
     copied.new.settle()
     copied.new.check(Counter(range(70)))
     check_verified(copied.new)
@@ -143,7 +143,7 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
 def test_a_stated_offset_is_held_against_the_records_and_does_what_was_shown(copied: Copied, shift: int) -> None:
     exact = copied.preview(Move(old=copied.old.kafka)).next
     stated = {(p.topic, p.partition): offset + shift for p, offset in exact.items()}
-    preview = copied.rebind(Move(start=stated, old=copied.old.kafka))
+    preview = copied.migrate(Move(start=stated, old=copied.old.kafka))
     assert {len(r.skipped) for r in preview.partitions} == {max(shift, 0)}
     assert {len(r.twice) for r in preview.partitions} == {max(-shift, 0)}
     copied.new.settle()
@@ -189,16 +189,16 @@ def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
 
 @pytest.mark.heavy
 def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copied, produce: Produce) -> None:
-    copied.rebind(Move(old=copied.old.kafka))
+    copied.migrate(Move(old=copied.old.kafka))
     copied.new.settle()
     back = Copied(old=copied.new, new=copied.old)
     topic = str(copied.old.landing.topics)
     with pytest.raises(LedgerError, match="LC7034"):
-        back.rebind(Move(start={(topic, p): 0 for p in range(PARTITIONS)}))
+        back.migrate(Move(start={(topic, p): 0 for p in range(PARTITIONS)}))
     ends = {
         (r.partition.topic, r.partition.partition): r.mark.high for r in back.preview(Move(start="latest")).partitions
     }
-    back.rebind(Move(start=ends))
+    back.migrate(Move(start=ends))
     produce(topic, records(70, 10))
     copied.old.settle()
     copied.old.check(Counter(range(80)))
@@ -239,7 +239,7 @@ def test_what_lanes_have_landed_is_kept_by_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     lane(copied.old, name="hole").finish()
-    preview = copied.rebind(Move(start="latest", old=copied.old.kafka))
+    preview = copied.migrate(Move(start="latest", old=copied.old.kafka))
     # What is a copy of a landed record is there; the rest can be landed.
     first, last = next((r.copied, r.next) for r in preview.partitions if r.partition.partition == 0)
     assert first < last

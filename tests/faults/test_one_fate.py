@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.operations.reset.delete_back import delete_back
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.reset.stated import parse_offsets
-from tests.faults.test_replay import WORD
+from tests.faults.test_replay import DECISION
 from tests.fixtures.kafka import delete_topic
 from tests.support.declared import changed_landing
 from tests.support.messes import CREATE, TABLE, TAG, add_column, drop_column, table_of
@@ -125,7 +125,7 @@ def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, p
     match = re.search(r"`lakecommit reset offsets SPEC --from (\S+) --delete`", str(refused.value))
     assert match is not None
     with world.session() as session:
-        delete_back(session, delete_preview(session, parse_offsets(match[1], "")), WORD, fewer=True)
+        delete_back(session, delete_preview(session, parse_offsets(match[1], "")), DECISION, fewer=True)
     produce(world.landing.topics, strange(20, 10))
     world.settle()
     check_dispositions(world, range(30))

@@ -85,9 +85,9 @@ class Field:
             t.start()
         for t in threads:
             t.join(timeout=PATIENCE)
-        self.judge(requests, [outcomes[n] for n in range(RACERS)])
+        self.evaluate(requests, [outcomes[n] for n in range(RACERS)])
 
-    def judge(self, requests: Sequence[AppendRequest], outcomes: Sequence[PublishOutcome | BaseException]) -> None:
+    def evaluate(self, requests: Sequence[AppendRequest], outcomes: Sequence[PublishOutcome | BaseException]) -> None:
         """What was told agrees, and nothing of what was asked for is missing."""
         finished = [o for o in outcomes if isinstance(o, PublishOutcome)]
         assert len(finished) == RACERS, outcomes

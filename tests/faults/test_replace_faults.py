@@ -36,7 +36,7 @@ from tests.support.waiting import PATIENCE
 pytestmark = pytest.mark.faults
 
 BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))
-WANTED = coverage((0, 5, 25))
+RANGES = coverage((0, 5, 25))
 LEFT = {"first": [(0, 0, 5), (0, 25, 30), (1, 0, 10)]}
 COMMIT = UUID(int=7)
 REAL = RetryPolicy(seconds=60, first_wait=0.01, longest_wait=0.2)
@@ -57,12 +57,12 @@ def filled(lake: RowsLake) -> RowsLake:
 
 def replaced(lake: RowsLake, previewed: tuple[ReplacePreview, ...] | None = None, **policy: Any) -> ReplaceOutcome:
     retry_policy = lake.clock.retry_policy(**policy)
-    done = replace(lake.session(), WANTED, commit_id=COMMIT, previews=previewed, retry_policy=retry_policy)
+    done = replace(lake.session(), RANGES, commit_id=COMMIT, previews=previewed, retry_policy=retry_policy)
     return done[lake.name]
 
 
 def preview(lake: RowsLake) -> tuple[ReplacePreview, ...]:
-    return replace_preview(lake.session(), WANTED)
+    return replace_preview(lake.session(), RANGES)
 
 
 def replacements(lake: RowsLake) -> int:
@@ -211,7 +211,7 @@ def test_rows_that_position_deletes_took_out_do_not_come_back(
         delete()
         assert sum(lake.found().values()) < 40
     deleted = None if meanwhile else before - lake.found()
-    done = replace(lake.session(), WANTED, commit_id=COMMIT, fewer=True)[lake.name]
+    done = replace(lake.session(), RANGES, commit_id=COMMIT, fewer=True)[lake.name]
     assert done.requests_sent == 1 + meanwhile
     assert done.replaced is not None
     left = lake.found()
@@ -278,7 +278,7 @@ def test_two_at_once_replace_once(lake: RowsLake) -> None:
             with lake.another() as other:
                 tables = Tables(lake.catalog_properties, connect=lambda *_, **__: other)
                 session = lake.session(tables)
-                done = replace(session, WANTED, commit_id=COMMIT, previews=previewed, retry_policy=REAL)[lake.name]
+                done = replace(session, RANGES, commit_id=COMMIT, previews=previewed, retry_policy=REAL)[lake.name]
                 sent.append(done.replaced is not None)
         except BaseException as e:
             errors.append(e)

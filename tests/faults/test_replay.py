@@ -38,7 +38,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-WORD = Decision(command="backfill --close", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="backfill --close", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 @dataclass(kw_only=True)
@@ -46,16 +46,16 @@ class ReplayWorld(World):
     """The same landing in a lane that replaces."""
 
     fewer: bool = False
-    asked: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01", replaces=True))
+    request: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01", replaces=True))
 
-    def look(self) -> LanePreview:
+    def preview(self) -> LanePreview:
         with World.session(self) as session:
-            return lane_preview(session, self.asked)
+            return lane_preview(session, self.request)
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
         with World.session(self) as session:
-            found = lane_preview(session, self.asked)
+            found = lane_preview(session, self.request)
             rows_to_replace(session, found, fewer=self.fewer)
             with replaying_session(session, found, self.run_identity(f"level-{self.runs}")) as own:
                 yield own
@@ -64,7 +64,7 @@ class ReplayWorld(World):
         """Cycles until all of it is reported."""
         for _ in range(6):
             self.runs += 1
-            name = f"{self.asked.name}-{self.runs}"
+            name = f"{self.request.name}-{self.runs}"
             opened = self.open(name)
             self.write(opened)
             self.close(name, opened)
@@ -75,7 +75,7 @@ class ReplayWorld(World):
     def finish(self) -> None:
         self.read()
         with self.session() as session:
-            assert replace_lane(session, self.run_identity(f"{self.asked.name}-end")) is not None
+            assert replace_lane(session, self.run_identity(f"{self.request.name}-end")) is not None
             close_lane(session)
 
 
@@ -83,7 +83,7 @@ def replay(world: World, *texts: str) -> ReplayWorld:
     """``0=10-20``: offsets of a partition of the world's topic; in the words that stand in the spec now."""
     request = lane_request(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), replaces=True)
     return ReplayWorld(
-        landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines
+        landing=world.landing, kafka=world.kafka, catalog=world.catalog, request=request, lines=world.lines
     )
 
 
@@ -211,7 +211,7 @@ def test_a_replay_that_dies_anywhere_is_finished_by_the_same_words(landed: World
         if step > 1:
             # Old rows or new ones: all of them were there before.
             landed.check(EVERYTHING)
-        if (left := replay(landed, "0=10-50")).look().opened or step == 1:
+        if (left := replay(landed, "0=10-50")).preview().opened or step == 1:
             left.finish()
         landed.check(EVERYTHING)
         assert dead(landed) == Counter()
@@ -233,7 +233,7 @@ def test_dead_between_its_tables_a_lane_is_not_given_up_and_goes_on(landed: Worl
     landed.landing = changed_landing(landed.landing, unknown_fields="dead_letter")
     again = replay(landed, "0=10-50")
     with again.session() as session, pytest.raises(LedgerError, match="LC7207"):
-        close_lane(session, decision=WORD)
+        close_lane(session, decision=DECISION)
     again.finish()
     landed.check(EVERYTHING)
     assert dead(landed) == Counter()
@@ -248,7 +248,7 @@ def test_what_is_taken_out_between_its_tables_is_landed_anew_with_the_rest(lande
     with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
         replace_lane(session, again.run_identity("dies"))
     with World.session(landed) as session:
-        delete_back(session, delete_preview(session, {(str(landed.landing.topics), 0): 30}), WORD)
+        delete_back(session, delete_preview(session, {(str(landed.landing.topics), 0): 30}), DECISION)
     landed.check(EVERYTHING - Counter(range(30, 60)))
     rest = replay(landed, "0=10-50")
     # Its runs have names of their own.
@@ -339,7 +339,7 @@ def test_what_nobody_had_landed_of_a_range_comes_in_with_it(make_world: Make, pr
     produce(str(world.landing.topics), records(30, 20))
     world.settle()
     with World.session(world) as session, pytest.raises(LedgerError, match="`lakecommit backfill`"):
-        lane_preview(session, replay(world, "0=0-20").asked)
+        lane_preview(session, replay(world, "0=0-20").request)
     again = replay(world, "0=10-40")
     again.read()
     with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
@@ -355,7 +355,7 @@ def test_what_nobody_had_landed_of_a_range_comes_in_with_it(make_world: Make, pr
 def test_what_the_source_has_removed_stays_as_it_is(landed: World) -> None:
     removed(landed, 25)
     again = replay(landed, "0=10-50")
-    assert str(again.look().removed).endswith("[0] [10, 25)")
+    assert str(again.preview().removed).endswith("[0] [10, 25)")
     again.finish()
     landed.check(EVERYTHING - Counter(range(20, 25)))
     assert dead(landed) == Counter(range(20, 25))
@@ -372,7 +372,7 @@ def test_what_retention_takes_from_an_open_replay_is_named_with_the_way_on(lande
     with pytest.raises(SourceError, match=r"`lakecommit backfill SPEC --close \S+`, .*; the same command then replays"):
         again.run()
     with again.session() as session:
-        close_lane(session, decision=WORD)
+        close_lane(session, decision=DECISION)
     rest = replay(landed, "0=10-50")
     rest.runs = 100
     rest.finish()
@@ -430,14 +430,14 @@ def test_a_lane_is_a_backfill_or_a_replay(landed: World) -> None:
     again = replay(landed, "0=10-50")
     with again.session():
         pass
-    assert again.look().opened
+    assert again.preview().opened
     with World.session(landed) as session:
         with pytest.raises(LedgerError, match="was opened by `lakecommit backfill --replace`"):
-            lane_preview(session, lane_request(name=again.asked.name))
+            lane_preview(session, lane_request(name=again.request.name))
         with pytest.raises(LedgerError, match="LC7225"):
-            lane_preview(session, replay(landed, "0=40-60").asked)
+            lane_preview(session, replay(landed, "0=40-60").request)
     with again.session() as own:
-        assert close_lane(own, decision=WORD)
+        assert close_lane(own, decision=DECISION)
     landed.check(Counter([*range(20), *range(40, 60), *range(100, 160)]))
     assert sections(landed) == {FILLED: "nothing", "live": "[0] [0, 60), [1] [0, 60)"}
     check_verified(landed)

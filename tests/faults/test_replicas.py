@@ -203,7 +203,7 @@ class TestRejects:
 
 class TestEndingEarly:
     @pytest.fixture(autouse=True)
-    def looks_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def checks_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(end_watch, "FIRST_CHECK", 0.0)
         monkeypatch.setattr(end_watch, "CHECK_INTERVAL", 0.0)
         # Brokers on a busy machine may answer late.
@@ -317,7 +317,7 @@ class TestEndingEarly:
         check_verified(big)
 
 
-class TestWhatIsBelieved:
+class TestVerifiedRecords:
     def test_a_report_that_nobody_planned_ends_nobodys_work(self, world: World) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)

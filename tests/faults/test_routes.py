@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.operations.reset.starts import Way
 from tests.faults.test_lanes import LaneWorld
 from tests.faults.test_lanes import lane as backfill
 from tests.faults.test_replay import ReplayWorld, replay
-from tests.faults.test_reset import say
+from tests.faults.test_reset import apply
 from tests.support.steps import check_verified
 from tests.support.world import SCHEMA, Killed, World, deaths
 
@@ -331,7 +331,7 @@ def test_a_table_that_is_gone_for_good_is_made_and_filled_anew_by_a_persons_word
     with pytest.raises(LedgerError, match="`lakecommit reset offsets SPEC --from"):
         world.run()
     head = len(world.rows("shop.rows"))
-    say(world, "earliest", Way())
+    apply(world, "earliest", Way())
     world.settle()
     assert (head, ids(world, "shop.rows").total()) == (40, 40), "nothing is read again for the other table"
     check(world, 0, 80)

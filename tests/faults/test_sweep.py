@@ -290,14 +290,14 @@ def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
     age(left)
     real, calls = FileStore.delete, 0
 
-    class Gone(BaseException):
+    class Ended(BaseException):
         pass
 
     def dies(self: FileStore, path: str) -> bool:
         nonlocal calls
         calls += path.endswith(".parquet")
         if calls == 2:
-            raise Gone
+            raise Ended
         return real(self, path)
 
     def another(table: str, garbage: Garbage) -> None:
@@ -306,7 +306,7 @@ def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
 
     with monkeypatch.context() as patch:
         patch.setattr(FileStore, "delete", dies)
-        with pytest.raises(Gone):
+        with pytest.raises(Ended):
             swept(world)
     assert left & files(world)
     done = swept(world, report=another)

@@ -29,8 +29,8 @@ from airflow_provider_lakecommit.operations.backfill.opening import joined_sessi
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
 from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.spark.task import run_task
-from tests.faults.test_lanes import lane, look
-from tests.faults.test_replay import WORD
+from tests.faults.test_lanes import lane, preview_of
+from tests.faults.test_replay import DECISION
 from tests.faults.test_sweep import age, files, jobs_of
 from tests.support.steps import check_verified
 from tests.support.world import SCHEMA, Killed, World, deaths, records
@@ -175,17 +175,17 @@ class LaneCampaign(Campaign):
         with self.world.session() as session:
             for lane in self.chance.sample(open_lanes(session), min(1, len(open_lanes(session)))):
                 with joined_session(session, lane) as own:
-                    close_lane(own, decision=WORD)
+                    close_lane(own, decision=DECISION)
 
     def finishes(self) -> None:
         one = self.chance.choice(self.lanes)
-        if not look(self.world, one.asked).done:
+        if not preview_of(self.world, one.request).done:
             one.finish()
 
     def ends(self) -> None:
         super().ends()
         for one in self.lanes:
-            if not look(self.world, one.asked).done:
+            if not preview_of(self.world, one.request).done:
                 one.finish()
 
     def expected(self) -> Counter[int]:

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
 from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage
 from airflow_provider_lakecommit.spark import task
 from tests.faults.test_lanes import LaneWorld, lane
-from tests.faults.test_replay import WORD
+from tests.faults.test_replay import DECISION
 from tests.faults.test_sweep import age, files, killed_task, paths_in, swept
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -98,7 +98,7 @@ def test_what_a_closed_lane_left_goes_though_its_log_says_that_it_waits(
     killed_task(past, "killed", monkeypatch)
     past.write(past.open("staged"))
     with past.session() as session:
-        close_lane(session, decision=WORD)
+        close_lane(session, decision=DECISION)
     published = set(paths_in(late)) - held
     left = files(late) - held - published
     assert published

@@ -116,7 +116,7 @@ def test_a_table_made_anew_is_no_first_run_though_partitions_were_added_to_the_c
         world.run()
         Topics(world, admin).widen(world.landing.control_topic_name, partitions)
         messes.drop_and_make_anew(world)
-        with pytest.raises(messes.ANEW.error, match=messes.ANEW.says):
+        with pytest.raises(messes.ANEW.error, match=messes.ANEW.message):
             world.settle()
         messes.from_earliest(world)
         world.settle()
@@ -134,7 +134,7 @@ def test_a_dead_letter_table_that_was_dropped_is_filled_again_and_not_taken_for_
     with world.session() as session:
         session.tables.catalog.drop_table("shop.dead")
     produce(world.landing.topics, [*records(40, 10), ("bad", "no json either")])
-    with pytest.raises(messes.ANEW.error, match=messes.ANEW.says):
+    with pytest.raises(messes.ANEW.error, match=messes.ANEW.message):
         world.settle()
     messes.from_earliest(world)
     world.settle()
@@ -214,9 +214,9 @@ def test_what_compaction_removes_between_plan_and_read_is_counted_as_gaps(
 
         def compacted() -> bool:
             produce(topic, records(500, 1))
-            return _held(world, topic) < 80
+            return _records_below(world, topic) < 80
 
-        until(compacted, what="a compaction", look=0.3)
+        until(compacted, what="a compaction", pause=0.3)
 
     opened = world.open("compacted")
     compact()
@@ -231,7 +231,7 @@ def test_what_compaction_removes_between_plan_and_read_is_counted_as_gaps(
     check_verified(world)
 
 
-def _held(world: World, topic: str) -> int:
+def _records_below(world: World, topic: str) -> int:
     """Records below offset 80 that a reader still gets."""
     from confluent_kafka import Consumer
 

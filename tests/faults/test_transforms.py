@@ -27,7 +27,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-WORD = Decision(command="dead-letters --replay", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="dead-letters --replay", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
 LINES = {
     "schema": [
         {"name": "id", "type": "long", "required": True},
@@ -124,7 +124,7 @@ def test_dead_letters_go_through_the_sql_of_now(make_world: Make, produce: Produ
     fixed = replace(world, landing=changed_landing(world.landing, transform=sql))
     assert fixed.landing.spec_version != world.landing.spec_version
     with fixed.session() as session:
-        done = replay_dead_letters(session, Selection(), decision=WORD)
+        done = replay_dead_letters(session, Selection(), decision=DECISION)
     assert done.dead_letters == len(expected(0, 120)[1])
     check(fixed, 0, 120, fixed=True)
 

@@ -92,11 +92,11 @@ class TestPlanners:
 class TestCopiesOfATask:
     """As Spark's speculation starts them: under the same transactional id; it ends the one when the other is done."""
 
-    def done_beside(self, world: World, beside: Callable[[WindowJob], object]) -> tuple[Opened, SliceStatus]:
+    def done_during(self, world: World, meanwhile: Callable[[WindowJob], object]) -> tuple[Opened, SliceStatus]:
         """The first slice's task, with something done just before it reports."""
         opened = world.open("a")
         job = job_of(world, opened)
-        with hung(Step.UNREPORTED, lambda: beside(job)):
+        with hung(Step.UNREPORTED, lambda: meanwhile(job)):
             result = run_task(job, world.secrets, 0)
         return opened, result.status
 
@@ -108,7 +108,7 @@ class TestCopiesOfATask:
             ):
                 writer.open()
 
-        opened, status = self.done_beside(world, begin_and_die)
+        opened, status = self.done_during(world, begin_and_die)
         assert status is SliceStatus.DONE
         world.write(opened)
         world.close("a", opened)
@@ -119,7 +119,7 @@ class TestCopiesOfATask:
         def copy(job: WindowJob) -> None:
             assert run_task(job, world.secrets, 0).status is SliceStatus.DONE
 
-        opened, status = self.done_beside(world, copy)
+        opened, status = self.done_during(world, copy)
         assert status is SliceStatus.REPORTED
         world.write(opened)
         world.close("a", opened)
@@ -162,7 +162,7 @@ class TestClocks:
             later.append(world.open(f"later {len(later)}", release=False))
             return bool(later[-1].slices)
 
-        until(granted, what="the end of the claim", look=1.0)
+        until(granted, what="the end of the claim", pause=1.0)
         world.write(later[-1])
         world.close(f"later {len(later) - 1}", later[-1])
         world.check(EVERY)

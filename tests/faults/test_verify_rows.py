@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.status.record_rows import check_rows
 from airflow_provider_lakecommit.status.verify import Severity
 from tests.fakes.position_deletes import delete_positions
 from tests.faults.test_lanes import lane
-from tests.faults.test_replay import WORD, odd, replay
+from tests.faults.test_replay import DECISION, odd, replay
 from tests.faults.test_routes import FIELDS, mixed
 from tests.support.declared import changed_landing
 from tests.support.messes import table_of
@@ -51,7 +51,7 @@ def world(make_world: Make, produce: Produce) -> World:
     lane(made, "0=0-20").finish()
     made.landing = changed_landing(made.landing, unknown_fields="ignore")
     with made.session() as session:
-        replay_dead_letters(session, Selection(limit=4), decision=WORD)
+        replay_dead_letters(session, Selection(limit=4), decision=DECISION)
     replay(made, "1=10-20").finish()
     return made
 

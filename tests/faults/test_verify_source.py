@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.status.table_history import Severity
 from tests.fakes.position_deletes import delete_positions
 from tests.faults.test_crossings import anew, expire, go_on
 from tests.faults.test_lanes import lane, removed
-from tests.faults.test_replay import WORD, odd
+from tests.faults.test_replay import DECISION, odd
 from tests.faults.test_replay import replay as replay_range
 from tests.faults.test_routes import FIELDS as ROUTED
 from tests.faults.test_routes import mixed
@@ -312,7 +312,7 @@ def test_ranges_of_other_rules_and_replayed_ones_are_counted(make_world: Make, p
     produce(world.landing.topics, odd(35, 10))
     world.settle()
     with world.session() as session:
-        replay_dead_letters(session, Selection(limit=4), decision=WORD)
+        replay_dead_letters(session, Selection(limit=4), decision=DECISION)
     proof, found = proof_of(world)
     assert (proof.records, found[Severity.WRONG]) == (10, [])
     assert proof.others["shop.rows"].keys() == {"other_rules"}

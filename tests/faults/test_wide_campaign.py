@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_ranges
 from tests.faults.test_lane_campaign import PARTITIONS, Campaign
-from tests.faults.test_replay import WORD, ReplayWorld, odd
+from tests.faults.test_replay import DECISION, ReplayWorld, odd
 from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths, race, records
@@ -55,25 +55,25 @@ class WideCampaign(Campaign):
         act = self.chance.choice(acts)
         # Of two at once nobody knows who dies.
         at = 0 if act == self.two else self.chance.choice((0, 0, 0, *range(1, 9)))
-        self.told.append(f"{act.__name__} dies at {at}")
+        self.lines.append(f"{act.__name__} dies at {at}")
         try:
             with deaths(at, self.chance.choice(("before", "after"))), suppress(Killed):
                 act()
         except LakecommitError as e:
-            self.told.append(f"  {type(e).__name__}: {e}")
-            self.as_told(str(e))
+            self.lines.append(f"  {type(e).__name__}: {e}")
+            self.follow_the_remedy(str(e))
         found = Counter(row["id"] for row in self.world.rows())
         twice = {i: n for i, n in found.items() if n > 1}
         assert not twice, twice
 
-    def as_told(self, text: str) -> None:
+    def follow_the_remedy(self, text: str) -> None:
         """What a refusal says that a person may do."""
         if command := re.search(r"--from (\S+) --delete", text):
             self.delete(parse_offsets(command[1], ""))
 
     def delete(self, start: dict[tuple[str, int], int]) -> None:
         with self.world.session() as session:
-            delete_back(session, delete_preview(session, start), WORD)
+            delete_back(session, delete_preview(session, start), DECISION)
 
     def more(self) -> None:
         p, count = self.chance.randrange(PARTITIONS), self.chance.randint(1, 30)
@@ -115,7 +115,7 @@ class WideCampaign(Campaign):
 
     def letters(self) -> None:
         with self.world.session() as session:
-            replay_dead_letters(session, Selection(), decision=WORD)
+            replay_dead_letters(session, Selection(), decision=DECISION)
 
     def rule(self) -> None:
         fields = self.chance.choice(("ignore", "dead_letter"))
@@ -157,7 +157,7 @@ class WideCampaign(Campaign):
         with self.world.session() as session:
             if lanes := open_lanes(session):
                 with joined_session(session, self.chance.choice(lanes)) as own:
-                    close_lane(own, decision=WORD)
+                    close_lane(own, decision=DECISION)
 
     def end(self) -> None:
         self.world.landing = changed_landing(self.world.landing, unknown_fields="ignore")
@@ -177,8 +177,8 @@ class WideCampaign(Campaign):
         try:
             act()
         except LakecommitError as e:
-            self.told.append(f"  {type(e).__name__}: {e}")
-            self.as_told(str(e))
+            self.lines.append(f"  {type(e).__name__}: {e}")
+            self.follow_the_remedy(str(e))
             act()
 
     def finishes(self) -> None:
@@ -220,5 +220,5 @@ def test_each_record_is_one_row_whatever_came_of_it(make_world: Make, produce: P
             campaign.step()
         campaign.end()
     except BaseException:
-        print("\n".join([*campaign.told, *world.lines[-60:]]))
+        print("\n".join([*campaign.lines, *world.lines[-60:]]))
         raise

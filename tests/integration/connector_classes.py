@@ -211,7 +211,7 @@ def described(event: Event) -> dict[str, Any]:
         for name, files in (("data_files", payload.data_files), ("delete_files", payload.delete_files)):
             fields[name] = None if files is None else [file_json(file, payload.partition_fields) for file in files]
     if isinstance(payload, DataComplete):
-        fields["assignments"] = _told_assignments(payload)
+        fields["assignments"] = _assignments_of(payload)
     if isinstance(payload, CommitToTable):
         fields["snapshot_id"] = payload.snapshot_id
     if isinstance(payload, CommitToTable | CommitComplete):
@@ -225,7 +225,7 @@ def described(event: Event) -> dict[str, Any]:
     }
 
 
-def _told_assignments(payload: DataComplete) -> list[dict[str, Any]] | None:
+def _assignments_of(payload: DataComplete) -> list[dict[str, Any]] | None:
     if payload.assignments is None:
         return None
     return [

@@ -88,10 +88,10 @@ class Sink:
     def announce(self, *batches: Sequence[int], **changes: Any) -> list[DataFile]:
         """Files with these ids, in one answer; with the source offsets behind them."""
         files, table = [self.write(ids) for ids in batches], self.table
-        self.tell(to_wire(files, spec=table.spec(), schema=table.schema()), sum(map(len, batches)), **changes)
+        self.announce_files(to_wire(files, spec=table.spec(), schema=table.schema()), sum(map(len, batches)), **changes)
         return files
 
-    def tell(self, files: Sequence[Announced], records: int = 0, **changes: Any) -> None:
+    def announce_files(self, files: Sequence[Announced], records: int = 0, **changes: Any) -> None:
         """What an answer says of some files, whatever they are."""
         table = self.table
         reference = {

@@ -92,7 +92,7 @@ def test_schemas_change_within_a_slice(world: World, fake: FakeRegistry, produce
     assert {row["id"]: row["country"] for row in world.rows()} == {0: "DE", 1: "DE", 2: "FR", 3: "FR", 4: "DE", 5: "FR"}
     assert closed.published
     assert dead(world) == []
-    assert sorted(fake.asked) == [f"/schemas/ids/{first}", f"/schemas/ids/{second}"]
+    assert sorted(fake.requests) == [f"/schemas/ids/{first}", f"/schemas/ids/{second}"]
 
 
 @pytest.mark.heavy

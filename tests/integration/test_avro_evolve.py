@@ -359,8 +359,8 @@ class TestATableByTheRegistry:
         self, world: World, produce: Produce, fake: FakeRegistry
     ) -> None:
         send(world, produce, fake, OLD, {"id": 1, "country": "DE"})
-        who = record("Who", name="string")
-        newest = record("Order", id="long", country="string", who=who, tags={"type": "array", "items": "string"})
+        person = record("Who", name="string")
+        newest = record("Order", id="long", country="string", who=person, tags={"type": "array", "items": "string"})
         fake.register("orders-value", newest)
         world.settle()
         schema = table_of(world).schema()

@@ -192,7 +192,7 @@ def a_file(spec: Path) -> Path:
 
 
 @pytest.fixture
-def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
+def corrupted_file(landed: tuple[Path, Answer]) -> Iterator[Path]:
     """A data file that a test may damage."""
     path = a_file(landed[0])
     content = path.read_bytes()
@@ -201,12 +201,12 @@ def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
+    ("corrupt", "message"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
 )
 def test_verify_names_a_file_that_is_gone_or_cut(
-    damage: Callable[[Path], object], message: str, corrupted: Path, landed: tuple[Path, Answer]
+    corrupt: Callable[[Path], object], message: str, corrupted: Path, landed: tuple[Path, Answer]
 ) -> None:
-    damage(corrupted)
+    corrupt(corrupted)
     answer = run("verify", str(landed[0]), "--json")
     assert answer.code == 1
     (found,) = answer.value["findings"]

@@ -236,11 +236,11 @@ def test_a_batch_that_is_damaged_on_the_brokers_disk_is_passed_over_and_named(
     good = [value for n, both in enumerate(written) if n != at for value in both]
 
     log = control.read(1)
-    stand_in = [r for r in log.records if any(name == CORRUPT_BATCH for name, _ in r.headers)]
-    assert [r.offset for r in stand_in] == [found[at][1]]
+    replaced = [r for r in log.records if any(name == CORRUPT_BATCH for name, _ in r.headers)]
+    assert [r.offset for r in replaced] == [found[at][1]]
     assert [r.offset for r in log.records] == sorted(r.offset for r in log.records)
-    assert [(r.value or b"").decode() for r in log.records if r not in stand_in] == good
-    assert isinstance(entry_of(stand_in[0], "orders", "live"), Unreadable)
+    assert [(r.value or b"").decode() for r in log.records if r not in replaced] == good
+    assert isinstance(entry_of(replaced[0], "orders", "live"), Unreadable)
     assert {(r.offset, r.value) for r in control.read_all()} == {(r.offset, r.value) for r in log.records}
 
     observed: list[str] = []

@@ -146,10 +146,10 @@ def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
     values: list[dict[str, object]] = []
     for n in range(30):
         order = {"id": n, "cents": n * 100}
-        person = {"id": n, "name": f"n{n}", "seen": "2026-01-01T10:00:00"}
+        visitor = {"id": n, "name": f"n{n}", "seen": "2026-01-01T10:00:00"}
         values += [
             {"before": None, "after": order, "op": "c", "source": {"table": "orders", "ts_ms": 1767323045006}},
-            {"payload": {"before": person, "after": None, "op": "d", "source": {"table": "people", "ts_ms": 1}}},
+            {"payload": {"before": visitor, "after": None, "op": "d", "source": {"table": "people", "ts_ms": 1}}},
             {"payload": {"before": None, "after": {"id": n}, "op": "c", "source": {"table": "other"}}},
         ]
     produce(topic, [(str(n), value) for n, value in enumerate(values)])

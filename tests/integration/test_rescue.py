@@ -67,7 +67,7 @@ def commit(sink: Sink, tables: Tables, bootstrap: str) -> RescueReport:
     return report
 
 
-def fates(report: RescueReport) -> list[str]:
+def dispositions(report: RescueReport) -> list[str]:
     return [j.disposition.value for j in report.files]
 
 
@@ -78,7 +78,7 @@ def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tabl
     sink.begin()
     sink.announce([6], [7, 8, 9])
     (one_report,) = read(sink, tables, bootstrap).check()
-    assert fates(one_report) == ["committed"] * 2 + ["waiting"] * 3
+    assert dispositions(one_report) == ["committed"] * 2 + ["waiting"] * 3
     assert sink.ids() == [1, 2, 3]
     report = commit(sink, tables, bootstrap)
     assert sink.ids() == list(range(1, 10))
@@ -87,7 +87,7 @@ def test_what_was_announced_and_not_committed_is_committed_once(sink: Sink, tabl
     # A connector that runs again passes over all of it.
     assert sink.floor() == sink.position - 1
     again = commit(sink, tables, bootstrap)
-    assert (again.snapshot_ids, again.committed, fates(again)) == ((), (), ["committed"] * 5)
+    assert (again.snapshot_ids, again.committed, dispositions(again)) == ((), (), ["committed"] * 5)
     assert sink.ids() == list(range(1, 10))
 
 
@@ -140,10 +140,10 @@ def test_what_was_compacted_away_and_has_expired_is_not_doubled(sink: Sink, tabl
     sink.cycle_of([3])
     sink.compact()
     (compacted,) = read(sink, tables, bootstrap).check()
-    assert fates(compacted) == ["committed"] * 2
+    assert dispositions(compacted) == ["committed"] * 2
     sink.expire()
     report = commit(sink, tables, bootstrap)
-    assert fates(report) == ["unknown"] * 2
+    assert dispositions(report) == ["unknown"] * 2
     assert report.refusal is not None
     assert "the connector run again" in report.refusal
     assert sink.ids() == [1, 2, 3]
@@ -166,10 +166,10 @@ def test_what_is_announced_after_snapshots_expired_is_rescued(sink: Sink, tables
 def test_a_commit_that_was_never_told_of_is_seen_in_the_table(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.begin()
     sink.commit(sink.announce([1]), announced=False)
-    assert fates(commit(sink, tables, bootstrap)) == ["committed"]
+    assert dispositions(commit(sink, tables, bootstrap)) == ["committed"]
     sink.compact()
     sink.expire()
-    assert fates(commit(sink, tables, bootstrap)) == ["unknown"]
+    assert dispositions(commit(sink, tables, bootstrap)) == ["unknown"]
     assert sink.ids() == [1]
 
 
@@ -200,7 +200,7 @@ def test_another_table_of_that_name_gets_nothing(sink: Sink, tables: Tables, boo
     assert commit(sink, tables, bootstrap).missing
     sink.create()
     report = commit(sink, tables, bootstrap)
-    assert fates(report) == ["other table", "unknown"]
+    assert dispositions(report) == ["other table", "unknown"]
     assert sink.ids() == []
 
 
@@ -210,7 +210,7 @@ def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, table
     sink.announce([2])
     Path(urlparse(first.file_path).path).unlink()
     report = commit(sink, tables, bootstrap)
-    assert fates(report) == ["gone", "committed"]
+    assert dispositions(report) == ["gone", "committed"]
     assert sink.ids() == [2]
 
 
@@ -245,7 +245,7 @@ def test_what_is_not_as_it_was_announced_is_left_out(
     sink.tell([replace(announced, **forged(announced))])
     sink.announce([77])
     report = commit(sink, tables, bootstrap)
-    assert fates(report) == ["not as announced", "committed"]
+    assert dispositions(report) == ["not as announced", "committed"]
     assert message in report.left_out[0].reason
     assert sink.ids() == [77]
 
@@ -257,7 +257,7 @@ def test_what_is_no_file_of_rows_at_all_is_left_out(sink: Sink, tables: Tables, 
     sink.announce([2])
     path = Path(urlparse(file.file_path).path)
     path.write_bytes(b"PAR1" + b"x" * (path.stat().st_size - 4))
-    assert fates(commit(sink, tables, bootstrap)) == ["not as announced", "committed"]
+    assert dispositions(commit(sink, tables, bootstrap)) == ["not as announced", "committed"]
     assert sink.ids() == [2]
 
 
@@ -270,9 +270,9 @@ def test_one_file_under_several_names_is_committed_once(sink: Sink, tables: Tabl
     names = [f"file:{path}", f"file://{path}", path, f"file://{path.replace('/data/', '/data//')}"]
     for name in names[:3]:
         sink.tell([replace(announced, file_path=name)])
-    assert fates(commit(sink, tables, bootstrap)) == ["committed"]
+    assert dispositions(commit(sink, tables, bootstrap)) == ["committed"]
     sink.tell([replace(announced, file_path=names[3])])
-    assert set(fates(commit(sink, tables, bootstrap))) == {"committed"}
+    assert set(dispositions(commit(sink, tables, bootstrap))) == {"committed"}
     assert sink.ids() == [1, 2]
 
 
@@ -297,7 +297,7 @@ def test_another_partition_spec_by_now_refuses_the_table(sink: Sink, tables: Tab
     with sink.table.update_spec() as update:
         update.add_field("id", IdentityTransform(), "id")
     report = commit(sink, tables, bootstrap)
-    assert fates(report) == ["unfit"]
+    assert dispositions(report) == ["unfit"]
     assert report.refusal is not None
     assert sink.ids() == []
 
@@ -310,7 +310,7 @@ def test_offsets_that_went_back_mean_that_rows_are_read_again(sink: Sink, tables
     sink.begin()
     sink.announce([1, 2])
     report = commit(sink, tables, bootstrap)
-    assert fates(report) == ["read again", "committed"]
+    assert dispositions(report) == ["read again", "committed"]
     assert sink.ids() == [1, 2]
 
 
@@ -321,10 +321,10 @@ def test_a_group_that_was_set_back_reads_again(
     sink.begin()
     sink.announce([1, 2, 3])
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": sink.group})
-    for offset, fate in ((1, "read again"), (3, "waiting")):
+    for offset, disposition in ((1, "read again"), (3, "waiting")):
         consumer.commit(offsets=[TopicPartition(sink.source, 0, offset)], asynchronous=False)
         (one_report,) = read(sink, tables, bootstrap).check()
-        assert fates(one_report) == [fate]
+        assert dispositions(one_report) == [disposition]
     consumer.close()
 
 
@@ -381,7 +381,7 @@ def test_a_catalog_that_goes_away_in_mid_commit_is_told_and_nothing_doubled(
         rescue.commit()
     faulty.away = False
     (report,) = rescue.commit()
-    assert (report.snapshot_ids, fates(report)) == ((), ["committed"])
+    assert (report.snapshot_ids, dispositions(report)) == ((), ["committed"])
     assert sink.ids() == [1, 2]
     faulty.close()
 

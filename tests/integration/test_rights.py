@@ -91,8 +91,8 @@ class Guarded:
     def _bindings(self, right: Right) -> list[AclBinding]:
         kind, name, pattern, operations = right
         # A rule for nobody: what has a rule is denied to all others.
-        who = [("User:ANONYMOUS", operation) for operation in operations] or [("User:nobody", READ)]
-        return [AclBinding(kind, name, pattern, user, "*", o, AclPermissionType.ALLOW) for user, o in who]
+        denied = [("User:ANONYMOUS", operation) for operation in operations] or [("User:nobody", READ)]
+        return [AclBinding(kind, name, pattern, user, "*", o, AclPermissionType.ALLOW) for user, o in denied]
 
     def _heard(self, rules: int) -> None:
         every = AclBindingFilter(

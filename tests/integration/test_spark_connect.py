@@ -274,8 +274,8 @@ def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Call
     attempt.engine.stop()
     assert "it was stopped" in str(attempt.ended().error)
     assert gate.begun[3] == 0
-    gate.await_gone(1)
-    gate.await_gone(2)
+    gate.await_end(1)
+    gate.await_end(2)
     with pytest.raises(SparkJobError, match="LC5012"):
         attempt.engine.run(window.left_job(), window.secrets)
     gate.let_pass()
@@ -312,8 +312,8 @@ def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[.
     # As a person does by the tag, or an older attempt's stop that came a moment too early.
     retry.engine._calls.interrupt(retry.engine._running[0].operation)
     assert isinstance(retry.ended().error, EarlierWorkError)
-    gate.await_gone(1)
-    gate.await_gone(2)
+    gate.await_end(1)
+    gate.await_end(2)
     gate.let_pass()
     again = Attempt(window).ended()
     assert again.error is None
@@ -331,7 +331,7 @@ def test_the_work_of_another_spec_is_ended_and_what_it_had_not_reported_is_done_
     window.world = replace(window.world, landing=changed_landing(window.world.landing, unknown_fields="dead_letter"))
     retry = Attempt(window)
     assert retry.job.numbers == (1, 2, 3)
-    gate.await_gone(1)
+    gate.await_end(1)
     gate.let_pass()
     assert retry.ended().error is None
     assert Counter(r.status for r in retry.results) == {"done": 3}
@@ -463,8 +463,8 @@ def test_the_death_of_the_server_ends_the_job_and_a_retry_does_the_rest_on_the_n
     with pytest.raises(SparkJobError, match=r"cannot be reached .*: start it, or correct host and port"):
         window.engine().run(window.left_job(), window.secrets)
     connect_server.start()
-    gate.await_gone(1)
-    gate.await_gone(2)
+    gate.await_end(1)
+    gate.await_end(2)
     gate.let_pass()
     assert Counter(r.status for r in finish(window).results) == {"done": 3}
     assert gate.begun[0] == 1

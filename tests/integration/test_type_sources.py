@@ -56,7 +56,7 @@ class NewestWriter:
         return InferredTypes(columns=StructType(*fields), origin="schema 12 of subject orders-value")
 
 
-def asked(source: TypeSource, schema: Schema, ranges: Coverage) -> InferredTypes:
+def infer(source: TypeSource, schema: Schema, ranges: Coverage) -> InferredTypes:
     return source.inferred(schema, source.sample(ranges, Coverage()))
 
 
@@ -79,7 +79,7 @@ def ranges(make: type[TypeSource], make_topic: Callable[..., str], produce: Call
 def test_what_records_have_and_the_table_lacks_is_wanted(
     make: type[TypeSource], ranges: Coverage, bootstrap: str
 ) -> None:
-    found = asked(make(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
+    found = infer(make(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
     assert found.misfits == ()
     assert evolution(TABLE, found.columns, widen=True).changes == (
         Widened(path=("n",), before=IntegerType(), after=LongType()),
@@ -99,7 +99,7 @@ def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
         NestedField(4, "extra", StringType(), required=False),
         NestedField(5, "more", StringType(), required=False),
     )
-    found = asked(make(LANDING, {"bootstrap.servers": bootstrap}), table, ranges)
+    found = infer(make(LANDING, {"bootstrap.servers": bootstrap}), table, ranges)
     assert evolution(table, found.columns, widen=True) == evolution(table, StructType(), widen=True)
     assert (found.misfits, found.left_out) == ((), ())
 
@@ -111,7 +111,7 @@ def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
     monkeypatch.setattr("airflow_provider_lakecommit.formats.evolution.records.SECONDS", 1.0)
     missing = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
     with pytest.raises(SourceUnavailableError, match="reading orders"):
-        asked(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, missing)
+        infer(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, missing)
 
 
 def test_nothing_between_and_behind_the_ranges_is_looked_at(
@@ -122,7 +122,7 @@ def test_nothing_between_and_behind_the_ranges_is_looked_at(
     produce(topic, [json.dumps({"id": 1, "n": "x" if i in (3, 4, 8, 9) else i}) for i in range(10)], 0)
     kafka = {"bootstrap.servers": bootstrap}
     ranges = Coverage.of((SourcePartition(topic, 0, "t"), OffsetRange(*r)) for r in ((0, 3), (5, 8)))
-    found = asked(RecordsSource(LANDING, kafka), TABLE, ranges)
+    found = infer(RecordsSource(LANDING, kafka), TABLE, ranges)
     assert (found.misfits, found.origin.split()[0]) == ((), "6")
 
 
@@ -132,7 +132,7 @@ def test_ranges_of_markers_alone_are_a_sample_of_nothing(
     topic = make_topic(1)
     produce(topic, [("1", "{}")], transactional=True, outcome="abort")
     ranges = Coverage.of([(SourcePartition(topic, 0, "id"), OffsetRange(0, 2))])
-    found = asked(RecordsSource(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
+    found = infer(RecordsSource(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
     assert found.columns.fields == ()
 
 

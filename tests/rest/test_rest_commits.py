@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
 from tests.outages.runs import Runs
-from tests.rest.gateway import HTML, Answer, Asked, Forward, Gateway, Once, Rule, always
+from tests.rest.gateway import HTML, Answer, Forward, Gateway, Once, Request, Rule, always
 from tests.rest.patience import impatient
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE, until
@@ -36,10 +36,10 @@ pytestmark = pytest.mark.rest
 Produce = Callable[..., object]
 
 
-def told(answer: Answer | None, *, done: bool) -> Rule:
+def answering(answer: Answer | None, *, done: bool) -> Rule:
     """The request is handed on or not, and the client is told this whatever the server says."""
 
-    def rule(request: Asked, forward: Forward) -> Answer | None:
+    def rule(request: Request, forward: Forward) -> Answer | None:
         if done:
             real = forward()
             assert real is not None
@@ -136,7 +136,7 @@ def test_of_two_committers_that_saw_the_same_head_the_server_refuses_the_second(
     world.write(opened)
     arrived, go_on = threading.Event(), threading.Event()
 
-    def late(_: Asked, forward: Forward) -> Answer | None:
+    def late(_: Request, forward: Forward) -> Answer | None:
         arrived.set()
         assert go_on.wait(PATIENCE)
         return forward()
@@ -186,7 +186,7 @@ def test_whatever_the_answer_to_a_commit_says_the_table_is_looked_at_and_the_run
     runs: Runs, gateway: Gateway, answer: str, done: bool
 ) -> None:
     runs.loaded()
-    with gateway.doing(Once(told(NO_ANSWER[answer], done=done))):
+    with gateway.doing(Once(answering(NO_ANSWER[answer], done=done))):
         outcome = runs.loaded()
     assert isinstance(outcome, CycleOutcome)
     runs.check()
@@ -200,7 +200,7 @@ def test_a_server_that_goes_on_so_ends_the_run_with_what_it_said_and_the_next_on
     runs: Runs, gateway: Gateway, answer: str
 ) -> None:
     runs.loaded()
-    with gateway.doing(always(told(NO_ANSWER[answer], done=False))), impatient():
+    with gateway.doing(always(answering(NO_ANSWER[answer], done=False))), impatient():
         error = runs.loaded()
     assert isinstance(error, CommitUnknownError)
     assert f"for {runs.world.landing.table} were sent" in str(error)

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.committer.summary import record_of
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
-from tests.rest.gateway import Answer, Asked, Forward, Gateway, Once, Rule, always
+from tests.rest.gateway import Answer, Forward, Gateway, Once, Request, Rule, always
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -32,7 +32,7 @@ def world(make_rest_world: Callable[..., World], produce: Produce) -> World:
     return world
 
 
-def changes_schema(request: Asked) -> bool:
+def changes_schema(request: Request) -> bool:
     return request.is_commit and b'"add-schema"' in request.body
 
 
@@ -75,7 +75,7 @@ def test_schema_and_reason_come_in_one_request_that_states_what_it_is_for(world:
 def test_an_answer_that_is_not_the_truth_is_looked_behind(
     world: World, gateway: Gateway, code: int, done: bool
 ) -> None:
-    def rule(request: Asked, forward: Forward) -> Answer | None:
+    def rule(request: Request, forward: Forward) -> Answer | None:
         if done:
             forward()
         return Answer.error(code, "CommitFailedException")

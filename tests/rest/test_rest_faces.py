@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
 from airflow_provider_lakecommit.status.doctor.lake import tables
 from tests.fixtures.kafka import unique
 from tests.outages.runs import Runs
-from tests.rest.gateway import Answer, Asked, Forward, Gateway, Rule, Tokens, always
+from tests.rest.gateway import Answer, Forward, Gateway, Request, Rule, Tokens, always
 from tests.support.cli import LAND_SECONDS, orders, run, write_spec
 from tests.support.world import SCHEMA
 
@@ -25,7 +25,7 @@ SECRET = "hush-canary"
 Produce = Callable[..., object]
 
 
-def told(*arguments: str) -> str:
+def output_of(*arguments: str) -> str:
     """What a command says; it must end well, and say no secret."""
     answer = run(*arguments, timeout=LAND_SECONDS)
     output = answer.out + answer.err
@@ -53,8 +53,8 @@ def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_
     catalog = guarded(gateway)
     spec = str(write_spec(tmp_path, name, topic, control_topic, bootstrap, catalog, dead_letter_table=None))
     produce(topic, orders(30))
-    told("land", spec)
-    levels = {f["check"]: f["level"] for f in json.loads(told("doctor", spec, "--json"))["findings"]}
+    output_of("land", spec)
+    levels = {f["check"]: f["level"] for f in json.loads(output_of("doctor", spec, "--json"))["findings"]}
     assert levels[f"commits to shop.{name}"] == levels["executor storage"] == "ok"
     ids = Tables(catalog).load(f"shop.{name}").scan().to_arrow().column("id").to_pylist()
     assert sorted(ids) == list(range(30))
@@ -68,10 +68,10 @@ def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path,
     topic, control = world.landing.topics, world.landing.connections.control_topic
     brokers = world.kafka["bootstrap.servers"]
     spec = str(write_spec(tmp_path, world.landing.name, topic, control, brokers, world.catalog, **own))
-    assert "present" in told("history", spec, "--ledger")
-    told("verify", spec)
-    told("reset", "assert", spec, "--from-log", "--table", world.landing.table, "--yes")
-    told("reset", "offsets", spec, "--from", "latest", "--yes")
+    assert "present" in output_of("history", spec, "--ledger")
+    output_of("verify", spec)
+    output_of("reset", "assert", spec, "--from-log", "--table", world.landing.table, "--yes")
+    output_of("reset", "offsets", spec, "--from", "latest", "--yes")
     runs.loaded()
     runs.check()
 
@@ -121,7 +121,7 @@ def test_the_doctor_sees_that_requests_which_do_not_fit_are_refused_and_changes_
 def compares_all_but(kind: str, ref: str | None = None) -> Rule:
     """A catalog that does not look at that requirement."""
 
-    def rule(request: Asked, forward: Forward) -> Answer | None:
+    def rule(request: Request, forward: Forward) -> Answer | None:
         update = json.loads(request.body)
         update["requirements"] = [
             r for r in update["requirements"] if r["type"] != kind or (ref is not None and r["ref"] != ref)
@@ -171,7 +171,7 @@ def test_the_doctor_tells_who_may_not_commit(
 
 
 def test_who_may_not_list_namespaces_can_land_and_the_doctor_says_so(runs: Runs, gateway: Gateway) -> None:
-    def hidden(request: Asked, forward: Forward) -> Answer | None:
+    def hidden(request: Request, forward: Forward) -> Answer | None:
         lists = request.method == "GET" and request.path.partition("?")[0] == "/v1/namespaces"
         around = request.path == "/v1/namespaces/shop"
         return Answer.error(403, "ForbiddenException") if lists or around else forward()

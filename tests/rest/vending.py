@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from tests.rest.gateway import Answer, Asked, Forward
+from tests.rest.gateway import Answer, Forward, Request
 from tests.rest.store import KeyedStore, Keys
 
 
@@ -31,12 +31,12 @@ class Vending:
     on: bool = True
     spoilt: bool = False
     """What is handed out opens nothing."""
-    refuses: Callable[[Asked], bool] = lambda _: False
+    refuses: Callable[[Request], bool] = lambda _: False
     """Requests that get no answer of the server, which then is away for them."""
     given: dict[str, list[Keys]] = field(default_factory=dict)
     """All that were handed out, by table."""
 
-    def __call__(self, request: Asked, forward: Forward) -> Answer | None:
+    def __call__(self, request: Request, forward: Forward) -> Answer | None:
         if self.refuses(request):
             return Answer.error(503, "ServiceUnavailableException")
         answer = forward()

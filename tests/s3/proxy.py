@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An HTTP proxy before an S3 server that fails a share of the requests.
 
-Contract: requests are forwarded byte by byte, so their signatures stay valid. :attr:`FaultyProxy.asked` lists all of
+Contract: requests are forwarded byte by byte, so their signatures stay valid. :attr:`FaultyProxy.requests` lists all of
 them, with the status of each answer (0: none). The shares in :attr:`FaultyProxy.faults` may be changed at any time. A
 cut request is forwarded by half and dropped; for a cut answer, the server has done what it was asked for, and the
 client gets half of the answer's body, or no answer.
@@ -41,7 +41,7 @@ class Faults:
 
 
 @dataclass(slots=True)
-class Asked:
+class Request:
     """One request."""
 
     method: str
@@ -60,7 +60,7 @@ class FaultyProxy:
 
     upstream: int
     faults: Faults = field(default_factory=Faults)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         proxy = self
@@ -85,13 +85,13 @@ class FaultyProxy:
         return int(self._server.server_address[1])
 
     @contextmanager
-    def counting(self) -> Iterator[list[Asked]]:
+    def counting(self) -> Iterator[list[Request]]:
         """Collect the requests of the block."""
-        begin, out = len(self.asked), list[Asked]()
+        begin, out = len(self.requests), list[Request]()
         try:
             yield out
         finally:
-            out += self.asked[begin:]
+            out += self.requests[begin:]
 
     @contextmanager
     def failing(self, **faults: float | str) -> Iterator[None]:
@@ -120,7 +120,7 @@ class FaultyProxy:
                 client.shutdown(socket.SHUT_RDWR)
 
 
-def counts(requests: list[Asked]) -> dict[str, int]:
+def counts(requests: list[Request]) -> dict[str, int]:
     """Requests by method, and those that failed by status."""
     failed = Counter(f"{a.status}" for a in requests if a.status in (0, 503))
     return {**Counter(a.method for a in requests), **failed}
@@ -139,8 +139,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _do(self) -> None:
         body, proxy = self._body(), self.faulty
-        request = Asked(self.command, self.path)
-        proxy.asked.append(request)
+        request = Request(self.command, self.path)
+        proxy.requests.append(request)
         faults = proxy.faults
         faults.first -= 1
         if code := faults.refused or (faults.refused_puts if self.command == "PUT" else ""):
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             out += line
         return out
 
-    def _forward(self, request: Asked, body: bytes, *, cut: bool) -> None:
+    def _forward(self, request: Request, body: bytes, *, cut: bool) -> None:
         lines = [self.requestline, *(f"{k}: {v}" for k, v in self.headers.items() if k.lower() != "expect"), "", ""]
         whole = "\r\n".join(lines).encode("latin-1") + body
         if cut and body and self.faulty.hits(0.5):
@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _connected(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.faulty.upstream), PATIENCE)
 
-    def _error(self, request: Asked, status: int, code: str) -> None:
+    def _error(self, request: Request, status: int, code: str) -> None:
         request.status = status
         text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code} of the proxy</Message></Error>".encode()
         content = b"" if self.command == "HEAD" else text

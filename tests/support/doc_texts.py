@@ -94,7 +94,7 @@ def pieces(message: str) -> list[str]:
 @cache
 def _texts(path: Path) -> tuple[str, ...]:
     """Of a module, each text that it may show."""
-    return tuple(_shown(ast.parse(path.read_text(encoding="utf-8"))))
+    return tuple(_formatted(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 @cache
@@ -116,7 +116,7 @@ def _spelled(part: ast.AST) -> str:
     return _spelled_commands().get(name, VARIABLE)
 
 
-def _shown(node: ast.AST, within: bool = False) -> Iterator[str]:
+def _formatted(node: ast.AST, within: bool = False) -> Iterator[str]:
     """:param within: of a text that is put together, whose constants are shown as a part of it"""
     if isinstance(node, ast.JoinedStr):
         yield "".join(v.value if isinstance(v, ast.Constant) else _spelled(v) for v in node.values)
@@ -124,4 +124,4 @@ def _shown(node: ast.AST, within: bool = False) -> Iterator[str]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not within:
         yield node.value
     for part in ast.iter_child_nodes(node):
-        yield from _shown(part, within)
+        yield from _formatted(part, within)

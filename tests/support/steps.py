@@ -31,7 +31,7 @@ class Step(StrEnum):
     OPENED = "open … write"
     UNREPORTED = "write … report"
     REPORTED = "report … look"
-    LOOKED = "look … commit request"
+    CHECKED = "look … commit request"
     APPENDED = "append … announcement"
     ANNOUNCED = "announcement … COMPLETE"
     CLOSED = "COMPLETE … next open"

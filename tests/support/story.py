@@ -113,7 +113,7 @@ def plan(
     *,
     tables: Sequence[str] = (ORDERS,),
     ends: Mapping[SourcePartition, int] | None = None,
-    asked_at: datetime = NOON,
+    requested_at: datetime = NOON,
     budget: Budget | None = None,
     **more: Any,
 ) -> Plan:
@@ -131,7 +131,7 @@ def plan(
         ),
         targets=tuple(map(target, tables)),
         ends=ends or {},
-        requested_at=asked_at,
+        requested_at=requested_at,
         **more,
     )
 
@@ -187,7 +187,7 @@ class Story:
         self.plans: dict[str, Plan] = {}
         self._attempts = count(1)
         self._late = timedelta(0)
-        self.told: datetime | None = None
+        self.reported_at: datetime | None = None
         """What a sender's wrong clock says of the entries that follow, while it is set."""
 
     @property
@@ -264,4 +264,4 @@ class Story:
         return fold([e for e in self.entries if e.offset >= since], ledgers or (ledger(),), TIMEOUT)
 
     def _log(self, kind: type[Entry], run: str, **values: object) -> None:
-        self.entries.append(kind(offset=self.offset, at=self.told or self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]
+        self.entries.append(kind(offset=self.offset, at=self.reported_at or self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]

@@ -200,7 +200,7 @@ FOREIGN = st.sampled_from([None, True, False, -1, 0, 1.5, 1e400, float("nan"), "
 
 
 @st.composite
-def damaged(draw: st.DrawFn, values: Any) -> Any:
+def corrupted(draw: st.DrawFn, values: Any) -> Any:
     """The same JSON value with one part replaced by a foreign one, or left out."""
     out = deepcopy(json.loads(json.dumps(values)))
     places = list(_places(out))

@@ -29,7 +29,7 @@ EXAMPLES = {
     "--table": "shop.orders",
 }
 """A value of each option that may be named without one, or with something that stands for it."""
-STANDS_FOR = re.compile(r".*…|[A-Z][A-Z_:=,0-9-]*(\[:RATIO\])?")
+PLACEHOLDER = re.compile(r".*…|[A-Z][A-Z_:=,0-9-]*(\[:RATIO\])?")
 
 
 def parser_of(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
@@ -64,8 +64,8 @@ def problem(command: str, *, typed: bool = False) -> str | None:
         return f"it has no {unknown[0]}"
     words, named_only = [], not typed and not any(_is_file(w) for w in rest)
     for n, word in enumerate(rest):
-        stands = n > 0 and rest[n - 1] in EXAMPLES and STANDS_FOR.fullmatch(word)
-        words += [EXAMPLES[rest[n - 1]]] if stands else [] if word == "…" else [word]
+        is_placeholder = n > 0 and rest[n - 1] in EXAMPLES and PLACEHOLDER.fullmatch(word)
+        words += [EXAMPLES[rest[n - 1]]] if is_placeholder else [] if word == "…" else [word]
         if named_only and word in EXAMPLES and (n + 1 == len(rest) or rest[n + 1].startswith("--")):
             words.append(EXAMPLES[word])
     if named_only:

@@ -122,7 +122,7 @@ def test_what_needs_no_signature_is_stated_by_topic_id_partition_and_offset() ->
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({KEY: "short"}, "at least 32 characters"),
         ({KEY: OLD, OTHER_KEY: "short"}, "at least 32 characters"),
@@ -130,8 +130,8 @@ def test_what_needs_no_signature_is_stated_by_topic_id_partition_and_offset() ->
         ({KEY: OLD, UNSIGNED_BELOW: "100"}, "TOPIC_ID/PARTITION:OFFSET"),
     ],
 )
-def test_keys_that_cannot_be_meant(settings: dict[str, str], says: str) -> None:
-    with pytest.raises(SpecError, match=says) as e:
+def test_keys_that_cannot_be_meant(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(SpecError, match=message) as e:
         SigningKeys.of(settings)
     assert OLD not in str(e.value)
 

@@ -37,7 +37,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 '''
 PATIENCE = 600.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 EXAMPLES = CHECKOUT / "dags"
 
 
@@ -78,11 +78,11 @@ class Bare:
         """The first run of a DAG in which a task comes into one of these states."""
         found: list[str] = []
 
-        def look() -> bool:
+        def check() -> bool:
             found[:] = [run for run in self.client.runs(dag) if self.states(dag, run).get(task) in expected]
             return bool(found)
 
-        self._until(look, f"a run of {dag} with {task}: {expected}")
+        self._until(check, f"a run of {dag} with {task}: {expected}")
         return found[0]
 
     def await_all_runs(self, dag: str) -> None:
@@ -102,13 +102,13 @@ class Bare:
     def _until(holds: Callable[[], bool], what: str) -> None:
         """An API server that has much to do may not answer in time: it is asked again."""
 
-        def asked() -> bool:
+        def holds_now() -> bool:
             try:
                 return holds()
             except OSError:
                 return False
 
-        until(asked, PATIENCE, what, LOOK_SECONDS)
+        until(holds_now, PATIENCE, what, POLL_SECONDS)
 
     def kill_triggerer(self) -> None:
         """SIGKILL for the triggerer and all that it has started; returns when they are gone."""

@@ -86,11 +86,11 @@ class Player:
             make_table(catalog)
             land_by_sink(catalog, landing.logs, landing.topic)
         landing.adopted = True
-        landing.model.judge(Nature.LANDS, self.reader.read())
+        landing.model.evaluate(Nature.LANDS, self.reader.read())
         # The dead-letter table is made by the first window; before that `verify` misses it.
         adopted = landing.run(*ADOPT)
         self._fail_if([] if adopted.done else [f"the table is not adopted: {adopted.error or adopted.log}"])
-        landing.model.judge(Nature.LANDS, self.reader.read(), adopted)
+        landing.model.evaluate(Nature.LANDS, self.reader.read(), adopted)
 
     def step(self, step: Step) -> None:
         """Do one step after some records have come, and what its refusal tells to do."""
@@ -103,7 +103,7 @@ class Player:
             self.story.append(f"{step.kind}:{step.seed}: nothing to do")
             return
         nature = operation.nature if answer is None else nature_of(answer.arguments, operation.nature)
-        self._judge(step.kind, nature, answer, revives=operation.revives)
+        self._evaluate(step.kind, nature, answer, revives=operation.revives)
         if answer is None or answer.done or answer.killed:
             self.executed.append(step.kind)
         elif chance.random() < 0.7:
@@ -117,10 +117,10 @@ class Player:
         topic = self.landing.topic
         self.landing.choose_of(answer)
         done = self.landing.run(*words)
-        self._judge("  remedy", nature_of(words, Nature.DECIDES), done)
+        self._evaluate("  remedy", nature_of(words, Nature.DECIDES), done)
         if "`earliest`" in done.error:
             earliest = self.landing.run("reset", "offsets", "SPEC", "--from", "earliest", "--yes")
-            self._judge("  remedy", Nature.DECIDES, earliest)
+            self._evaluate("  remedy", Nature.DECIDES, earliest)
         self.landing.topic = topic
         return True
 
@@ -133,17 +133,17 @@ class Player:
             if table.snapshot_by_id(int(found[2])) is None:
                 return False
             table.manage_snapshots().set_current_snapshot(int(found[2])).commit()
-        self._judge(f"  rolled to {found[2]}", Nature.FOREIGN, None)
+        self._evaluate(f"  rolled to {found[2]}", Nature.FOREIGN, None)
         return True
 
-    def _judge(self, name: str, nature: Nature, answer: Answer | None, *, revives: bool = False) -> None:
+    def _evaluate(self, name: str, nature: Nature, answer: Answer | None, *, revives: bool = False) -> None:
         model, before = self.landing.model, self.landing.model.now
         if answer is not None and is_plain_backfill(answer.arguments):
             # Also that of an open lane: it takes nothing out, and lands some partitions where it is refused others.
             nature = Nature.LANDS
         text = "" if answer is None else f": {answer.code} {shlex.join(answer.arguments)} {answer.error}"
         self.story.append(f"{name}{text}")
-        problems = model.judge(nature, self.reader.read(), answer, revives=revives)
+        problems = model.evaluate(nature, self.reader.read(), answer, revives=revives)
         if answer is not None and answer.error and not _helps(answer.error):
             problems.append(f"the refusal names no remedy: {answer.error}")
         # A row per key is compared by itself, so that its history is verified less often.
@@ -199,7 +199,7 @@ class Player:
 
     def _do(self, nature: Nature, *words: str, revives: bool = False) -> Answer:
         answer = self.landing.run(*words)
-        self._judge("  end", nature, answer, revives=revives)
+        self._evaluate("  end", nature, answer, revives=revives)
         return answer
 
     def _adopt(self) -> Answer | None:
@@ -217,10 +217,10 @@ class Player:
     def _finish_lanes(self) -> Answer | None:
         for lane in self.landing.lanes():
             answer = self.landing.finish_lane(lane)
-            self._judge("  end", nature_of(answer.arguments, Nature.DECIDES), answer)
+            self._evaluate("  end", nature_of(answer.arguments, Nature.DECIDES), answer)
             if not answer.done:
                 answer = self.landing.run("backfill", "SPEC", "--close", lane["lane"], "--yes")
-                self._judge("  end", Nature.LANDS, answer)
+                self._evaluate("  end", Nature.LANDS, answer)
                 return answer
         return None
 

@@ -63,8 +63,8 @@ def new_record() -> SnapshotRecord:
 
 def test_a_summary_is_read_back_as_it_was_written() -> None:
     sections = (section(), section("returns", "backfill", covered=coverage((0, 0, 100))))
-    written = snapshot(to_summary(wanted_record := new_record(), sections))
-    assert record_of(written) == replace(wanted_record, snapshot_id=7, parent_id=6, at=AT)
+    written = snapshot(to_summary(expected_record := new_record(), sections))
+    assert record_of(written) == replace(expected_record, snapshot_id=7, parent_id=6, at=AT)
     assert sections_of(written) == sections
 
 

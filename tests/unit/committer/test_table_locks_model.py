@@ -198,12 +198,12 @@ class Machine(RuleBasedStateMachine):
                 if not job.gate.done():
                     self.open(job, "value")
             self.settle()
-            self.nobody_is_forgotten()
+            self.no_caller_is_forgotten()
             assert self.unforeseen == []
         finally:
             self.loop.close()
 
-    def nobody_is_forgotten(self) -> None:
+    def no_caller_is_forgotten(self) -> None:
         assert self.table_locks.busy == frozenset()
         for job in self.jobs:
             assert job.caller is not None
@@ -211,10 +211,10 @@ class Machine(RuleBasedStateMachine):
             if job.caller.cancelled():
                 assert job.left
             else:
-                self.told_the_truth(job, job.caller)
+                self.result_is_true(job, job.caller)
             assert job.left or job.number in self.begun[job.table]
 
-    def told_the_truth(self, job: Job, caller: asyncio.Task[int]) -> None:
+    def result_is_true(self, job: Job, caller: asyncio.Task[int]) -> None:
         if error := caller.exception():
             assert isinstance(error, WorkError)
             assert error.args == (job.number,)

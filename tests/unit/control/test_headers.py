@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.core.model import (
 )
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
-from tests.support.values import CYCLES, DIRECTIVES, FOREIGN, STEADY, damaged, reports, value_or_error
+from tests.support.values import CYCLES, DIRECTIVES, FOREIGN, STEADY, corrupted, reports, value_or_error
 
 
 @STEADY
@@ -163,7 +163,7 @@ def test_a_header_over_the_limit_names_the_record_and_the_remedy() -> None:
 @STEADY
 @given(st.data(), reports())
 def test_no_damage_to_a_report_does_worse_than_a_wire_error(data: st.DataObject, report: SliceReport) -> None:
-    values = data.draw(damaged(report_to_json(report)) | FOREIGN)
+    values = data.draw(corrupted(report_to_json(report)) | FOREIGN)
     assert isinstance(value_or_error(report_from_json, values), (SliceReport, WireError))
 
 

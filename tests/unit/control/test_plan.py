@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.core.model import Plan, Slice, Span, TableTarge
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
-from tests.support.values import FOREIGN, MOMENTS, STEADY, damaged, plans, value_or_error
+from tests.support.values import FOREIGN, MOMENTS, STEADY, corrupted, plans, value_or_error
 
 TABLES = ("shop.orders", "shop.orders_dead")
 WINDOW = UUID(int=3)
@@ -153,5 +153,5 @@ def test_a_missing_key_is_named(key: str) -> None:
 @STEADY
 @given(st.data(), plans())
 def test_no_damage_does_worse_than_a_wire_error(data: st.DataObject, plan: Plan) -> None:
-    values = data.draw(damaged(plan_to_json(plan)) | FOREIGN)
+    values = data.draw(corrupted(plan_to_json(plan)) | FOREIGN)
     assert isinstance(value_or_error(plan_from_json, values), (Plan, WireError))

@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.control.quarantine import REASON_LENGTH, entry_
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import Unreadable
 from tests.support.golden_events import golden_bytes
-from tests.support.values import FOREIGN, STEADY, damaged
+from tests.support.values import FOREIGN, STEADY, corrupted
 from tests.unit.control.test_records import Record, closed, every_record
 
 CONNECTORS = golden_bytes("commit_complete", "1.12.0")
@@ -76,5 +76,5 @@ def test_a_reason_is_short_and_on_one_line() -> None:
 def test_no_damage_of_a_header_stops_the_reader(data: st.DataObject) -> None:
     out = data.draw(st.sampled_from(every_record()))
     ((name, packed),) = out.headers
-    values = data.draw(damaged(json.loads(packed)) | FOREIGN)
+    values = data.draw(corrupted(json.loads(packed)) | FOREIGN)
     entry_of(Record(out.value, [(name, json.dumps(values).encode())]), "orders", "live")

@@ -49,7 +49,7 @@ from tests.support.values import (
     FOREIGN,
     MOMENTS,
     STEADY,
-    damaged,
+    corrupted,
     plans,
     reports,
     value_or_error,
@@ -190,8 +190,8 @@ class TestEvents:
         assert [a.offset for a in payload.assignments] == ([s.span.range.end for s in report.spans] if done else [])
 
     def test_keys_are_one_per_landing_and_role(self) -> None:
-        other_cycle, other_lane = replace(SENDER, commit_id=UUID(int=99)), replace(SENDER, lane="backfill")
-        assert closed().key == closed(other_cycle).key == closed(other_lane).key
+        other_cycle, other_stream = replace(SENDER, commit_id=UUID(int=99)), replace(SENDER, lane="backfill")
+        assert closed().key == closed(other_cycle).key == closed(other_stream).key
         others = {closed(replace(SENDER, role="plan")).key, closed(replace(SENDER, landing="x")).key}
         assert len({closed().key, *others}) == 3
 
@@ -218,7 +218,7 @@ class TestWhatIsNotOurs:
         assert read_entry(Record(value, [("trace", b"1")]), "orders", "live") is None
 
 
-class TestDamage:
+class TestCorruption:
     @pytest.mark.parametrize("value", [b"", b"garbage", closed().value[:40]])
     def test_a_record_that_bears_our_header_but_is_no_event_is_refused(self, value: bytes) -> None:
         with pytest.raises(WireError):
@@ -248,7 +248,7 @@ class TestDamage:
     ) -> None:
         out = data.draw(st.sampled_from([make(plan, report, cycle, directives) for make in MAKERS]))
         ((name, packed),) = out.headers
-        values = data.draw(damaged(json.loads(packed)) | FOREIGN)
+        values = data.draw(corrupted(json.loads(packed)) | FOREIGN)
         record = Record(out.value, [(name, json.dumps(values).encode())])
         assert isinstance(value_or_error(read_entry, record, "orders", "live"), (Entry, WireError, NoneType))
 

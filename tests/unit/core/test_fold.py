@@ -157,11 +157,11 @@ class TestAcceptance:
         assert story.landing_state() == story.landing_state()
 
 
-class TestNotAskedFor:
+class TestNotRequested:
     """Reports that no plan in the log set out to make."""
 
     @staticmethod
-    def told(**changes: object) -> LandingState:
+    def reported_at(**changes: object) -> LandingState:
         story = Story()
         story.opens("a", [A, B])
         story.reports("a", A)
@@ -182,7 +182,7 @@ class TestNotAskedFor:
         ids=["window", "slice", "span twice", "more than planned", "another partition"],
     )
     def test_a_report_of_something_else_is_redundant(self, changes: dict[str, object], reason: str) -> None:
-        landing_state = self.told(**changes)
+        landing_state = self.reported_at(**changes)
         assert accepted(landing_state) == []
         assert reason in reasons(landing_state)[0]
         (state,) = landing_state.cycles.values()
@@ -942,9 +942,9 @@ class TestWrongClocks:
 
     def story(self) -> Story:
         story = Story()
-        story.told = self.LATE
+        story.reported_at = self.LATE
         story.opens("a", [A])
-        story.told = None
+        story.reported_at = None
         return story
 
     def claims(self, story: Story, passed: timedelta = timedelta(0)) -> bool:
@@ -972,18 +972,18 @@ class TestWrongClocks:
     def test_a_clock_that_is_behind_ends_no_claim_of_one_that_is_right(self) -> None:
         story = Story()
         story.opens("a", [A])
-        story.told = NOON.replace(year=1990)
+        story.reported_at = NOON.replace(year=1990)
         story.opens("b")
-        story.told = None
+        story.reported_at = None
         assert self.claims(story, TIMEOUT - timedelta(seconds=5))
         assert not self.claims(story, TIMEOUT)
 
     def test_a_slice_from_the_future_is_as_old_as_the_log_after_it(self) -> None:
         story = Story()
         story.opens("a", [A])
-        story.told = self.LATE
+        story.reported_at = self.LATE
         story.reports("a", A)
-        story.told = None
+        story.reported_at = None
         day = timedelta(days=1)
         (newest,) = story.landing_state().accepted[ORDERS]
         assert not newest.young(story.now, day)

@@ -65,10 +65,10 @@ class Model:
         end = start + length
         ranges = self.coverage & cover((start, end))
         shares = shares_of(self.known, ranges)
-        beside = [self.count(s.entry.generation, s.uncounted) for s in shares]
-        for share, rest in zip(shares, beside, strict=True):
+        others = [self.count(s.entry.generation, s.uncounted) for s in shares]
+        for share, rest in zip(shares, others, strict=True):
             assert share.expected(rest) == self.count(share.entry.generation, share.part)
-        self.known = without(self.known, shares, beside)
+        self.known = without(self.known, shares, others)
         self.covered -= set(range(start, end))
         taken = {(s.entry.generation, o) for s in shares for _, r in s.part.items() for o in range(r.start, r.end)}
         self.rows = {key: n for key, n in self.rows.items() if key not in taken}

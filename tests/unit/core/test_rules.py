@@ -91,7 +91,7 @@ def test_the_oldest_rules_are_forgotten() -> None:
     assert list(known) == [str(n) for n in range(3, MOST_RULES + 3)]
 
 
-def judged(of: TableLedger, **rules: Coverage) -> TableLedger:
+def evaluated(of: TableLedger, **rules: Coverage) -> TableLedger:
     return replace(of, evaluated=rules)
 
 
@@ -115,7 +115,7 @@ ALONE = Missing(ranges={(DEAD,): coverage([(P0, 10, 40)])})
 def test_a_range_is_not_read_alone_by_other_rules(
     of_data: dict[str, Coverage], alike: list[Any], found: list[Any] | None
 ) -> None:
-    data = judged(ledger(ORDERS, [(P0, 0, 40)]), **of_data)
+    data = evaluated(ledger(ORDERS, [(P0, 0, 40)]), **of_data)
     state = Story().landing_state(data, ledger(DEAD, [(P0, 0, 10)]))
     others = other_rules(state, ALONE, NOW, {ORDERS: coverage(alike)})
     assert others == (() if found is None else (RefusedRange(tables=(DEAD,), holder=ORDERS, ranges=coverage(found)),))
@@ -132,7 +132,7 @@ def test_what_another_table_has_accepted_counts_as_what_it_has() -> None:
 
 
 def test_what_all_tables_lack_is_read_by_any_rules() -> None:
-    state = Story().landing_state(judged(ledger(ORDERS, [(P0, 0, 40)]), old=coverage([(P0, 0, 40)])), ledger(DEAD))
+    state = Story().landing_state(evaluated(ledger(ORDERS, [(P0, 0, 40)]), old=coverage([(P0, 0, 40)])), ledger(DEAD))
     assert other_rules(state, Missing(ranges={TABLES: coverage([(P0, 40, 90)])}), NOW) == ()
 
 
@@ -163,7 +163,7 @@ def test_a_report_by_other_rules_than_those_of_another_tables_ledger_is_redundan
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(DEAD,))
     story.reports("a", [(P0, 0, 10)], rules=NOW)
-    data = judged(ledger(ORDERS, [(P0, 0, 10)]), old=coverage([(P0, 0, 10)]))
+    data = evaluated(ledger(ORDERS, [(P0, 0, 10)]), old=coverage([(P0, 0, 10)]))
     state = story.landing_state(data, ledger(DEAD))
     assert state.accepted[DEAD] == ()
     assert [r.reason for r in state.redundant] == [f"{ORDERS} has {coverage([(P0, 0, 10)])} by other rules"]

@@ -228,7 +228,7 @@ class TestPassedEnds:
 
 
 class TestPassedByAll:
-    def told(self, *ledgers: TableLedger, files: dict[str, int]) -> dict[str, Coverage]:
+    def covered_by(self, *ledgers: TableLedger, files: dict[str, int]) -> dict[str, Coverage]:
         story = Story()
         story.opens("a", [[(P0, 0, 10)], [(P0, 10, 20)]], tables=(ORDERS, DEAD))
         story.reports("a", [(P0, 0, 10)], files=files)
@@ -237,18 +237,21 @@ class TestPassedByAll:
 
     def test_a_table_has_passed_what_the_other_one_has(self) -> None:
         data = ledger(covered=[(P0, 0, 10)])
-        assert self.told(data, ledger(DEAD), files={ORDERS: 1}) == {ORDERS: Coverage(), DEAD: coverage([(P0, 0, 10)])}
+        assert self.covered_by(data, ledger(DEAD), files={ORDERS: 1}) == {
+            ORDERS: Coverage(),
+            DEAD: coverage([(P0, 0, 10)]),
+        }
 
     def test_what_both_have_passed_counts_for_both(self) -> None:
         whole = coverage([(P0, 0, 20)])
-        assert self.told(ledger(), ledger(DEAD), files={}) == {ORDERS: whole, DEAD: whole}
+        assert self.covered_by(ledger(), ledger(DEAD), files={}) == {ORDERS: whole, DEAD: whole}
 
     def test_what_another_landing_has_in_the_other_table_is_not_lacked_there(self) -> None:
         data = ledger(others=[(P0, 0, 10)])
-        assert self.told(data, ledger(DEAD), files={ORDERS: 1})[DEAD] == coverage([(P0, 0, 10)])
+        assert self.covered_by(data, ledger(DEAD), files={ORDERS: 1})[DEAD] == coverage([(P0, 0, 10)])
 
     def test_staged_rows_are_not_passed(self) -> None:
-        assert self.told(ledger(), files={ORDERS: 1}) == {ORDERS: Coverage()}
+        assert self.covered_by(ledger(), files={ORDERS: 1}) == {ORDERS: Coverage()}
 
 
 class TestValidThrough:

@@ -82,7 +82,7 @@ def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_g
 
     def stop(job: WindowJob) -> list[SliceResult]:
         working.stop("told to stop by SIGTERM", SECONDS)
-        until_asked(landing)
+        until_requested(landing)
         return engine.do(job, most=2)
 
     engine.acts.append(stop)
@@ -95,7 +95,7 @@ def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_g
     assert [o.closed.rows for o in runner(engine).cycles(1)] == [10]
 
 
-def until_asked(landing: FakeLanding) -> None:
+def until_requested(landing: FakeLanding) -> None:
     waiting = threading.Event()
     for _ in range(int(SECONDS / 0.01)):
         if any(isinstance(e, EndRequested) for e in landing.session.read_state(()).entries):
@@ -125,7 +125,7 @@ def test_jobs_that_do_not_end_within_the_grace_are_given_up(landing: FakeLanding
     with pytest.raises(SparkJobError, match="LC6214"):
         list(working.cycles())
     assert "TablePublished" not in landing.kinds()
-    assert landing.said("the next run publishes the reported slices")
+    assert landing.printed("the next run publishes the reported slices")
 
 
 def test_work_is_given_up_at_once_where_it_cannot_be_asked() -> None:

@@ -201,7 +201,7 @@ def test_a_spec_change_that_voids_waits_for_what_cannot_be_read_again(
     landing.session.landing = changed_landing(landing.session.landing, unknown_fields="dead_letter")
     opened = landing.open("b")
     assert epoch(landing) == before
-    assert landing.said("orders[0] [20, 40) (20 records) is published with its old spec")
+    assert landing.printed("orders[0] [20, 40) (20 records) is published with its old spec")
     landing.report(opened)
     assert landing.close("b", opened).rows == 60
     landing.open("c")
@@ -223,7 +223,7 @@ def test_what_is_left_of_a_control_log_that_was_cut_is_published_first(landing: 
     drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
     assert drained is not None
     assert drained[1].rows == 10
-    assert landing.said("the new epoch waits until orders[0] [30, 40) (10 records) is published")
+    assert landing.printed("the new epoch waits until orders[0] [30, 40) (10 records) is published")
     opened = landing.open("c")
     assert [str(s) for s in opened.slices] == ["orders[0][40, 50)"]
     landing.report(opened)
@@ -291,7 +291,7 @@ class TestBehindABlock:
     """Two partitions share slices; the older slice failed in one of them, the newer one is reported."""
 
     @pytest.fixture
-    def entangled(self, make_landing: Callable[..., FakeLanding]) -> FakeLanding:
+    def blocked_by_another(self, make_landing: Callable[..., FakeLanding]) -> FakeLanding:
         landing = make_landing(slice_records=30)
         landing.source.ends = {P0: 5, P1: 5}
         older = landing.open("older")
@@ -319,7 +319,9 @@ class TestBehindABlock:
     def test_what_can_be_read_again_is_voided_and_its_other_partition_goes_on(self, entangled: FakeLanding) -> None:
         opened = entangled.open("next")
         assert {str(s) for s in opened.slices} == {"orders[0][5, 10)", "orders[1][0, 5)", "orders[1][5, 10)"}
-        assert entangled.said("waits for a blocked or failing range of orders[1]; its ranges are read again separately")
+        assert entangled.printed(
+            "waits for a blocked or failing range of orders[1]; its ranges are read again separately"
+        )
         entangled.report(opened, lambda s: s.spans[0].partition == P0)
         entangled.close("next", opened)
         assert ends(entangled) == (10, 0)
@@ -364,7 +366,7 @@ class TestOtherLandings:
 
     def test_what_can_be_read_again_is_void_as_before(self, shared: FakeLanding) -> None:
         shared.open("b")
-        assert shared.said("pending slices were voided and are read again")
+        assert shared.printed("pending slices were voided and are read again")
 
     @pytest.mark.heavy
     def test_of_a_topic_that_its_source_does_not_tell_of_nothing_is_void(self, shared: FakeLanding) -> None:
@@ -373,7 +375,7 @@ class TestOtherLandings:
             shared.open("b")
 
 
-class TestNotBelieved:
+class TestUnsigned:
     """A signing key that is new, changed or gone too early, with slices pending."""
 
     @staticmethod

@@ -236,7 +236,7 @@ def test_a_commit_that_fails_ends_the_run_when_the_windows_ahead_have_reported(
     engine.on = {10: late, 20: late}
     with pytest.raises(CommitUnknownError):
         list(runner(engine).cycles())
-    assert engine.landing.said("2 windows are still being written; the next run publishes their slices")
+    assert engine.landing.printed("2 windows are still being written; the next run publishes their slices")
     assert engine.landing.kinds().count("SliceReported") == 3
     begun = len(engine.jobs)
 

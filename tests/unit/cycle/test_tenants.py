@@ -397,14 +397,14 @@ class TestALogThatLostItsEnd:
         landing.source.epochs, landing.source.starts = {P0: [0, 25]}, {P0: 22}
         with pytest.raises(SourceError, match=r"orders\[0\] \[20, ?22\)"):
             landing.close("late", opened)
-        assert not landing.said("its range is read again")
+        assert not landing.printed("its range is read again")
         with pytest.raises(LedgerError, match="LC7019"):
             ledger_init(landing.session, "earliest")
         ledger_init(landing.session, "earliest", give_up_reported=True)
         assert section(landing).end(P0) == 22
 
 
-class TestAWordOnOneFate:
+class TestDecisionsOnOneDisposition:
     """The columns of the data table have changed, and it was rolled back: the dead-letter table has what it lacks."""
 
     def refused(self, landing: FakeLanding, back_to: int = 0) -> str:

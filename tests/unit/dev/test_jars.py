@@ -145,16 +145,16 @@ def test_the_list_is_written_from_what_is_published_beside_a_jar(
     places = jars.fetch("broker").values()
     notes = one_jar.parent.parent / "ivydata-1.properties"
     notes.write_text(f"artifact.location=file\\:{tmp_path}/published/one-1.jar\n")
-    beside = tmp_path / "published" / f"one-1.jar.{kind}"
-    beside.parent.mkdir()
-    beside.write_text(f"{jar_checksums.digest(one_jar, kind)}  one-1.jar\n")
+    checksum = tmp_path / "published" / f"one-1.jar.{kind}"
+    checksum.parent.mkdir()
+    checksum.write_text(f"{jar_checksums.digest(one_jar, kind)}  one-1.jar\n")
     before = jar_checksums.listed()
     (tmp_path / "jars.sha256").write_text("")
     assert jar_checksums.write(places, run_dir / "ivy") == 1
     assert jar_checksums.listed() == before
-    beside.write_text("0" * 40)
+    checksum.write_text("0" * 40)
     with pytest.raises(jar_checksums.ChecksumError, match=f"one-1.jar has another {kind.upper()} than is published"):
         jar_checksums.write(places, run_dir / "ivy")
-    beside.unlink()
+    checksum.unlink()
     with pytest.raises(jar_checksums.ChecksumError, match="no checksum is published"):
         jar_checksums.write(places, run_dir / "ivy")

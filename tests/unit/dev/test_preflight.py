@@ -53,7 +53,7 @@ def test_room_is_asked_for_what_is_still_to_come(
     assert all(one.startswith(text) for one, text in zip(found, lines, strict=True))
 
 
-def java_that_says(text: str, folder: Path) -> Path:
+def java_that_prints(text: str, folder: Path) -> Path:
     program = folder / "bin" / "java"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
@@ -74,7 +74,7 @@ def java_that_says(text: str, folder: Path) -> Path:
 def test_java_must_be_one_that_spark_runs_on(
     text: str, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_that_says(text, tmp_path)))
+    monkeypatch.setenv("JAVA_HOME", str(java_that_prints(text, tmp_path)))
     found = preflight.problems((preflight.java_fits,))
     assert [problem in one for one in found if problem] == ([True] if problem else [])
     assert len(found) == (problem is not None)

@@ -54,7 +54,7 @@ def test_an_unknown_id_is_asked_for_once_in_a_slice(fake: FakeRegistry) -> None:
     of = decoder(fake)
     for _ in range(3):
         assert of.decode([b"\x00\x00\x00\x00\x09{}"] * 5).table.num_rows == 0
-    assert fake.asked == ["/schemas/ids/9"]
+    assert fake.requests == ["/schemas/ids/9"]
 
 
 def test_a_registry_that_is_away_rejects_nothing(fake: FakeRegistry) -> None:

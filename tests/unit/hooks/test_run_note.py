@@ -45,7 +45,7 @@ class Api:
 
     def __init__(self) -> None:
         self.note: str | None = "seen by Ann"
-        self.asked: list[tuple[str, str, str]] = []
+        self.requests: list[tuple[str, str, str]] = []
         self.refuse = False
         self.answers: list[int] = []
         self.sleep = 0.0
@@ -57,7 +57,7 @@ def served(api: Api) -> Iterator[int]:
         def _do(self) -> None:
             time.sleep(api.sleep)
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-            api.asked.append((self.command, self.path, self.headers.get("Authorization") or ""))
+            api.requests.append((self.command, self.path, self.headers.get("Authorization") or ""))
             answer: dict[str, Any] = {"note": api.note}
             status = api.answers.pop(0) if api.answers else 403 if api.refuse else 200
             if status != 200:
@@ -105,7 +105,7 @@ def test_it_is_written_with_a_login_and_what_people_wrote_stays(configured: Any)
         assert note_run(TI, "orders", "5 rows")
     assert api.note == "seen by Ann\norders: 5 rows"
     run = "/api/v2/dags/land%20orders/dagRuns/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
-    assert api.asked == [
+    assert api.requests == [
         ("POST", "/auth/token", ""),
         ("GET", run, "Bearer token of lake"),
         ("PATCH", f"{run}?update_mask=note", "Bearer token of lake"),
@@ -118,8 +118,8 @@ def test_a_password_alone_is_a_token_and_a_line_that_stands_is_not_written_again
         configured(host=f"http://127.0.0.1:{port}", password="t0ken")
         assert note_run(TI, "orders", "5 rows")
         assert note_run(TI, "orders", "5 rows")
-    assert [verb for verb, _, _ in api.asked] == ["GET", "PATCH", "GET"]
-    assert {who for _, _, who in api.asked} == {"Bearer t0ken"}
+    assert [verb for verb, _, _ in api.requests] == ["GET", "PATCH", "GET"]
+    assert {bearer for _, _, bearer in api.requests} == {"Bearer t0ken"}
 
 
 @pytest.mark.heavy(but=("answers0",))
@@ -146,7 +146,7 @@ def test_it_is_asked_a_few_times_and_not_again_for_what_it_refuses(
     with served(api) as port:
         configured(host="127.0.0.1", port=port, password="t0ken")
         assert not note_run(TI, "orders", "5 rows")
-    assert len(api.asked) == requests
+    assert len(api.requests) == requests
 
 
 def test_without_the_option_nothing_is_asked() -> None:

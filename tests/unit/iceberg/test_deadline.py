@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE, until
 PLACE: ContextVar[str] = ContextVar("PLACE", default="elsewhere")
 
 
-class GoneError(BaseException):
+class EndedError(BaseException):
     """No Exception: what ends a process."""
 
 
@@ -26,7 +26,7 @@ def test_a_call_gives_what_it_gives_in_the_callers_context() -> None:
     PLACE.reset(token)
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own"), GoneError()])
+@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own"), EndedError()])
 def test_a_call_raises_what_it_raises(error: BaseException) -> None:
     def call() -> None:
         raise error

@@ -166,7 +166,7 @@ def test_a_servers_configuration_imports_nothing_and_redirects_no_credential(whe
         assert {k for k in given if k not in (*own, "uri")} <= ALLOWED_BY_SIGNING
         assert {k: given[k] for k in own} == own
         tables.load("a.t")
-    assert [path for path in server.asked if "token" in path] == ["/own/tokens"] * 2
+    assert [path for path in server.requests if "token" in path] == ["/own/tokens"] * 2
 
 
 @pytest.mark.parametrize("where", ["config", "credentials", "properties"])

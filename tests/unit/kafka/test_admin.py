@@ -30,15 +30,15 @@ def test_who_waits_for_brokers_is_told_once_what_for_long_before_the_end(
     monkeypatch.setattr(admin_requests, "SILENT_SECONDS", 0.2)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
-        settings, away = {"bootstrap.servers": nobody}, SourceUnavailableError
+        unused = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings, away = {"bootstrap.servers": unused}, SourceUnavailableError
         admin = ClusterAdmin(settings, timeout=1.0, away=away, refused=SourceError, remedy=lambda: "ask")
         with caplog.at_level(logging.WARNING), pytest.raises(SourceUnavailableError, match="LC2011"):
             admin.cluster_id()
         with pytest.raises(SourceUnavailableError):
             admin.topics(["orders"])
     [logged] = [r.getMessage() for r in caplog.records if r.name == admin_requests.__name__]
-    assert logged.startswith(f"asking for the cluster id: no answer from Kafka at {nobody} yet: ")
+    assert logged.startswith(f"asking for the cluster id: no answer from Kafka at {unused} yet: ")
     assert logged.endswith("; waiting for it")
     assert "onnect" in logged
 

@@ -275,7 +275,7 @@ class TestResetOffsets:
             )
 
 
-class TestResetAttest:
+class TestResetAssert:
     def test_what_was_shown_is_said(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         arguments = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}

@@ -177,8 +177,8 @@ def test_each_transition_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "Variable", kept)
     stalled = CommitsStalledNotifier(lambda context: sent.append("stalled"))
     recovered = CommitsRecoveredNotifier([lambda context: sent.append("recovered")])
-    for tell in (recovered, stalled, stalled, recovered, recovered, stalled):
-        tell({"ti": Ti(), "reason": "what was seen"})
+    for event in (recovered, stalled, stalled, recovered, recovered, stalled):
+        event({"ti": Ti(), "reason": "what was seen"})
     assert sent == ["stalled", "recovered", "stalled"]
     assert list(kept.values) == ["lakecommit_commits_load.guard"]
 

@@ -186,10 +186,10 @@ def test_a_log_that_cannot_be_read_is_no_success(attempts: Attempts) -> None:
 
 
 def test_a_record_of_the_landing_that_nobody_can_read_is_passed_over(attempts: Attempts) -> None:
-    word = attempts.landing.session.sender("write", attempts.job.commit_id)
+    sender = attempts.landing.session.sender("write", attempts.job.commit_id)
     entry = attempts.landing.control.logs[attempts.opened.ticket.partition][0]
     assert entry is not None
     corrupted = replace(entry, headers=(("lakecommit", b"{"),))
-    assert word.landing == "rows"
+    assert sender.landing == "rows"
     attempts.landing.control.logs[attempts.opened.ticket.partition].append(corrupted)
     assert attempts.send(fenced(1, attempts.report)) is None

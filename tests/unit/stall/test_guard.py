@@ -134,13 +134,13 @@ def test_a_long_stall_is_as_old_as_the_last_complete_cycle() -> None:
     stalled_cycles=st.integers(1, MOST_CYCLES),
     fates=st.lists(st.booleans(), max_size=120),
 )
-def test_one_fold_serves_guards_of_any_number_of_cycles(stalled_cycles: int, fates: list[bool]) -> None:
+def test_one_fold_serves_guards_of_any_number_of_cycles(stalled_cycles: int, answers: list[bool]) -> None:
     own, most = StallRules(stalled_cycles=stalled_cycles, only_cycles=True), StallRules(stalled_cycles=MOST_CYCLES)
     events = [
         event
-        for n, completes in enumerate(fates)
+        for n, completes in enumerate(answers)
         for event in ((EventKind.START, 60.0 * n, n), *([(EventKind.COMPLETED, 60.0 * n + 1, n)] if completes else []))
     ]
-    guard, at = Guard(rules=own), NOON + 60.0 * len(fates)
+    guard, at = Guard(rules=own), NOON + 60.0 * len(answers)
     shared, alone = rule(after(*events, rules=most), at, guard), rule(after(*events, rules=own), at, guard)
     assert (shared.answer, shared.verdict) == (alone.answer, alone.verdict)

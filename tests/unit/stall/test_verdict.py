@@ -811,8 +811,8 @@ def test_a_dead_letter_table_whose_budget_is_full_stalls_the_landing() -> None:
 
 def test_only_failures_of_the_data_table_in_a_row_stall() -> None:
     sink, heard = landing(), []
-    for beside in ((), (), ("shop.dead",), (), (), ()):
-        sink.log(EventKind.START, commit=sink.start(), failed="no", beside=beside)
+    for failing in ((), (), ("shop.dead",), (), (), ()):
+        sink.log(EventKind.START, commit=sink.start(), failed="no", beside=failing)
         heard.append(sink.verdict)
     assert heard == [Verdict.SLOWING] * 5 + [Verdict.STALLED]
     # Another attempt of the last one: now the data came through.

@@ -76,13 +76,13 @@ def test_forged_and_copied_failures_are_no_stall() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    believed = VerifiedRecords()
+    verified = VerifiedRecords()
     records = [record(failed()) for _ in range(REMEMBERED + 1)]
     for _ in range(2):
-        assert believed(records[0], GROUP, EventKind.START, landing=True)
-        assert not believed(records[0], GROUP, EventKind.START, landing=True)
+        assert verified(records[0], GROUP, EventKind.START, landing=True)
+        assert not verified(records[0], GROUP, EventKind.START, landing=True)
         for each in records[1:]:
-            believed(each, GROUP, EventKind.START, landing=True)
+            verified(each, GROUP, EventKind.START, landing=True)
 
 
 def test_a_group_of_kafka_connect_is_believed() -> None:

@@ -53,13 +53,13 @@ def test_a_group_that_may_be_among_those_overlooked_is_held_and_said_so(
 
 
 def test_long_names_and_keys_are_not_kept() -> None:
-    def seen(one: ControlRecord) -> object:
+    def group_length(one: ControlRecord) -> object:
         found = event_of(one.value, key=one.key, headers=one.headers)
         return found and len(found[1].sender or b"")
 
-    assert seen(record("g" * (GROUP_LENGTH + 1))) is None
-    assert seen(record("g", b"k" * KEY_LENGTH)) == KEY_LENGTH
-    assert seen(record("g", b"k" * 900_000)) == 32
+    assert group_length(record("g" * (GROUP_LENGTH + 1))) is None
+    assert group_length(record("g", b"k" * KEY_LENGTH)) == KEY_LENGTH
+    assert group_length(record("g", b"k" * 900_000)) == 32
 
 
 def test_a_time_at_the_end_of_the_calendar_is_no_time() -> None:

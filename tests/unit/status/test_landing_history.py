@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.status import landing_history
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.declared import changed_landing
 
-SAID = Decision(command="a command", actor="ann", host="here", at="now", landing="rows", reason="an outage")
+DECISION = Decision(command="a command", actor="ann", host="here", at="now", landing="rows", reason="an outage")
 Run = Callable[..., str]
 
 
@@ -104,12 +104,12 @@ def test_a_spec_that_changed_is_told_with_what_was_changed(landing: FakeLanding,
 def test_epochs_and_what_persons_decided_are_told(landing: FakeLanding, read_it: Run) -> None:
     landing.cycle("a")
     landing.source.ends = {P0: 40, P1: 10}
-    ledger_init(landing.session, {("orders", 0): 30}, decision=SAID)
+    ledger_init(landing.session, {("orders", 0): 30}, decision=DECISION)
     landing.cycle("b")
     lines = read_it().splitlines()
     assert sum(line.endswith(": a user set the ledger") for line in lines) == 1
     assert sum(line.endswith(": the landing joined the table") for line in lines) == 1
-    assert f"    {replace(SAID, what='gives up orders[0] [20, 30)')}" in lines
+    assert f"    {replace(DECISION, what='gives up orders[0] [20, 30)')}" in lines
     assert "  1 decision of users" in lines
 
 

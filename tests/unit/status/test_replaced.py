@@ -47,7 +47,7 @@ TOOK = Replaced(
     rewritten_files=2,
     rewritten_bytes=1,
 )
-GONE = (AddedFile(path="f2", rows=10), AddedFile(path="f3", rows=9))
+REMOVED = (AddedFile(path="f2", rows=10), AddedFile(path="f3", rows=9))
 COPIES = (AddedFile(path="c2", rows=5), AddedFile(path="c3", rows=4))
 
 
@@ -57,7 +57,7 @@ LEFT = cover((P0, 0, 5), (P1, 0, 4))
 def deleting(took: Replaced = TOOK, covered: Coverage = LEFT) -> LandingSnapshot:
     """Of what the first two snapshots landed, a part is taken out."""
     made = snapshot(4, covered, kind=SnapshotKind.REPLACE, rows=0, files=COPIES)
-    return replace(made, record=replace(made.record, extra={REPLACED: took.to_text()}), removed=GONE)
+    return replace(made, record=replace(made.record, extra={REPLACED: took.to_text()}), removed=REMOVED)
 
 
 def anew() -> LandingSnapshot:
@@ -67,7 +67,7 @@ def anew() -> LandingSnapshot:
     made = snapshot(
         4, cover((P0, 0, 5), (P1, 0, 4)), cover((P0, 5, 15)), kind=SnapshotKind.REPLACE, files=files, others=[lane]
     )
-    return replace(made, record=replace(made.record, lane=REPLAY, extra={REPLACED: TOOK.to_text()}), removed=GONE)
+    return replace(made, record=replace(made.record, lane=REPLAY, extra={REPLACED: TOOK.to_text()}), removed=REMOVED)
 
 
 def wrong(*snapshots: LandingSnapshot, head: Iterable[str] | None = None) -> str:
@@ -100,8 +100,8 @@ def without_extra(s: LandingSnapshot) -> LandingSnapshot:
     ("forged", "message"),
     [
         (without_extra(deleting()), "does not record which"),
-        (replace(deleting(), removed=(*GONE, AddedFile(path="more", rows=3))), "removed files had 22"),
-        (replace(deleting(), removed=GONE[:1]), "2 rewritten, but 1 are removed"),
+        (replace(deleting(), removed=(*REMOVED, AddedFile(path="more", rows=3))), "removed files had 22"),
+        (replace(deleting(), removed=REMOVED[:1]), "2 rewritten, but 1 are removed"),
         (replace(deleting(), files=COPIES[:1]), "reports 0 rows and 9 copied ones, but its 1 files have 5"),
         (deleting(replace(TOOK, copied_rows=4)), "its 2 files have 9"),
         (deleting(replace(TOOK, rows=30, copied_rows=9, deleted_rows=0)), "but at most"),
@@ -112,7 +112,7 @@ def without_extra(s: LandingSnapshot) -> LandingSnapshot:
             replace(anew(), record=replace(anew().record, ranges=cover((P0, 5, 12)))),
             "gained orders[0] [5, 15), but the snapshot reports orders[0] [5, 12)",
         ),
-        (replace(SECOND, removed=GONE[:1], record=replace(SECOND.record, snapshot_id=9)), "but does not record it"),
+        (replace(SECOND, removed=REMOVED[:1], record=replace(SECOND.record, snapshot_id=9)), "but does not record it"),
     ],
 )
 def test_each_forgery_is_found(forged: LandingSnapshot, message: str) -> None:

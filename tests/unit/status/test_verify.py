@@ -276,7 +276,7 @@ def test_differences_of_two_ranges_do_not_cancel_out() -> None:
     assert "[10, 20) it has 3 rows, but 1" in found
 
 
-def judged(of: TableHistory, **rules: Coverage) -> TableHistory:
+def evaluated(of: TableHistory, **rules: Coverage) -> TableHistory:
     last = of.snapshots[-1]
     sections = {key: replace(one, evaluated=rules) for key, one in last.sections.items()}
     return replace(of, snapshots=(*of.snapshots[:-1], replace(last, sections=sections)))
@@ -284,16 +284,16 @@ def judged(of: TableHistory, **rules: Coverage) -> TableHistory:
 
 def test_rejects_that_both_tables_tell_apart_by_other_rules_are_wrong_though_they_are_as_many() -> None:
     whole = cover((P0, 0, 10))
-    (found,) = check_landing(LANDING, [judged(data(3), one=whole), judged(dead(3, 3), two=whole)])
+    (found,) = check_landing(LANDING, [evaluated(data(3), one=whole), evaluated(dead(3, 3), two=whole)])
     assert (found.level, found.table) == (Severity.WRONG, "shop.dead")
     assert "orders[0] [0, 10) was evaluated by other rules than in shop.orders" in found.text
 
 
 def test_other_rules_that_reject_nothing_are_nothing_wrong() -> None:
     whole = cover((P0, 0, 10))
-    assert texts(check_landing(LANDING, [judged(data(0), one=whole), judged(dead(0, 0), two=whole)])) == ""
-    assert texts(check_landing(LANDING, [judged(data(3), one=whole), judged(dead(3, 3), one=whole)])) == ""
-    assert texts(check_landing(LANDING, [judged(data(3), one=whole), dead(3, 3)])) == "", "of an earlier release"
+    assert texts(check_landing(LANDING, [evaluated(data(0), one=whole), evaluated(dead(0, 0), two=whole)])) == ""
+    assert texts(check_landing(LANDING, [evaluated(data(3), one=whole), evaluated(dead(3, 3), one=whole)])) == ""
+    assert texts(check_landing(LANDING, [evaluated(data(3), one=whole), dead(3, 3)])) == "", "of an earlier release"
 
 
 def test_what_a_person_said_of_dead_letters_is_told_and_not_wrong() -> None:

@@ -188,10 +188,10 @@ def test_receivers_of_statsd_and_opentelemetry_get_every_metric_of_tasks_and_com
     kinds = {"counter": "c", "gauge": "g"}
     plain = {m: "".join(f".{tag}__x" for tag in m.tags) for m in METRICS}
     tagged = {m: "".join(f",{tag}={tag}.x" for tag in m.tags) for m in METRICS}
-    for who in ("task", "command"):
+    for source in ("task", "command"):
         for name, tags in (("False", plain), ("True", tagged)):
-            mine = {line for line in got if line.startswith(f"{who}.{name}.lakecommit.")}
-            assert mine == {f"{who}.{name}.{m.name}{tags[m]}:3|{kinds[m.kind]}" for m in METRICS}
+            mine = {line for line in got if line.startswith(f"{source}.{name}.lakecommit.")}
+            assert mine == {f"{source}.{name}.{m.name}{tags[m]}:3|{kinds[m.kind]}" for m in METRICS}
 
     found = [m for e in exported for r in e.resource_metrics for s in r.scope_metrics for m in s.metrics]
     mine_there = {m.name: m for m in found if "lakecommit" in m.name}

@@ -50,24 +50,24 @@ def test_the_code_tells_the_worst_and_the_lines_tell_whose_it_is(
     assert all(name in last for name in failed)
 
 
-class _Told:
+class _Runner:
     """In place of a lander: whether it was told to stop."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.told = False
+        self.suspended = False
 
     def stop(self, *, grace: float) -> None:
-        self.told = grace > 0
+        self.suspended = grace > 0
 
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_landing_that_begins_when_the_call_was_told_to_stop_is_told_so_and_starts_no_spark(
     monkeypatch: pytest.MonkeyPatch, *, stopped: bool
 ) -> None:
-    def cycles(runner: _Told, *_: object) -> int:
-        return int(runner.told)
+    def cycles(runner: _Runner, *_: object) -> int:
+        return int(runner.suspended)
 
-    monkeypatch.setattr(set_landings, "LandingRunner", _Told)
+    monkeypatch.setattr(set_landings, "LandingRunner", _Runner)
     monkeypatch.setattr(set_landings, "land_cycles", cycles)
     session: Any = nullcontext()
     with ConcurrentLandings() as concurrent:

@@ -182,7 +182,7 @@ def report(
 
 
 @dataclass(slots=True, kw_only=True)
-class CommitLook:
+class CommitCheck:
     """A commit task between its look and its appends: it settles from what it saw, however old that is by then."""
 
     run: int
@@ -193,12 +193,12 @@ class CommitLook:
     left: list[str]
 
 
-def look_for_commit(world: World, run: int) -> CommitLook:
+def check_for_commit(world: World, run: int) -> CommitCheck:
     ledgers = world.read_ledgers(repair=False)
     landing_state = world.landing_state(ledgers)
     ready = {t.table: settle(landing_state.accepted[t.table], t.section).ready for t in ledgers}
     settled = {t: {(t, s.report.attempt) for s in slices} for t, slices in ready.items()}
-    return CommitLook(
+    return CommitCheck(
         run=run,
         ready=ready,
         low={t: landing_state.low(without=commit_id_of(run), landed=landed) for t, landed in settled.items()},
@@ -208,24 +208,24 @@ def look_for_commit(world: World, run: int) -> CommitLook:
     )
 
 
-def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -> None:
+def append_next(world: World, check: CommitCheck, *, announce: bool, lazy: bool) -> None:
     """The next table's snapshot, then its COMMIT_TO_TABLE; ``lazy`` leaves a table without rows for later."""
-    table = world.tables[look.left.pop(0)]
+    table = world.tables[check.left.pop(0)]
     if table.away:
-        look.failed.add(table.name)
+        check.failed.add(table.name)
         return
     if table.rolled_back:
         table.renew_epoch(world.log.end)
-    ready = look.ready[table.name]
+    ready = check.ready[table.name]
     if not ready or (lazy and not any(s.file_count(table.name) for s in ready)):
         return
-    low = look.low[table.name]
-    added = table.append(ready, look.end if low is None else min(low, look.end), low)
+    low = check.low[table.name]
+    added = table.append(ready, check.end if low is None else min(low, check.end), low)
     if announce and added:
         world.log.append(
             TablePublished,
             world.tick(),
-            commit_id_of(look.run),
+            commit_id_of(check.run),
             table=table.name,
             snapshot_id=len(table.history),
             token=UUID(int=len(table.history)),
@@ -234,17 +234,17 @@ def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -
         )
 
 
-def finish_commit(world: World, look: CommitLook, voided: Sequence[UUID] = ()) -> CycleClosed | None:
+def finish_commit(world: World, check: CommitCheck, voided: Sequence[UUID] = ()) -> CycleClosed | None:
     """COMPLETE with its valid-through when no table failed, else the evidence that one did."""
-    if look.failed or look.left or any(t.away for t in world.tables.values()):
-        fail_commit(world, commit_id_of(look.run), voided, tables=sorted(look.failed))
+    if check.failed or check.left or any(t.away for t in world.tables.values()):
+        fail_commit(world, commit_id_of(check.run), voided, tables=sorted(check.failed))
         return None
     ledgers = world.read_ledgers(repair=False)
     landing_state = world.landing_state(ledgers)
     reached = [passed_ends(t, landing_state.accepted[t.table], world.ends) for t in ledgers]
     through = valid_through(landing_state.cycles.values(), {p: min(r[p] for r in reached) for p in world.ends})
     directives = Directives(voided=tuple(voided))
-    world.log.append(CycleClosed, world.tick(), commit_id_of(look.run), valid_through=through, directives=directives)
+    world.log.append(CycleClosed, world.tick(), commit_id_of(check.run), valid_through=through, directives=directives)
     last = world.log.entries[-1]
     return last if isinstance(last, CycleClosed) else None
 

@@ -115,9 +115,9 @@ def test_a_word_leads_back_to_where_the_log_differs_and_no_further(
     stated: int | None, back: bool, differs: int | None, goes_on: int, given_up: list[tuple[SourcePartition, int, int]]
 ) -> None:
     section = ledger(ORDERS, [(P0, 0, 50)], starts={P0: 0}).section
-    word = StatedOffsets(offsets={} if stated is None else {P0: stated}, back=back)
+    offsets = StatedOffsets(offsets={} if stated is None else {P0: stated}, back=back)
     diverged = {} if differs is None else {P0: differs}
-    found = restart(word, {P0: mark(4)}, section, passed=coverage([]), firsts={}, diverged=diverged)
+    found = restart(offsets, {P0: mark(4)}, section, passed=coverage([]), firsts={}, diverged=diverged)
     assert found.covered[P0].reach(0) == goes_on
     assert found.back == coverage([(P0, goes_on, 50)] if goes_on < 50 else [])
     assert found.given_up == coverage(given_up)

@@ -46,12 +46,12 @@ def cost(records: int = 1_000_000, **changes: Any) -> WindowCost:
     return replace(made, **changes)
 
 
-def of(costs: list[WindowCost], limits: WindowLimits = LIMITS, **goal: Any) -> WindowLimits:
-    return sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **goal})[0]
+def of(costs: list[WindowCost], limits: WindowLimits = LIMITS, **given: Any) -> WindowLimits:
+    return sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **given})[0]
 
 
-def told(costs: list[WindowCost], limits: WindowLimits = LIMITS, **goal: Any) -> str:
-    return "\n".join(sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **goal})[1])
+def reason(costs: list[WindowCost], limits: WindowLimits = LIMITS, **given: Any) -> str:
+    return "\n".join(sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **given})[1])
 
 
 def test_without_a_goal_nothing_changes_and_nothing_is_said() -> None:
@@ -63,13 +63,13 @@ class TestWindow:
     def test_where_nothing_was_measured_a_trial_is_planned_with_slices_as_without_a_goal(self) -> None:
         found = of([], window_seconds=10)
         assert (found.max_records, found.slice_records) == (10 * ASSUMED_RATE, DEFAULT)
-        assert told([], window_seconds=10) == (
+        assert reason([], window_seconds=10) == (
             "window.target 10 s: no window measured yet (trial): at most 500000 records"
         )
 
     def test_the_time_that_is_left_for_writing_is_filled(self) -> None:
         assert of([cost()], window_seconds=8.5).max_records == 1_600_000
-        assert told([cost()], window_seconds=8.5).splitlines()[0] == (
+        assert reason([cost()], window_seconds=8.5).splitlines()[0] == (
             "window.target 8.5 s: 1 window measured, 200000 records/s with 2 in parallel, and 0.5 s overhead: at most "
             "1600000 records"
         )
@@ -94,12 +94,12 @@ class TestWindow:
         self, task_ms: int, counts: bool
     ) -> None:
         small = cost(400_000, task_ms=task_ms, full=False)
-        assert ("no window measured" in told([small], window_seconds=8.5)) is not counts
+        assert ("no window measured" in reason([small], window_seconds=8.5)) is not counts
 
     def test_declared_limits_are_never_passed(self) -> None:
         limits = replace(LIMITS, max_records=5_000, max_bytes=2_000_000, record_bytes=1_000)
         assert of([cost()], limits, window_seconds=8.5).window_records == 2_000
-        assert "; window.max_records or window.max_bytes allow 2000" in told([cost()], limits, window_seconds=8.5)
+        assert "; window.max_records or window.max_bytes allow 2000" in reason([cost()], limits, window_seconds=8.5)
 
 
 class TestSlices:
@@ -110,7 +110,7 @@ class TestSlices:
     def test_few_large_ones_where_each_is_short(self) -> None:
         found = of([cost()], records=200_000, window_seconds=60)
         assert found.slice_records == 200_000
-        assert "1 slices of about 2.0 s, 2 in parallel" in told([cost()], records=200_000, window_seconds=60)
+        assert "1 slices of about 2.0 s, 2 in parallel" in reason([cost()], records=200_000, window_seconds=60)
 
     def test_where_no_slice_waited_more_are_tried_at_once(self) -> None:
         one = cost(slices=1, busy_ms=10_000)
@@ -136,7 +136,7 @@ class TestFiles:
 
     def test_before_anything_is_measured_they_are_as_without_a_goal(self) -> None:
         assert of([], file_bytes=5_000_000).slice_records == DEFAULT
-        assert told([], file_bytes=5_000_000) == (
+        assert reason([], file_bytes=5_000_000) == (
             "window.target_file_size 5000000: none of 10000 records was measured, slices of 250000"
         )
 
@@ -152,7 +152,7 @@ class TestFiles:
         self, goal: dict[str, Any], limits: WindowLimits, most: int, why: str
     ) -> None:
         assert of([cost()], limits, file_bytes=5_000_000, **goal).slice_records == most
-        assert told([cost()], limits, file_bytes=5_000_000, **goal).endswith(f"now {most}; {why}")
+        assert reason([cost()], limits, file_bytes=5_000_000, **goal).endswith(f"now {most}; {why}")
 
     def test_a_landing_that_keeps_up_learns_it_too_and_nothing_of_a_trickle(self) -> None:
         quick = cost(task_ms=2_000, busy_ms=1_000, full=False)

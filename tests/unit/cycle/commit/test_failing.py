@@ -20,9 +20,9 @@ class Clocked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        self.said: list[str] = []
+        self.lines: list[str] = []
         monkeypatch.setattr(failing, "monotonic", lambda: self.now)
-        self.tables = FailingTables((A, B), self.said.append)
+        self.tables = FailingTables((A, B), self.lines.append)
 
     def commit(self, *fail: str, seconds: float = 0.0, error: str = "away") -> frozenset[str]:
         left, _ = self.tables.begin()
@@ -48,16 +48,16 @@ def test_a_table_is_tried_ever_more_rarely_and_told_once(clocked: Clocked) -> No
     assert gaps[:5] == [1, *PAUSES[1:5]]
     assert set(gaps[5:]) == {PAUSES[-1]}
     more = "other tables continue, the slices of this one are kept and retried"
-    assert clocked.said == [f"WARNING: {A}: away at 0.0 [LC9999]; {more}"]
+    assert clocked.lines == [f"WARNING: {A}: away at 0.0 [LC9999]; {more}"]
     clocked.commit(A, error="no rights")
     clocked.tables.try_all()
     clocked.commit(A, error="no rights")
     clocked.tables.try_all()
     clocked.commit()
-    assert clocked.said[1].startswith(f"WARNING: {A}: no rights at ")
-    assert len(clocked.said) == 3
+    assert clocked.lines[1].startswith(f"WARNING: {A}: no rights at ")
+    assert len(clocked.lines) == 3
     row = f"{len(tries) + 1} failed commits in a row"
-    assert clocked.said[-1].startswith(f"WARNING: {A} accepts commits again, after {row}")
+    assert clocked.lines[-1].startswith(f"WARNING: {A} accepts commits again, after {row}")
     assert clocked.tables.error() is None
 
 

@@ -111,7 +111,7 @@ def test_files_of_a_slice_from_the_future_are_looked_for(landing: FakeLanding) -
     assert landing.close(opened=opened).voided
 
 
-class TestIdleBesideOthers:
+class TestIdleAmongOthers:
     """A landing without anything new, in a partition that others fill."""
 
     @pytest.fixture
@@ -122,7 +122,7 @@ class TestIdleBesideOthers:
         landing.cycle("first")
         return landing
 
-    def others_say(self, landing: FakeLanding, records: int) -> None:
+    def others_send(self, landing: FakeLanding, records: int) -> None:
         other = landing.connect(name="others", table="shop.others")
         record = other.sender("commit", uuid4()).closed(uuid4(), landing.clock(), None, Directives())
         landing.send(0, [record] * records)
@@ -137,7 +137,7 @@ class TestIdleBesideOthers:
         return found
 
     def test_its_position_is_moved_when_others_have_said_much(self, idle: FakeLanding) -> None:
-        self.others_say(idle, 100)
+        self.others_send(idle, 100)
         before = len(idle.control.logs[0])
         closed = idle.cycle("idle")
         assert (closed.published, closed.reason) == ((), "nothing new")
@@ -148,7 +148,7 @@ class TestIdleBesideOthers:
 
     def test_and_only_then(self, idle: FakeLanding) -> None:
         before, snapshots = self.read_from(idle), len(idle.snapshots(DATA))
-        self.others_say(idle, 20)
+        self.others_send(idle, 20)
         idle.cycle("idle")
         assert (self.read_from(idle), len(idle.snapshots(DATA))) == (before, snapshots)
 
@@ -156,7 +156,7 @@ class TestIdleBesideOthers:
     def test_not_past_what_somebody_still_needs(self, idle: FakeLanding) -> None:
         idle.source.ends = {P0: 40, P1: 10}
         opened = idle.open("slow")
-        self.others_say(idle, 100)
+        self.others_send(idle, 100)
         idle.cycle("idle")
         idle.report(opened)
         assert max(self.read_from(idle)) <= len(idle.control.logs[0]) - 100
@@ -165,7 +165,7 @@ class TestIdleBesideOthers:
 
     def test_what_it_lands_after_that_is_there_once(self, idle: FakeLanding) -> None:
         for n in range(3):
-            self.others_say(idle, 100)
+            self.others_send(idle, 100)
             idle.cycle(f"idle {n}")
         idle.source.ends = {P0: 40, P1: 10}
         assert idle.cycle("more").rows == 20

@@ -34,7 +34,7 @@ WEEK = Retention(time=7 * DAY, bytes=None)
 def asking(landing: FakeLanding) -> FakeLanding:
     """With a topic that keeps records for a week, whose partitions were written to six and two days ago."""
     landing.open()
-    landing.source.asked.clear()
+    landing.source.requests.clear()
     landing.lines.clear()
     landing.source.kept = {"orders": WEEK}
     written_at(landing, {P0: NOON - 6 * DAY, P1: NOON - 2 * DAY})
@@ -86,7 +86,7 @@ def test_advice_that_cannot_be_made_is_a_warning_and_no_error(
 def test_a_partition_without_unread_offsets_is_not_asked_about(asking: FakeLanding) -> None:
     asking.source.ends = {P0: 0, P1: 10}
     assert [h.partition for h in watch(asking).found()] == [P1]
-    assert {p for p, _ in asking.source.asked} == {P1}
+    assert {p for p, _ in asking.source.requests} == {P1}
 
 
 def test_what_is_reported_is_not_unread(asking: FakeLanding) -> None:
@@ -102,7 +102,7 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_never_a_warning(askin
         "orders[0]: the oldest unread offset 0 expires at an unknown time (the topic's settings were not "
         "readable or did not arrive in time: grant DESCRIBE_CONFIGS)",
     )
-    assert (asking.lines, asking.source.asked) == ([], [])
+    assert (asking.lines, asking.source.requests) == ([], [])
 
 
 def test_an_answer_that_does_not_come_makes_it_unknown(asking: FakeLanding) -> None:
@@ -147,11 +147,11 @@ def test_what_may_be_gone_at_the_threshold_is_short(left: timedelta, short: bool
 def test_of_many_partitions_only_whether_they_are_short_is_asked(asking: FakeLanding) -> None:
     asking.source.ends = {SourcePartition("orders", n, "topic-1"): 1 for n in range(FEW)}
     watch(asking)
-    assert len(asking.source.asked) > FEW
-    asking.source.asked.clear()
+    assert len(asking.source.requests) > FEW
+    asking.source.requests.clear()
     asking.source.ends[SourcePartition("orders", FEW, "topic-1")] = 1
     watch(asking)
-    assert asking.source.asked == [(p, NOON - 7 * DAY + HOUR) for p in asking.source.ends]
+    assert asking.source.requests == [(p, NOON - 7 * DAY + HOUR) for p in asking.source.ends]
 
 
 def test_the_threshold_is_the_timeout_or_two_runs(landing: FakeLanding) -> None:
@@ -174,7 +174,7 @@ def test_people_get_it_as_exactly_as_it_is_worth_asking(asking: FakeLanding) -> 
     (found,) = sharpened(asking.session, [unread], seconds=60)
     assert found.sharp
     assert found.expires_at == moments[5] + 7 * DAY
-    assert 1 < len(asking.source.asked) <= ROUNDS
+    assert 1 < len(asking.source.requests) <= ROUNDS
 
 
 def test_what_is_known_well_enough_is_not_asked_again(asking: FakeLanding) -> None:
@@ -183,16 +183,16 @@ def test_what_is_known_well_enough_is_not_asked_again(asking: FakeLanding) -> No
         Headroom(partition=P1, offset=0, at=NOON, retention=Retention(time=None, bytes=None)),
     ]
     assert set(sharpened(asking.session, known, seconds=60)) == set(known)
-    assert asking.source.asked == []
+    assert asking.source.requests == []
 
 
 def test_when_the_time_is_over_nothing_more_is_asked(asking: FakeLanding) -> None:
     assert sharpened(asking.session, [unsure()], seconds=0) == (unsure(),)
-    assert asking.source.asked == []
+    assert asking.source.requests == []
 
 
 def test_answers_that_say_nothing_new_end_after_a_bounded_number_of_questions(asking: FakeLanding) -> None:
     asking.source.first_since = lambda _p, _t: (0, NOON - 6 * DAY)
     unread = Headroom(partition=P0, offset=5, at=NOON, retention=WEEK, low=NOON - 6 * DAY)
     assert sharpened(asking.session, [unread], seconds=60) == (unread,)
-    assert len(asking.source.asked) == ROUNDS
+    assert len(asking.source.requests) == ROUNDS

@@ -77,7 +77,7 @@ def test_a_planner_that_is_fenced_looks_again(landing: FakeLanding) -> None:
     fence(landing.control, 1)
     assert len(landing.open().slices) == 3
     assert landing.kinds() == ["CycleOpened"]
-    assert landing.said("another planner of this landing was faster; planning again")
+    assert landing.printed("another planner of this landing was faster; planning again")
 
 
 def test_of_two_that_wish_for_one_slot_unseen_by_each_other_the_later_in_the_log_takes_another(
@@ -149,8 +149,8 @@ def test_a_table_without_a_row_that_is_not_as_create_says_now_may_be_dropped_and
     close_cycle(other, landing.run_identity("first"), opened.ticket)
 
     assert landing.open("second").slices == ()
-    assert landing.said("WARNING: shop.rows is not as `create` says")
-    assert landing.said(f"WARNING: {dropped}")
+    assert landing.printed("WARNING: shop.rows is not as `create` says")
+    assert landing.printed(f"WARNING: {dropped}")
     landing.catalog.drop_table(DATA)
     third = landing.open("third")
     assert len(third.slices) == 3
@@ -159,8 +159,8 @@ def test_a_table_without_a_row_that_is_not_as_create_says_now_may_be_dropped_and
 
     landing.lines.clear()
     open_cycle(landing.connect(create=misspelt), landing.run_identity("fourth"))
-    assert landing.said("WARNING: shop.rows is not as `create` says")
-    assert not landing.said(dropped), "there are rows in it"
+    assert landing.printed("WARNING: shop.rows is not as `create` says")
+    assert not landing.printed(dropped), "there are rows in it"
 
 
 def test_a_table_that_is_dropped_between_plan_and_commit_is_told_as_that(landing: FakeLanding) -> None:
@@ -196,7 +196,7 @@ class TestCatalogAway:
         landing.catalog.away = True
         again = landing.open(retry=True)
         assert again.slices == first.slices
-        assert landing.said("only the earlier plan of this run is known")
+        assert landing.printed("only the earlier plan of this run is known")
 
     def test_claims_of_the_dead_end_all_the_same(self, landing: FakeLanding) -> None:
         landing.open("dead")
@@ -252,7 +252,7 @@ def test_a_window_that_is_refused_opens_empty_and_says_so(make_landing: Callable
     landing.source.ends = {P0: 40, P1: 10}
     opened = landing.open("b")
     assert (opened.slices, opened.plan.refused) == ((), "open cycles")
-    assert landing.said("no window is planned: open cycles: 1 windows are under way")
+    assert landing.printed("no window is planned: open cycles: 1 windows are under way")
 
 
 def test_a_preview_is_what_would_be_planned_and_says_and_makes_nothing(landing: FakeLanding) -> None:

@@ -49,7 +49,7 @@ class Followed:
     landing: FakeLanding
     engine: FakeEngine
     plans: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
-    looks: list[float] = field(default_factory=list)
+    checked_at: list[float] = field(default_factory=list)
     away: Callable[[], Exception | None] = lambda: None
     seconds: float = 0.0
 
@@ -71,7 +71,7 @@ class Followed:
         self.landing.clock.passes(timedelta(seconds=seconds))
 
     def watermarks(self, **options: Any) -> SourceState:
-        self.looks.append(self.seconds)
+        self.checked_at.append(self.seconds)
         if (error := self.away()) is not None:
             raise error
         return self.landing.source.__class__.watermarks(self.landing.source, **options)
@@ -138,7 +138,7 @@ def test_windows_are_opened_when_records_are_old_and_never_without(followed: Fol
     assert first == 0.0
     assert 10.0 <= second <= 13.0
     assert 31.0 <= third <= 33.0
-    assert len(followed.looks) < 40
+    assert len(followed.checked_at) < 40
 
 
 @pytest.mark.heavy
@@ -150,7 +150,7 @@ def test_a_topic_that_is_never_idle_gets_a_window_each_time_it_is_old(followed: 
     gaps = [b - a for a, b in zip(followed.opened(), followed.opened()[1:], strict=False)]
     assert all(2.0 <= gap <= 2.3 for gap in gaps), gaps
     # One look after a window tells that something is there, one by the plan itself.
-    assert len(followed.looks) <= 3 * len(outcomes) + 3
+    assert len(followed.checked_at) <= 3 * len(outcomes) + 3
 
 
 def test_a_full_window_does_not_wait_until_it_is_old(make: Callable[..., Followed]) -> None:
@@ -404,10 +404,10 @@ def test_a_run_takes_over_from_all_that_began_before_it(followed: Followed) -> N
     followed.plans.sort(key=lambda plan: plan[0])
     list(followed.follow(turns=True).cycles())
     assert followed.seconds >= 60.0
-    assert not followed.landing.said("continues from here")
+    assert not followed.landing.printed("continues from here")
 
 
-def turns_told(followed: Followed) -> list[int]:
+def turns_reported(followed: Followed) -> list[int]:
     """Those in the log, in its order."""
     entries = followed.landing.session.read_state(()).entries
     return [e.cycle.turn for e in entries if isinstance(e, CycleOpened)]
@@ -419,14 +419,14 @@ def test_a_turn_is_told_once_the_run_has_landed(followed: Followed) -> None:
     for second in range(1, 60):
         followed.come(second, 5)
     list(followed.follow(turns=True).cycles())
-    first, *others = turns_told(followed)
+    first, *others = turns_reported(followed)
     assert first == 0
     assert set(others) == {1}
 
 
 def test_on_an_idle_topic_a_turn_is_told_as_soon_as_spark_is_there(followed: Followed) -> None:
     list(followed.follow(turns=True).cycles())
-    assert turns_told(followed) == [0, 1]
+    assert turns_reported(followed) == [0, 1]
     assert followed.opened()[1] < 2.0
 
 
@@ -444,7 +444,7 @@ def test_a_run_whose_spark_is_away_takes_over_from_nobody(
         followed.come(second, 5)
     with pytest.raises(SparkJobError):
         list(followed.follow(turns=True).cycles())
-    assert set(turns_told(followed)) == {0}
+    assert set(turns_reported(followed)) == {0}
 
 
 def test_a_run_takes_a_turn_in_a_control_topic_that_was_made_anew(followed: Followed) -> None:

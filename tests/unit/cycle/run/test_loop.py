@@ -137,7 +137,7 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_its_cycle_is_closed(engin
         10,
     )
     assert (second.closed.rows, second.caught_up) == (20, True)
-    assert engine.landing.said(
+    assert engine.landing.printed(
         "1 slices (10 records) are reported and will not be read again; 20 offsets will be read again: "
     )
 
@@ -197,7 +197,7 @@ def test_a_run_that_is_told_to_stop_says_what_is_safe_and_publishes_nothing(engi
         list(working.cycles())
     assert len(engine.jobs) == 1
     assert "TablePublished" not in engine.landing.kinds()
-    assert engine.landing.said("the next run publishes the reported slices")
+    assert engine.landing.printed("the next run publishes the reported slices")
 
 
 def test_keys_that_cannot_be_had_keep_a_job_from_beginning_and_no_cycle_from_closing(

@@ -15,7 +15,7 @@ P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0
 
 
-def after_look(records: int, *, now: float, checked: float | None = None, full: Full | None = None) -> Next:
+def after_check(records: int, *, now: float, checked: float | None = None, full: Full | None = None) -> Next:
     """The answer to the first look after a plan at second 0."""
     ahead = Ahead(records=records)
     return Pace.after(0.0, AGE).saw(
@@ -38,7 +38,7 @@ def after_look(records: int, *, now: float, checked: float | None = None, full: 
     ],
 )
 def test_the_rows_of_the_table(records: int, now: float, full: Full, expected: Next) -> None:
-    assert after_look(records, now=now, full=full) == expected
+    assert after_check(records, now=now, full=full) == expected
 
 
 def test_looks_at_an_idle_topic_become_rare_and_not_too_rare() -> None:

@@ -21,7 +21,7 @@ from tests.fakes.kafka import FakeControl, FakeWriter
 from tests.fakes.session import FakeLanding
 from tests.support.declared import landing_of
 
-WORD = Outgoing(key=b"k", value=b"v", headers=[])
+MESSAGE = Outgoing(key=b"k", value=b"v", headers=[])
 
 
 def ledger(landing: FakeLanding, read_from: int, partition: int = 0) -> TableLedger:
@@ -32,7 +32,7 @@ def ledger(landing: FakeLanding, read_from: int, partition: int = 0) -> TableLed
 
 
 def fill(landing: FakeLanding, partition: int, records: int) -> None:
-    landing.send(partition, [WORD] * records)
+    landing.send(partition, [MESSAGE] * records)
 
 
 def test_without_a_ledger_the_newest_part_of_the_landing_s_partition_is_read(
@@ -113,8 +113,8 @@ def holder(slot: int, deployment: str = "") -> Cycle:
 def test_each_role_and_slot_of_a_deployment_has_one_id_and_the_last_offset_is_told(landing: FakeLanding) -> None:
     ids: list[str] = []
     landing.control.before_send = ids.append
-    assert landing.session.send("plan", holder(0), 1, [WORD, WORD]) == 1
-    assert landing.session.send("commit", holder(3, "eu-1"), 1, [WORD]) == 3
+    assert landing.session.send("plan", holder(0), 1, [MESSAGE, MESSAGE]) == 1
+    assert landing.session.send("commit", holder(3, "eu-1"), 1, [MESSAGE]) == 3
     assert ids == ["lakecommit-rows-live-0-plan", "lakecommit-rows-@eu-1-live-3-commit"]
 
 
@@ -124,7 +124,7 @@ def test_whom_a_newer_attempt_has_shut_out_learns_that(landing: FakeLanding) -> 
 
     landing.control.before_send = take_over
     with pytest.raises(FencedError):
-        landing.session.send("plan", holder(0), 0, [WORD])
+        landing.session.send("plan", holder(0), 0, [MESSAGE])
     assert landing.control.logs == {}
 
 
@@ -143,7 +143,7 @@ def opened(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_writer_stays_open_for_the_next_cycle_in_its_slot(landing: FakeLanding, opened: list[str]) -> None:
     for slot in (0, 1, 0, 1, 0):
-        landing.session.send("commit", holder(slot), 0, [WORD])
+        landing.session.send("commit", holder(slot), 0, [MESSAGE])
     assert opened == ["lakecommit-rows-live-0-commit", "lakecommit-rows-live-1-commit"]
 
 
@@ -151,12 +151,12 @@ def test_a_writer_stays_open_for_the_next_cycle_in_its_slot(landing: FakeLanding
 def test_a_writer_that_was_shut_out_while_it_rested_is_opened_anew_but_a_planner_looks_first(
     landing: FakeLanding, opened: list[str], role: str, sent: int
 ) -> None:
-    landing.session.send(role, holder(0), 0, [WORD])
+    landing.session.send(role, holder(0), 0, [MESSAGE])
     landing.control.writers[opened[0]] = object()
     with pytest.raises(FencedError) if role == "plan" else nullcontext():
-        landing.session.send(role, holder(0), 0, [WORD])
+        landing.session.send(role, holder(0), 0, [MESSAGE])
     assert sum(r is not None for r in landing.control.logs[0]) == sent
-    landing.session.send(role, holder(0), 0, [WORD])
+    landing.session.send(role, holder(0), 0, [MESSAGE])
     assert len(opened) == 2
 
 
@@ -164,12 +164,12 @@ def test_a_writer_whose_transaction_was_interrupted_is_not_used_again(landing: F
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    landing.session.send("commit", holder(0), 0, [WORD])
+    landing.session.send("commit", holder(0), 0, [MESSAGE])
     landing.control.before_send = interrupt
     with pytest.raises(KeyboardInterrupt):
-        landing.session.send("commit", holder(0), 0, [WORD])
+        landing.session.send("commit", holder(0), 0, [MESSAGE])
     landing.control.before_send = lambda _: None
-    landing.session.send("commit", holder(0), 0, [WORD])
+    landing.session.send("commit", holder(0), 0, [MESSAGE])
     assert len(opened) == 2
 
 
@@ -178,7 +178,7 @@ def test_after_its_close_a_session_says_nothing_more(landing: FakeLanding) -> No
     landing.session.close()
     assert landing.control.closed
     with pytest.raises(ClosedError, match="LC6220"):
-        landing.session.send("commit", holder(0), 0, [WORD])
+        landing.session.send("commit", holder(0), 0, [MESSAGE])
     assert landing.control.logs == {}
     with pytest.raises(ClosedError):
         landing.session.tables.load("shop.rows")

@@ -29,11 +29,11 @@ NUMBERS = count(1)
 class CountedControl(FakeControl):
     """``asked`` has the starts of every request; ``hold`` is waited for before a request is answered."""
 
-    asked: list[Mapping[int, int]] = field(default_factory=list)
+    requests: list[Mapping[int, int]] = field(default_factory=list)
     hold: Callable[[], object] = lambda: None
 
     def read_together(self, starts: Mapping[int, int]) -> dict[int, ControlLog]:
-        self.asked.append(dict(starts))
+        self.requests.append(dict(starts))
         self.hold()
         return super().read_together(starts)
 
@@ -158,7 +158,7 @@ def test_those_who_read_at_the_same_time_share_a_request_that_begins_after_each_
         go_on.set()
         assert first.result() == [0]
         assert [other.result() for other in others] == [[n] for n in range(8)]
-    assert topic.asked == [{1: 0}, {1: 0}]
+    assert topic.requests == [{1: 0}, {1: 0}]
 
 
 def test_records_of_many_go_out_in_one_transaction_and_each_is_told_its_offsets(
@@ -259,7 +259,7 @@ def test_one_that_waits_for_its_own_record_reads_until_it_is_there(
     one = shared.of("one")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: one.read(0, 0, until=0))
-        while not topic.asked:
+        while not topic.requests:
             threading.Event().wait(0.005)
         send(shared.of("two"), record_of("one"))
         assert [r.offset for r in waiting.result(30).records] == [0]

@@ -211,7 +211,7 @@ def test_an_earlier_attempt_may_have_left_nothing() -> None:
 
 
 @dataclass
-class HeldUp(FakeControl):
+class Delayed(FakeControl):
     """A log in which transactions that were decided, or never are, hold up the readers at first."""
 
     stable: int = 0
@@ -231,7 +231,7 @@ class HeldUp(FakeControl):
 
 @pytest.mark.parametrize("ever", [True, False])
 def test_a_log_is_read_to_all_that_was_sent_before_or_as_far_as_it_can_be(ever: bool) -> None:
-    control = HeldUp(stable=2, ever=ever)
+    control = Delayed(stable=2, ever=ever)
     records = [Outgoing(key=b"k", value=bytes([n]), headers=[]) for n in range(3)]
     for record in records:
         with control.writer("t", 0) as writer:
@@ -243,7 +243,7 @@ def test_a_log_is_read_to_all_that_was_sent_before_or_as_far_as_it_can_be(ever: 
 
 
 def test_a_log_that_nothing_holds_up_is_read_once() -> None:
-    control = HeldUp(stable=0)
+    control = Delayed(stable=0)
     assert read_decided(control, 0, 0).records == ()
     assert control.waited_for == []
 

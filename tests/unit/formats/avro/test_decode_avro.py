@@ -408,11 +408,11 @@ class Source:
     """A registry of given schemas."""
 
     def __init__(self, **texts: Any) -> None:
-        self.asked: list[SchemaKey] = []
+        self.requests: list[SchemaKey] = []
         self.schemas = {int(key[1:]): value for key, value in texts.items()}
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
-        self.asked.append(key)
+        self.requests.append(key)
         found = self.schemas.get(key)
         if found is None:
             raise UnknownSchemaError(f"no schema id {key}")
@@ -450,7 +450,7 @@ class TestSchemasOfABlock:
                 (22, "not_framed"),
             ]
             assert found.rejects[0].reason.endswith("(schema id 2)")
-        assert source.asked == [2, 1]
+        assert source.requests == [2, 1]
 
     def test_a_schema_of_nothing_here_rejects_its_records_alone(self) -> None:
         source = Source(

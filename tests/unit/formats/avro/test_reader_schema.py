@@ -42,22 +42,22 @@ def rows(found: Decoded) -> list[dict[str, Any]]:
 
 class TestNames:
     COLUMNS = table({"name": "id", "type": "long"}, {"name": "name", "type": "string"})
-    ASKED = record({"name": "id", "type": "long"}, {"name": "name", "type": "string", "aliases": ["older", "oldest"]})
+    READER = record({"name": "id", "type": "long"}, {"name": "name", "type": "string", "aliases": ["older", "oldest"]})
 
     @pytest.mark.parametrize("old", ["older", "oldest", "name"])
     def test_an_older_name_finds_its_column(self, old: str) -> None:
         written = record({"name": old, "type": "string"}, {"name": "id", "type": "int"}, name="Other")
-        assert rows(read(written, self.COLUMNS, [{"id": 1, old: "x"}], self.ASKED)) == [{"id": 1, "name": "x"}]
+        assert rows(read(written, self.COLUMNS, [{"id": 1, old: "x"}], self.READER)) == [{"id": 1, "name": "x"}]
 
     def test_a_field_of_the_name_itself_comes_first_and_the_other_one_is_counted(self) -> None:
         written = record(*({"name": n, "type": "string"} for n in ("oldest", "older", "name")))
-        found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b", "name": "c"}], self.ASKED)
+        found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b", "name": "c"}], self.READER)
         assert found.table.column("name").to_pylist() == ["c"]
         assert dict(found.ignored) == {"older": 1, "oldest": 1}
 
     def test_of_several_older_names_the_first_that_is_stated_counts(self) -> None:
         written = record(*({"name": n, "type": "string"} for n in ("oldest", "older")))
-        found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b"}], self.ASKED)
+        found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b"}], self.READER)
         assert found.table.column("name").to_pylist() == ["b"]
 
     def test_a_field_that_is_asked_for_by_its_name_is_no_alias_of_another(self) -> None:
@@ -71,7 +71,7 @@ class TestNames:
         for n in range(40):
             below = inner["name"]
             inner = record({"name": "a", "type": inner}, {"name": "b", "type": ["null", below]}, name=f"L{n}")
-        request = record(*self.ASKED["fields"], {"name": "x", "type": ["null", inner]})
+        request = record(*self.READER["fields"], {"name": "x", "type": ["null", inner]})
         written = json.loads(json.dumps(request).replace('"name": "name"', '"name": "older"'))
         found = read(written, self.COLUMNS, [{"id": 1, "older": "x", "x": (0, None)}], request)
         assert rows(found) == [{"id": 1, "name": "x"}]

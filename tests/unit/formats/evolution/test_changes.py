@@ -50,7 +50,7 @@ def optional(name: str, kind: IcebergType, number: int = 1) -> NestedField:
     return NestedField(number, name, kind, required=False)
 
 
-def look(table: IcebergType, inferred: IcebergType, **options: Any) -> Evolution:
+def evolve(table: IcebergType, inferred: IcebergType, **options: Any) -> Evolution:
     """One column on both sides."""
     return evolution(Schema(optional("c", table)), StructType(optional("c", inferred)), **{"widen": True, **options})
 
@@ -69,9 +69,9 @@ def look(table: IcebergType, inferred: IcebergType, **options: Any) -> Evolution
 def test_a_narrow_type_is_widened_where_that_is_allowed(
     table: IcebergType, inferred: IcebergType, becomes: IcebergType
 ) -> None:
-    (change,) = look(table, inferred).changes
+    (change,) = evolve(table, inferred).changes
     assert change == Widened(path=("c",), before=table, after=becomes)
-    found = look(table, inferred, widen=False)
+    found = evolve(table, inferred, widen=False)
     assert found.changes == ()
     assert f'evolve="widen" would make it {becomes}' in str(found.misfits)
 
@@ -91,7 +91,7 @@ def test_a_narrow_type_is_widened_where_that_is_allowed(
     ids=str,
 )
 def test_what_a_column_holds_already_changes_nothing(table: IcebergType, inferred: IcebergType) -> None:
-    assert look(table, inferred) == Evolution()
+    assert evolve(table, inferred) == Evolution()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_a_column_holds_already_changes_nothing(table: IcebergType, inferre
     ids=str,
 )
 def test_what_no_change_makes_fit_is_named_with_both_types(table: IcebergType, inferred: IcebergType) -> None:
-    found = look(table, inferred)
+    found = evolve(table, inferred)
     assert found.changes == ()
     (misfit,) = found.misfits
     assert misfit.column in ("c", "c.key")
@@ -204,7 +204,7 @@ def test_required_columns_that_are_not_wanted_are_named_at_every_level() -> None
 
 
 def test_a_column_that_partitions_rest_on_is_not_widened() -> None:
-    found = look(IntegerType(), LongType(), side=TableSide(bound=frozenset({1})))
+    found = evolve(IntegerType(), LongType(), side=TableSide(bound=frozenset({1})))
     assert found.changes == ()
     assert "make it long by hand" in str(found.misfits)
 
@@ -261,7 +261,7 @@ def numbered(struct: StructType) -> Schema:
 
 
 TABLES = fields(USABLE, kinds(USABLE)).map(lambda some: numbered(StructType(*some)))
-WANTED = fields(NAMES, kinds(NAMES)).map(lambda some: StructType(*some))
+INFERRED = fields(NAMES, kinds(NAMES)).map(lambda some: StructType(*some))
 
 
 def by_id(schema: Schema) -> dict[int, tuple[Path, NestedField]]:
@@ -275,7 +275,7 @@ def leaves(fields: Any, above: Path = ()) -> Iterator[tuple[Path, IcebergType]]:
 
 
 @settings(max_examples=examples(900), deadline=None)
-@given(table=TABLES, wanted=WANTED, widen=st.booleans())
+@given(table=TABLES, wanted=INFERRED, widen=st.booleans())
 def test_changes_take_nothing_away_and_make_what_is_wanted_fit(
     table: Schema, inferred: StructType, widen: bool
 ) -> None:
@@ -309,7 +309,7 @@ def test_changes_take_nothing_away_and_make_what_is_wanted_fit(
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(table=TABLES, wanted=WANTED)
+@given(table=TABLES, wanted=INFERRED)
 def test_what_was_dropped_stays_so(table: Schema, inferred: StructType) -> None:
     removed = frozenset(path for path, _ in paths_in(inferred.fields))
     found = evolution(table, inferred, widen=True, side=TableSide(gone=removed))

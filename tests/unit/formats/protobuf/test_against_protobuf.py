@@ -49,7 +49,7 @@ def topics(draw: Callable[..., Any]) -> tuple[str, list[bytes]]:
     return schema, values
 
 
-def told_apart(kind: Any, value: bytes) -> bool:
+def is_distinct(kind: Any, value: bytes) -> bool:
     """Is the value none of what is known to be read otherwise?"""
     if LONGER_THAN_NEEDED.search(value):
         return False
@@ -76,7 +76,7 @@ def test_rows_are_what_protobufs_own_parser_reads(topic: tuple[str, list[bytes]]
     assert sorted([*found, *rejects]) == list(range(len(values)))
     decoded.table.validate(full=True)
     for i, value in enumerate(values):
-        if not told_apart(kind, value):
+        if not is_distinct(kind, value):
             continue
         try:
             row = expected(kind.FromString(value))

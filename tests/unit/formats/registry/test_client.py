@@ -39,7 +39,7 @@ class TestSchemas:
         registry = connected(fake)
         assert registry.schema(number) is registry.schema(number)
         assert registry.schema(number).kind == "AVRO"
-        assert fake.asked == [f"/schemas/ids/{number}"]
+        assert fake.requests == [f"/schemas/ids/{number}"]
 
     def test_as_many_are_kept_as_are_allowed(self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(client, "MOST_KEPT", 2)
@@ -47,7 +47,7 @@ class TestSchemas:
         registry = connected(fake)
         for number in (*ids, ids[2], ids[1], ids[0]):
             registry.schema(number)
-        assert fake.asked == [f"/schemas/ids/{number}" for number in (*ids, ids[0])]
+        assert fake.requests == [f"/schemas/ids/{number}" for number in (*ids, ids[0])]
 
     def test_by_uuid(self, fake: FakeRegistry) -> None:
         number = fake.register("orders-value", ORDER)
@@ -107,7 +107,7 @@ class TestSchemas:
             below = [{"name": f"R{n}{side}", "subject": f"s{n}{side}", "version": 1} for side in "ab"]
         number = fake.register("top", ORDER, references=below)
         found = connected(fake).schema(number)
-        assert len(fake.asked) == 61
+        assert len(fake.requests) == 61
         names = [name for name, _ in found.imported()]
         assert (len(names), set(names[-2:])) == (60, {"R29a", "R29b"})
 
@@ -138,7 +138,7 @@ class TestSchemas:
         else:
             fake.before = lambda _path: (500, "text/plain", b"")
         assert registry.schema(number) == before
-        assert len(fake.asked) > 1
+        assert len(fake.requests) > 1
 
     def test_a_type_in_small_letters(self, fake: FakeRegistry) -> None:
         number = fake.register("orders-value", ORDER, kind="avro")
@@ -160,14 +160,14 @@ class TestSubjects:
         fake.register("orders-value", {**ORDER, "name": "Newer"})
         assert registry.newest("orders-value").key == 2
         assert registry.ids("orders-value", 9) == (2, (1, 2))
-        fake.asked.clear()
+        fake.requests.clear()
         assert registry.ids("orders-value", 1) == (2, (2,))
-        assert len(fake.asked) <= 2
+        assert len(fake.requests) <= 2
 
-    @pytest.mark.parametrize("ask", ["newest", "ids"])
-    def test_no_such_subject(self, fake: FakeRegistry, ask: str) -> None:
+    @pytest.mark.parametrize("call", ["newest", "ids"])
+    def test_no_such_subject(self, fake: FakeRegistry, call: str) -> None:
         with pytest.raises(UnknownSchemaError, match="has no subject a/b"):
-            getattr(connected(fake), ask)("a/b", *[9][: ask == "ids"])
+            getattr(connected(fake), call)("a/b", *[9][: call == "ids"])
 
 
 class TestFaults:

@@ -144,7 +144,7 @@ class TestUuids:
         for n in range(5):
             with pytest.raises(UnknownSchemaError, match="it does not serve schemas by UUID"):
                 registry.schema(UUID(int=n))
-        assert len(first.asked) == 2
+        assert len(first.requests) == 2
         assert registry.schema(1).text == "long"
 
     @pytest.mark.parametrize("types", [(404, "text/html", b""), (200, "text/html", b"<html>"), (200, "x", b"{}")])

@@ -276,17 +276,17 @@ def test_many_functions_are_looked_up_at_once() -> None:
 
     class Counted:
         def __init__(self, inner: duckdb.DuckDBPyConnection) -> None:
-            self.inner, self.asked = inner, 0
+            self.inner, self.requests = inner, 0
 
         def execute(self, *args: Any) -> duckdb.DuckDBPyConnection:
-            self.asked += "duckdb_functions" in args[0]
+            self.requests += "duckdb_functions" in args[0]
             return self.inner.execute(*args)
 
     with duckdb.connect() as connection:
         counted = Counted(connection)
         columns = ", ".join(f"{name}(id) + {n} as c{n}" for n, name in enumerate(["abs", "sign", "ceil"] * 50))
         assert "c149" in row_wise(cast(Any, counted), f"select {columns} from record", ["id"])[0]
-    assert counted.asked == 1
+    assert counted.requests == 1
 
 
 def test_a_star_may_be_that_of_a_struct() -> None:

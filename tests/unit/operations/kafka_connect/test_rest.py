@@ -104,7 +104,7 @@ def test_each_order_is_asked_for_as_connect_wants_it(worker: Worker) -> None:
     client.stop("x")
     client.restart("x")
     client.restart("x", include_tasks=False, only_failed=False)
-    assert worker.asked == [
+    assert worker.requests == [
         ("PUT", "/connectors/a%20b%2Fc/pause"),
         ("PUT", "/connectors/x/resume"),
         ("PUT", "/connectors/x/stop"),
@@ -117,7 +117,7 @@ def test_each_order_is_asked_for_as_connect_wants_it(worker: Worker) -> None:
 def test_a_rebalance_is_waited_for(worker: Worker, code: int) -> None:
     worker.answers = [(code, {"message": "rebalancing"})] * 3 + [(202, None)]
     rest(worker).pause("x")
-    assert len(worker.asked) == 4
+    assert len(worker.requests) == 4
 
 
 def test_a_rebalance_that_does_not_end_is_an_error(worker: Worker) -> None:
@@ -208,7 +208,7 @@ def test_a_redirect_is_followed_and_takes_no_credentials_to_another_host(worker:
         other.answers = [(200, ["theirs"])]
         worker.answers = [(302, f"{worker.url}/moved"), (307, f"{other.url}/connectors")]
         assert rest(worker, **options).connectors() == ["theirs"]
-        assert worker.asked == [("GET", "/connectors"), ("GET", "/moved")]
+        assert worker.requests == [("GET", "/connectors"), ("GET", "/moved")]
         assert {"Authorization", "X-Api-Key"} <= worker.headers.keys()
         assert {"authorization", "x-api-key"}.isdisjoint(name.lower() for name in other.headers)
 
@@ -218,7 +218,7 @@ def test_an_order_is_not_redirected(worker: Worker, code: int) -> None:
     worker.answers = [(code, f"{worker.url}/elsewhere")]
     with pytest.raises(ConnectError, match="LC7521"):
         rest(worker).pause("x")
-    assert len(worker.asked) == 1
+    assert len(worker.requests) == 1
 
 
 def test_a_worker_that_is_silent_is_given_up(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,12 +65,12 @@ def test_a_run_that_lives_publishes_its_window_itself(landing: FakeLanding) -> N
     opened = landing.open("alive")
     landing.report(opened, lambda s: s is opened.slices[0])
 
-    def close_when_asked() -> None:
+    def close_on_request() -> None:
         while not any(isinstance(e, EndRequested) for e in landing.session.read_state(()).entries):
             threading.Event().wait(0.01)
         landing.close("alive", opened)
 
-    run = threading.Thread(target=close_when_asked, daemon=True)
+    run = threading.Thread(target=close_on_request, daemon=True)
     run.start()
     done = now(landing, wait=SECONDS)
     run.join(SECONDS)

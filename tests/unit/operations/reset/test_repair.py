@@ -29,7 +29,7 @@ def ends(landing: FakeLanding) -> dict[str, int]:
     return {str(p): table.ledger.section.end(p) for p in (P0, P1)}
 
 
-SAID = Decision(command="a command", actor="ann", host="here", at="now", landing="rows", reason="an outage")
+DECISION = Decision(command="a command", actor="ann", host="here", at="now", landing="rows", reason="an outage")
 
 
 def notes(landing: FakeLanding) -> list[str]:
@@ -52,21 +52,21 @@ class TestResetOffsets:
         }
         opened = landing.open("b", release=lambda cycle: cycle.run == "a")
         assert [str(s) for s in opened.slices] == ["orders[0][15, 20)", "orders[1][0, 10)"]
-        assert landing.said("gives up orders[0] [0, 15), which it has not landed")
+        assert landing.printed("gives up orders[0] [0, 15), which it has not landed")
 
     def test_it_never_goes_back_over_what_is_landed(self, landing: FakeLanding) -> None:
         landing.cycle()
         ledger_init(landing.session, {("orders", 0): 5})
         assert ends(landing) == {"orders[0]": 20, "orders[1]": 10}
 
-        assert landing.said("does not go back over orders[0] [5, 20), which it has")
+        assert landing.printed("does not go back over orders[0] [5, 20), which it has")
         (previewed,) = init_preview(landing.session, {("orders", 0): 5}).tables
         assert str(previewed.behind) == "orders[0] [5, 20)"
         assert not previewed.loses
 
     def test_verify_names_what_was_given_up_by_whom_and_why(self, landing: FakeLanding) -> None:
-        ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=SAID)
-        ledger_init(landing.session, {("orders", 0): 15}, decision=SAID)
+        ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=DECISION)
+        ledger_init(landing.session, {("orders", 0): 15}, decision=DECISION)
         lines = notes(landing)
         assert "a user set the ledger of landing 'rows'; it starts at orders[0]@3, orders[1]@0" in lines
         assert "a user set the ledger of landing 'rows'; gives up orders[0] [3, 15), 12 offsets" in lines
@@ -82,7 +82,7 @@ class TestResetOffsets:
         """Good records leave no row in the dead-letter table, and its ledger is brought forward rarely."""
         landing = make_landing(dead_letter_table=DEAD)
         landing.cycle()
-        ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10}, decision=SAID)
+        ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10}, decision=DECISION)
         history = read_history(landing.session.tables, DEAD, "main", progress=landing.lines.append)
         lines = [f.text for f in check_landing(landing.session.landing, [history])]
         assert "a user set the ledger of landing 'rows'; gives up nothing" in lines
@@ -150,14 +150,14 @@ class TestResetBlocked:
         completed = landing.kinds().count("CycleClosed")
         with monkeypatch.context() as patch:
             patch.setattr(landing.catalog, "commit_table", refuse)
-            assert unblock(landing.session, skip=True, decision=SAID)["committed"] is False
+            assert unblock(landing.session, skip=True, decision=DECISION)["committed"] is False
         assert landing.kinds().count("CycleClosed") == completed
         assert landing.kinds().count("CommitFailed") == 1
-        assert landing.said("recorded the decision in the control log")
+        assert landing.printed("recorded the decision in the control log")
         landing.close("b", landing.open("b"))
         assert ends(landing)["orders[0]"] == 20
         (message,) = [text for text in notes(landing) if text.startswith("decision of a user")]
-        assert message == f"decision of a user: {replace(SAID, what='gives up orders[0] [0, 20)')}"
+        assert message == f"decision of a user: {replace(DECISION, what='gives up orders[0] [0, 20)')}"
 
     def test_the_history_tells_once_who_had_a_range_read_again_also_where_the_commit_failed(
         self, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
@@ -165,11 +165,11 @@ class TestResetBlocked:
         block(landing)
         with monkeypatch.context() as patch:
             patch.setattr(landing.catalog, "commit_table", refuse)
-            unblock(landing.session, raise_to=Budget(max_records=5, max_ratio=1.0), decision=SAID)
+            unblock(landing.session, raise_to=Budget(max_records=5, max_ratio=1.0), decision=DECISION)
         for run in ("b", "c"):
             landing.source.ends = {**landing.source.ends, P1: landing.source.ends[P1] + 1}
             landing.cycle(run)
-        message = f"decision of a user: {replace(SAID, what='reads orders[0] [0, 20) again')}"
+        message = f"decision of a user: {replace(DECISION, what='reads orders[0] [0, 20) again')}"
         assert [text for text in notes(landing) if text.startswith("decision of a user")] == [message]
         (summary,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "lakecommit.decisions" in s}
         assert summary.count("ann") == 1
@@ -183,7 +183,7 @@ class TestResetBlocked:
     def test_good_records_are_read_again_under_a_budget_of_the_bad_ones(self, landing: FakeLanding) -> None:
         block(landing, rejected=3)
         assert [(p.bad, p.good) for p in blocked_parts(landing.session)] == [(3, 7), (3, 7)]
-        done = unblock(landing.session, skip=True, only_bad=True, decision=SAID)
+        done = unblock(landing.session, skip=True, only_bad=True, decision=DECISION)
         assert done["read_again"] == {"orders[0]": [[0, 20]]}
         opened = landing.open("b")
         assert {s.budget for s in opened.slices} == {Budget(max_records=3, max_ratio=1.0)}

@@ -47,10 +47,10 @@ def official(name: str) -> Any:
     from google.protobuf import any_pb2
     from google.rpc import error_details_pb2, status_pb2
 
-    beside = {"google.protobuf": any_pb2, "google.rpc": status_pb2}
+    modules = {"google.protobuf": any_pb2, "google.rpc": status_pb2}
     package, _, last = name.rpartition(".")
-    found: Any = error_details_pb2 if last == "ErrorInfo" else beside.get(package, proto)
-    for part in (last if package in beside else name).split("."):
+    found: Any = error_details_pb2 if last == "ErrorInfo" else modules.get(package, proto)
+    for part in (last if package in modules else name).split("."):
         found = getattr(found, part)
     return found.DESCRIPTOR
 

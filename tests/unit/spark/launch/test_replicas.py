@@ -178,13 +178,13 @@ class Slow:
 
 
 @pytest.fixture
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def checks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(replicas, "GOODBYE_SECONDS", 0.05)
 
 
 def test_two_that_hang_each_at_what_the_other_one_did_hold_nothing_up(
-    job: WindowJob, hangs: Act, looks_often: None
+    job: WindowJob, hangs: Act, checks_often: None
 ) -> None:
     slow, lines = Slow(job, is_slow=False), list[str]()
     threading.Timer(0.1, lambda: setattr(slow, "reported", True)).start()
@@ -192,7 +192,7 @@ def test_two_that_hang_each_at_what_the_other_one_did_hold_nothing_up(
     assert lines == ["group 0: all slices are reported; abandoned replica 0, 1, which does not end"]
 
 
-@pytest.mark.usefixtures("looks_often")
+@pytest.mark.usefixtures("checks_often")
 class TestSlowSlices:
     @pytest.fixture
     def job(self, job: WindowJob) -> WindowJob:

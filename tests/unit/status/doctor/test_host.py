@@ -97,10 +97,10 @@ def test_storage_that_a_task_cannot_use_fails_and_one_that_was_not_tried_is_said
 
 
 def test_a_look_that_ends_in_an_error_is_a_finding_after_those_before_it() -> None:
-    def look() -> list[CheckResult]:
+    def check() -> list[CheckResult]:
         raise TableError("LC9999", "it is gone")
 
-    (found,) = checked("table x", look)
+    (found,) = checked("table x", check)
     assert (found.check, found.level, found.observed) == ("table x", Level.FAIL, "it is gone [LC9999]")
     (odd,) = checked("table x", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     assert "ZeroDivisionError" in odd.observed

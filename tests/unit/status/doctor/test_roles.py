@@ -66,12 +66,12 @@ def test_only_what_the_connection_is_for_fails(role: Role) -> None:
 @pytest.mark.parametrize("role", [r for r in Role if NEEDS[r].source])
 def test_each_operation_of_a_role_is_missed(role: Role) -> None:
     for operation in NEEDS[role].source:
-        assert f"{operation.name} on topic orders" in seen(role, sources={"orders": EVERYTHING - {operation}})
+        assert f"{operation.name} on topic orders" in text_of(role, sources={"orders": EVERYTHING - {operation}})
     for operation in NEEDS[role].control:
-        assert f"{operation.name} on topic control" in seen(role, on_control=EVERYTHING - {operation})
+        assert f"{operation.name} on topic control" in text_of(role, on_control=EVERYTHING - {operation})
 
 
-def seen(role: Role, **changes: Any) -> str:
+def text_of(role: Role, **changes: Any) -> str:
     found_ = found(granted(**changes), role)[f"role {role}"]
     assert found_.level is Level.FAIL
     return found_.observed
