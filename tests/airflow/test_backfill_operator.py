@@ -41,7 +41,7 @@ def request_of(world: World, run: str, **options: Any) -> AttemptRequest:
     return world.request(run, kind="backfill", options=options)
 
 
-def test_a_range_is_filled_once_whoever_asks_again(late: World) -> None:
+def test_a_range_is_filled_once_whoever_requests_again(late: World) -> None:
     ranges = f"{late.topic}:0=5-10, {late.topic}:1=0-20"
     ended = attempt(request_of(late, "fill", ranges=ranges))
     assert ended.state == "success", ended
@@ -58,7 +58,7 @@ def test_a_range_is_filled_once_whoever_asks_again(late: World) -> None:
 
 
 @pytest.mark.heavy
-def test_an_attempt_that_is_killed_is_gone_on_with(late: World, tmp_path: Path) -> None:
+def test_an_attempt_that_is_killed_is_continued(late: World, tmp_path: Path) -> None:
     cut = replace(late, landing={**late.landing, "slice_records": 10})
     first = request_of(cut, "fill", since="2020-01-01", until="2100-01-01")
     second = killed_in_its_second_slice(first, tmp_path / "gate", {"PYTHONPATH": str(CHECKOUT)})
@@ -70,7 +70,7 @@ def test_an_attempt_that_is_killed_is_gone_on_with(late: World, tmp_path: Path) 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("when", ["before the lane is closed", "after it"])
-def test_an_attempt_that_died_with_all_of_it_landed_is_told_by_the_next(
+def test_an_attempt_that_died_with_all_of_it_landed_is_reported_by_the_next(
     late: World, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else no asset event would ever say what it landed."""
@@ -107,7 +107,7 @@ def test_a_cleared_run_whose_rows_were_rolled_back_lands_them_again(late: World)
     assert late.ids == [*range(5, 10), 50]
 
 
-def test_what_cannot_be_meant_is_told_when_the_dag_is_parsed() -> None:
+def test_what_cannot_be_meant_is_reported_when_the_dag_is_parsed() -> None:
     landing = Landing(name="orders", topics="orders", table="shop.orders")
     with pytest.raises(SpecError, match="LC7205"):
         BackfillOperator(task_id="t", landing=landing, since="yesterday", until="2026-01-01")

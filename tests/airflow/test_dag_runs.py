@@ -260,7 +260,7 @@ def test_a_failed_group_fails_the_run_and_publishes_the_others_and_the_next_run_
     assert lake.ids("shop.orders") == list(range(20))
 
 
-def test_a_plan_that_fails_fails_the_run_and_the_commit_task_still_tells_the_control_topic(
+def test_a_plan_that_fails_fails_the_run_and_the_commit_task_still_reports_the_control_topic(
     runner: Runner, lake: Lake, bootstrap: str
 ) -> None:
     runner.topic = unique("never-made")

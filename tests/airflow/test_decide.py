@@ -167,7 +167,7 @@ def repairs_of(world: World, bootstrap: str, tmp_path: Path, monkeypatch: pytest
     return Repairs(world, tmp_path / "dags")
 
 
-def test_a_blocked_range_is_unblocked_by_a_persons_word_and_by_nothing_less(repairs: Repairs) -> None:
+def test_a_blocked_range_is_unblocked_by_a_users_decision_and_by_nothing_less(repairs: Repairs) -> None:
     world = repairs.world
     # The first finds the records, the second knows that they are blocked.
     world.run()
@@ -188,7 +188,7 @@ def test_a_blocked_range_is_unblocked_by_a_persons_word_and_by_nothing_less(repa
     assert nothing == {"look": "skipped", "approve": "skipped", "unblock": "skipped"}
 
 
-def test_dead_letters_become_rows_by_a_persons_word(rejects: Repairs) -> None:
+def test_dead_letters_become_rows_by_a_users_decision(rejects: Repairs) -> None:
     """Once the column that they lack is optional."""
     repairs, world, table = rejects, rejects.world, rejects.world.landing.table
     dag, conf = "example_lakecommit_replay_dead_letters", {"kinds": "missing_required:name"}
@@ -202,7 +202,7 @@ def test_dead_letters_become_rows_by_a_persons_word(rejects: Repairs) -> None:
     assert nothing == {"look": "skipped", "approve": "skipped", "replay": "skipped"}
 
 
-def test_rows_go_back_and_a_landing_begins_anew_by_a_persons_word(
+def test_rows_go_back_and_a_landing_begins_anew_by_a_users_decision(
     airflow_db: Path,
     bootstrap: str,
     make_world: Callable[..., World],

@@ -80,7 +80,7 @@ def world(bootstrap: str, warm_lake: Lake, make_topic: Callable[..., str]) -> Wo
 
 
 @pytest.mark.heavy
-def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world: World, produce: Produce) -> None:
+def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_reports_all(world: World, produce: Produce) -> None:
     produce(world.topic, orders(*range(20)), 0)
     produce(world.topic, [*orders(*range(20, 24)), None], 1)
 
@@ -134,7 +134,9 @@ def test_a_task_keeps_its_table_equal_to_the_source(world: World, produce: Produ
 
 
 @pytest.mark.heavy
-def test_what_the_last_of_its_cycles_leaves_is_told_and_lands_with_the_next_run(world: World, produce: Produce) -> None:
+def test_what_the_last_of_its_cycles_leaves_is_reported_and_lands_with_the_next_run(
+    world: World, produce: Produce
+) -> None:
     produce(world.topic, orders(*range(25)), 0)
     request = world.request(landing={"max_records": 10}, options={"max_cycles": 2})
     ended = attempt(request)
@@ -160,7 +162,7 @@ def test_a_range_that_needs_a_hand_fails_the_task_for_good_and_stops_no_other_pa
 
 
 @pytest.mark.heavy
-def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_is_not_told_again(
+def test_a_run_that_was_not_reported_is_reported_by_its_retry_and_a_cleared_one_is_not_reported_again(
     world: World, produce: Produce
 ) -> None:
     produce(world.topic, orders(1, 2, 3), 0)
@@ -184,7 +186,7 @@ def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_i
 
 
 @pytest.mark.heavy
-def test_a_task_follows_for_its_time_and_one_event_tells_of_all_its_windows(world: World, produce: Produce) -> None:
+def test_a_task_follows_for_its_time_and_one_event_reports_all_its_windows(world: World, produce: Produce) -> None:
     produce(world.topic, orders(0), 0)
     assert attempt(world.request("before")).state == "success"
 
@@ -304,7 +306,7 @@ def test_claims_of_a_run_that_is_over_end_with_the_next_run_and_those_of_one_tha
 
 
 @pytest.mark.heavy
-def test_a_task_that_is_told_to_stop_says_what_is_saved_and_its_retry_does_the_rest(
+def test_a_task_that_is_instructed_to_stop_reports_what_is_saved_and_its_retry_does_the_rest(
     world: World, produce: Produce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gate").mkdir()

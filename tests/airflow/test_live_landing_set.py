@@ -77,7 +77,7 @@ def make_set(live: Live, make_topic: Callable[..., str], produce: Produce) -> Ca
     return make
 
 
-def test_a_write_that_is_told_to_stop_keeps_what_it_reported_and_the_next_run_lands_the_rest_once(
+def test_a_write_that_is_instructed_to_stop_keeps_what_it_reported_and_the_next_run_lands_the_rest_once(
     live: Live, make_set: Callable[..., _Set]
 ) -> None:
     three = make_set("set_stopped")

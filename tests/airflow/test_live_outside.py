@@ -130,7 +130,7 @@ def _xcom(live: Live, run: str, task: str, key: str) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-def test_a_run_is_told_on_its_page_and_to_receivers_that_nobody_misses(
+def test_a_run_is_reported_on_its_page_and_to_receivers(
     outside: Live,
     receivers: Receivers,
     make_topic: Callable[..., str],

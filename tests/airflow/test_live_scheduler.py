@@ -17,7 +17,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 
 
 @pytest.mark.heavy
-def test_a_scheduled_landing_starts_who_follows_it_once_per_snapshot_and_a_cleared_run_does_nothing(
+def test_a_scheduled_landing_starts_its_consumers_once_per_snapshot_and_a_cleared_run_does_nothing(
     live: Live, make_topic: Callable[..., str], produce: Produce
 ) -> None:
     topic = make_topic(2)
@@ -49,7 +49,7 @@ def test_a_scheduled_landing_starts_who_follows_it_once_per_snapshot_and_a_clear
 
 
 @pytest.mark.heavy
-def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_rest_once(
+def test_a_task_that_is_killed_reports_what_is_saved_and_the_next_run_lands_the_rest_once(
     live: Live, make_topic: Callable[..., str], produce: Produce
 ) -> None:
     topic = make_topic(1)

@@ -135,7 +135,7 @@ CROSS = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_nobody_is_answered_who_is_not_logged_in_or_comes_from_elsewhere(read: Server, route: str) -> None:
+def test_no_request_without_a_login_or_from_elsewhere_is_answered(read: Server, route: str) -> None:
     assert read.get(route, None).status_code == 401
     assert read.get(route, None, Authorization="Bearer nonsense").status_code in (401, 403)
     assert read.get(route, "ann", **FOREIGN).status_code == 403
@@ -167,7 +167,7 @@ def test_each_sees_the_rows_of_the_dags_that_he_may_read(read: Server, user: str
         assert answers == {name: 200 if name in visible else 404 for name in ids}
 
 
-def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -> None:
+def test_a_stall_comes_first_with_its_reason_and_reports_what_waits(read: Server) -> None:
     rows = read.rows()
     first = next(iter(rows.values()))
     assert (first["name"], first["verdict"]) == ("orders", "stalled")
@@ -180,7 +180,7 @@ def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -
     assert detail["history"][0]["failed"] == "catalog answers 503"
 
 
-def test_a_window_under_way_is_told_slice_by_slice_with_its_accounting(read: Server, bootstrap: str) -> None:
+def test_a_window_under_way_is_reported_slice_by_slice_with_its_accounting(read: Server, bootstrap: str) -> None:
     narrator = Narrator({"bootstrap.servers": bootstrap}, read.topic, "under-way", "land", "another-airflow")
     narrator.opens("now", ((P0, 0, 400), (P1, 0, 5)))
     narrator.reports("now")
@@ -200,7 +200,7 @@ def test_a_window_under_way_is_told_slice_by_slice_with_its_accounting(read: Ser
     assert detail["pending"]["slices"] == 2
 
 
-def test_what_was_done_over_time_is_told_by_minute_and_by_quarter(read: Server) -> None:
+def test_what_was_done_over_time_is_reported_by_minute_and_by_quarter(read: Server) -> None:
     rows = read.rows()
     minutes, quarters = read.get(f"/api/v1/landings/{rows['clicks']['id']}/trend").json()["steps"]
     assert (minutes["step_seconds"], quarters["step_seconds"]) == (60, 900)
@@ -211,7 +211,7 @@ def test_what_was_done_over_time_is_told_by_minute_and_by_quarter(read: Server) 
     assert (sink["announced"], sink["windows"]) == ([], [])
 
 
-def test_of_a_landing_whose_dags_are_not_parsed_nothing_can_be_asked(read: Server) -> None:
+def test_of_a_landing_whose_dags_are_not_parsed_nothing_can_be_requested(read: Server) -> None:
     key = read.rows()["orders"]["id"]
     answer = read.get(f"/api/v1/landings/{key}/actions")
     assert answer.status_code == 200, answer.text
@@ -253,7 +253,7 @@ def test_hostile_names_are_texts_and_make_no_command(read: Server) -> None:
     assert answer.json()["remedies"] == []
 
 
-def test_what_cannot_be_read_is_told_and_costs_nobody_anything(read: Server) -> None:
+def test_what_cannot_be_read_is_reported_and_costs_nothing(read: Server) -> None:
     def troubles() -> dict[str, str]:
         topics = read.get("/api/v1/landings").json()["topics"]
         return {f"{t['connection']}/{t['topic']}": t["trouble"] for t in topics}
@@ -278,7 +278,9 @@ def test_no_secret_is_in_any_answer(read: Server) -> None:
         assert CANARY not in text
 
 
-def test_a_change_is_told_and_a_recovery_is_seen(read: Server, bootstrap: str, make_topic: Callable[..., str]) -> None:
+def test_a_change_is_reported_and_a_recovery_is_observed(
+    read: Server, bootstrap: str, make_topic: Callable[..., str]
+) -> None:
     del make_topic
     login = {"Authorization": f"Bearer {read.tokens['ann']}"}
     with httpx.stream("GET", f"{read.url}/lakecommit/api/v1/changes", headers=login, timeout=60) as stream:

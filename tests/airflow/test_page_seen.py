@@ -60,7 +60,7 @@ def browser(live: Live) -> Iterator[Browser]:
         yield found
 
 
-def test_a_stall_is_seen_with_what_it_holds_and_so_is_its_end(
+def test_a_stall_is_observed_with_what_it_holds_and_so_is_its_end(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     kafka = {"bootstrap.servers": bootstrap}
@@ -117,7 +117,7 @@ def check_page(browser: Browser, live: Live, name: str, text: str, shots: str) -
     assert browser.evaluate("document.documentElement.scrollWidth") <= 390, "a phone scrolls one way"
 
 
-def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
+def test_a_window_under_way_is_observed_slice_by_slice_and_then_in_the_curves(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     busy = Narrator({"bootstrap.servers": bootstrap}, control, "busy", DAG)
@@ -151,7 +151,7 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
     browser.wait_for("accounting")
 
 
-def test_a_sink_is_seen_with_its_tasks_and_the_files_that_wait(
+def test_a_sink_is_observed_with_its_tasks_and_the_files_that_wait(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     sink = Coordinator(bootstrap, control, "connect-clicks")
@@ -162,7 +162,7 @@ def test_a_sink_is_seen_with_its_tasks_and_the_files_that_wait(
         browser.wait_for(text)
 
 
-def test_a_landing_that_never_ran_is_seen_once_its_dag_is_parsed(live: Live, browser: Browser) -> None:
+def test_a_landing_that_never_ran_is_observed_once_its_dag_is_parsed(live: Live, browser: Browser) -> None:
     live.declare("future", "orders")
     browser.visit(f"{live.airflow.url}/lakecommit/")
     browser.wait_for("NEVER RAN")
@@ -172,7 +172,7 @@ def test_a_landing_that_never_ran_is_seen_once_its_dag_is_parsed(live: Live, bro
     shot(browser, "never-ran-own")
 
 
-def test_rejected_records_are_seen_by_kind_with_a_reason(
+def test_rejected_records_are_observed_by_kind_with_a_reason(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     live.declare("rejecting", "orders")
@@ -213,7 +213,7 @@ def has_focus(browser: Browser, text: str) -> None:
     waiting.until(lambda: browser.evaluate(focused) == text, 60, f"the focus at {text}")
 
 
-def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_name(
+def test_what_is_requested_is_requested_back_and_then_done_by_airflow_in_the_users_name(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     acted = Narrator({"bootstrap.servers": bootstrap}, control, "acted", "acted")
@@ -278,7 +278,7 @@ window.fetch = (place, how) =>
 """Airflow takes its time over a run, and the page's own server is away when that is said."""
 
 
-def test_an_action_is_asked_for_by_the_keyboard_once_and_outlives_a_server_that_is_away(
+def test_an_action_is_requested_by_the_keyboard_once_and_outlives_a_server_that_is_away(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     Narrator({"bootstrap.servers": bootstrap}, control, "keyed", LONG).lands("before")
@@ -336,7 +336,7 @@ def test_a_link_leads_the_window_around_the_page_to_the_task(live: Live, browser
     waiting.until(lambda: browser.evaluate("location.pathname") == f"{PATH}/dags/{DAG}", 60, "the DAG's own page")
 
 
-def test_nothing_hostile_runs_and_nothing_of_elsewhere_is_asked_for(live: Live, browser: Browser) -> None:
+def test_nothing_hostile_runs_and_nothing_of_elsewhere_is_requested(live: Live, browser: Browser) -> None:
     browser.visit(f"{live.airflow.url}/lakecommit/")
     browser.wait_for("<script>")
     assert browser.evaluate("window.hostile === undefined")

@@ -60,7 +60,7 @@ def test_a_range_is_landed_again_and_a_range_that_is_not_there_is_refused(landed
 
 
 @pytest.mark.heavy
-def test_an_attempt_that_is_killed_is_gone_on_with(landed: World, tmp_path: Path) -> None:
+def test_an_attempt_that_is_killed_is_continued(landed: World, tmp_path: Path) -> None:
     cut = replace(landed, landing={**landed.landing, "slice_records": 10})
     first = request_of(cut, "again", since="2020-01-01", until="2100-01-01")
     second = killed_in_its_second_slice(first, tmp_path / "gate", {"PYTHONPATH": str(CHECKOUT)})
@@ -74,7 +74,7 @@ def test_an_attempt_that_is_killed_is_gone_on_with(landed: World, tmp_path: Path
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("when", ["before the lane is closed", "after it"])
-def test_an_attempt_that_died_with_all_of_it_replaced_is_told_by_the_next(
+def test_an_attempt_that_died_with_all_of_it_replaced_is_reported_by_the_next(
     landed: World, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It replaces nothing once more, and sends the event that was never sent."""

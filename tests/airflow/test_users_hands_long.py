@@ -49,7 +49,7 @@ def outcomes(live: Live, dag: str) -> list[str]:
     return sorted(str(live.states(dag, run)["outcome"]) for run in live.client.runs(dag))
 
 
-def test_catch_up_lands_all_in_one_run_and_a_manual_run_beside_it_finds_it_claimed(
+def test_catch_up_lands_all_in_one_run_and_a_manual_run_next_to_it_finds_it_claimed(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:
     topic = make_topic(1)
@@ -109,9 +109,7 @@ def test_a_paused_dag_whose_window_another_dag_has_landed_meanwhile_ends_without
     assert live.lake.ids("shop.paused") == [0, 1]
 
 
-def test_a_paused_dag_goes_on_where_it_was_when_nobody_else_did_its_work(
-    live: Live, make_topic: Make, produce: Produce
-) -> None:
+def test_a_paused_dag_continues_if_its_work_was_not_done(live: Live, make_topic: Make, produce: Produce) -> None:
     topic = make_topic(1)
     faults = live.armed("asleep", topic, completion_timeout=SECOND)
     produce(topic, orders(0, 1))
@@ -261,7 +259,7 @@ def test_with_depends_on_past_a_failed_run_holds_up_the_next_one_until_it_is_cle
     assert live.lake.ids("shop.past") == [0, 1, 2, 3]
 
 
-def test_a_commit_or_an_outcome_that_is_cleared_alone_judges_by_what_the_tables_have(
+def test_a_commit_or_an_outcome_that_is_cleared_alone_evaluates_by_what_the_tables_have(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:
     topic = make_topic(1)

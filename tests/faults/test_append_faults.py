@@ -78,7 +78,7 @@ def test_a_secret_success_under_a_foreign_append_is_recognised(lake: Lake, ours:
     assert lake.rows() == 11
 
 
-def test_a_foreign_append_between_look_and_request_costs_one_request(lake: Lake, ours: LedgerSection) -> None:
+def test_a_foreign_append_between_check_and_request_costs_one_request(lake: Lake, ours: LedgerSection) -> None:
     def interfere() -> None:
         lake.catalog.before_commit = lambda: None
         lake.append_foreign()
@@ -216,7 +216,7 @@ def test_an_answer_that_shows_a_foreign_snapshot_is_its_proof(lake: Lake, monkey
     assert done.metadata.current_snapshot_id == done.snapshot_id
 
 
-def test_a_foreign_snapshot_that_was_rolled_back_before_it_was_seen_has_not_landed(lake: Lake) -> None:
+def test_a_foreign_snapshot_that_was_rolled_back_before_it_was_observed_has_not_landed(lake: Lake) -> None:
     """Only what is on the branch is there; what somebody took off it is decided about anew, by whoever decides."""
     head = lake.append_foreign()
     lake.catalog.faults.append(Fault.LOST_ANSWER)
@@ -369,7 +369,7 @@ def test_an_interrupt_passes_through_and_the_next_attempt_finds_out(lake: Lake, 
 
 
 @pytest.mark.parametrize("fault", [Fault.LYING_CONFLICT, Fault.LOST_ANSWER, Fault.NOT_APPLIED, Fault.CONFLICT])
-def test_an_origin_is_made_once_whatever_is_answered(lake: Lake, fault: Fault) -> None:
+def test_an_initial_entry_is_made_once_whatever_is_answered(lake: Lake, fault: Fault) -> None:
     ours = section()
     lake.catalog.faults.append(fault)
     assert lake.join(ours) == ours
@@ -390,7 +390,7 @@ def test_a_ledger_is_carried_once_whatever_is_answered(lake: Lake, ours: LedgerS
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
 
-def test_an_epoch_that_somebody_else_renewed_meanwhile_is_new_enough(lake: Lake, ours: LedgerSection) -> None:
+def test_an_epoch_that_another_writer_renewed_meanwhile_is_new_enough(lake: Lake, ours: LedgerSection) -> None:
     other = Lake(lake.path)
     lake.catalog.faults.append(Fault.CONFLICT)
 

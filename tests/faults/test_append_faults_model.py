@@ -105,7 +105,7 @@ class World:
 
 @pytest.mark.heavy(but=("0",))
 @pytest.mark.parametrize("seed", range(4))
-def test_the_table_always_holds_what_its_ledger_says(tmp_path: Path, seed: int) -> None:
+def test_the_table_always_holds_what_its_ledger_reports(tmp_path: Path, seed: int) -> None:
     world = World(tmp_path, seed)
     for _ in range(STEPS):
         world.step()

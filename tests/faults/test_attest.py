@@ -192,7 +192,7 @@ def test_what_was_published_in_a_table_before_it_was_dropped_is_not_in_its_succe
 
 
 @pytest.mark.heavy
-def test_a_table_that_was_migrated_is_attested_from_the_log(make_world: Make, produce: Produce) -> None:
+def test_a_table_that_was_migrated_is_asserted_from_the_log(make_world: Make, produce: Produce) -> None:
     world = make_world(dead_letter_max_ratio=1.0)
     produce(world.landing.topics, [*records(0, 60), ("x", "no json")])
     world.settle()
@@ -240,7 +240,7 @@ def test_a_log_that_was_cut_cannot_vouch_for_what_it_forgot(
 
 
 @pytest.mark.heavy
-def test_rows_that_somebody_deleted_are_read_again_from_where_a_person_says(make_world: Make, produce: Produce) -> None:
+def test_rows_that_a_user_deleted_are_read_again_from_where_a_user_states(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     topic = str(world.landing.topics)
     produce(topic, records(0, 60))
@@ -317,7 +317,7 @@ def test_rows_that_were_cherry_picked_from_above_a_bad_snapshot_are_not_read_aga
 
 
 @pytest.mark.heavy
-def test_a_ledger_that_changed_since_it_was_looked_up_is_not_overwritten(make_world: Make, produce: Produce) -> None:
+def test_a_ledger_that_changed_since_the_lookup_is_not_overwritten(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     topic = str(world.landing.topics)
     produce(topic, records(0, 20))
@@ -331,7 +331,7 @@ def test_a_ledger_that_changed_since_it_was_looked_up_is_not_overwritten(make_wo
     goes_on(world, produce, Counter(range(40)))
 
 
-def test_words_that_cannot_be_true_are_refused(make_world: Make, produce: Produce) -> None:
+def test_statements_that_cannot_be_true_are_refused(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, dead_letter_table=None)
     topic = str(world.landing.topics)
     produce(topic, records(0, 20))
@@ -388,7 +388,7 @@ def test_the_command_shows_first_and_writes_only_with_yes(
 
 
 @pytest.mark.heavy
-def test_rows_of_a_landing_that_a_rollback_took_out_with_its_first_snapshot_are_not_attested_by_the_log(
+def test_rows_of_a_landing_that_a_rollback_took_out_with_its_first_snapshot_are_not_asserted_by_the_log(
     make_world: Make, produce: Produce
 ) -> None:
     """Another landing of the table has rows enough for both."""

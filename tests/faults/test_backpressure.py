@@ -281,7 +281,7 @@ def test_slowing_down_makes_windows_smaller_and_rarer(make_outage: Callable[...,
 
 
 @pytest.mark.heavy
-def test_a_table_that_fails_alone_stops_nobody_until_its_budget_is_full(
+def test_a_table_that_fails_alone_stops_no_other_until_its_budget_is_full(
     make_outage: Callable[..., Outage], impatient: None
 ) -> None:
     outage = make_outage(partitions=1, dead_letter_table="shop.dead", dead_letter_max_ratio=1.0, max_pending_slices=6)
@@ -454,7 +454,7 @@ def test_a_retry_of_a_run_that_planned_nothing_for_want_of_a_catalog_goes_on(
     outage.check()
 
 
-def test_a_run_that_is_not_admitted_waits_longer_each_time_and_says_what_clears_it(
+def test_a_run_that_is_not_admitted_waits_longer_each_time_and_reports_what_clears_it(
     make_outage: Callable[..., Outage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outage = make_outage(max_open_cycles=1)

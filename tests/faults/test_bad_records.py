@@ -269,7 +269,7 @@ def test_storage_that_is_away_counts_for_nothing(
 @pytest.mark.heavy(but=("True-none",))
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "snappy", "zstd"])
 @pytest.mark.parametrize("last", [False, True])
-def test_a_damaged_batch_is_blocked_alone_and_can_be_stepped_over(
+def test_a_corrupt_batch_is_blocked_alone_and_can_be_stepped_over(
     make_world: MakeWorld, broker: Broker, codec: str, last: bool
 ) -> None:
     """A bit flips where the broker keeps the second of three batches, or the last of two."""
@@ -330,7 +330,7 @@ def test_records_that_are_larger_than_the_client_takes_are_blocked_alone(
 
 
 @pytest.mark.heavy
-def test_a_damaged_batch_between_transactions_is_blocked_alone(
+def test_a_corrupt_batch_between_transactions_is_blocked_alone(
     make_world: MakeWorld, broker: Broker, produce: Produce
 ) -> None:
     world = make_world(partitions=2, slice_records=400)
@@ -350,7 +350,7 @@ def test_a_damaged_batch_between_transactions_is_blocked_alone(
     check_verified(world)
 
 
-def test_damage_that_is_mended_is_read_again(make_world: MakeWorld, broker: Broker) -> None:
+def test_corruption_that_is_fixed_is_read_again(make_world: MakeWorld, broker: Broker) -> None:
     world = make_world(partitions=2, slice_records=400)
     topic = str(world.landing.topics)
     for first in (0, 10, 20):

@@ -93,7 +93,7 @@ def landed(make_world: Make, produce: Produce) -> World:
 
 
 @pytest.mark.heavy
-def test_tables_that_landings_make_say_which_record_each_row_is_of(landed: World) -> None:
+def test_tables_that_landings_make_report_which_record_each_row_is_of(landed: World) -> None:
     rows = landed.rows()
     assert {(r["kafka_topic"], r["kafka_partition"]) for r in rows} == {(str(landed.landing.topics), 0)}
     assert [r["kafka_offset"] for r in sorted(rows, key=lambda r: r["id"])] == list(range(100))
@@ -155,7 +155,7 @@ def test_a_hard_reset_counts_and_takes_what_the_former_topic_left(
 
 
 @pytest.mark.heavy
-def test_a_hard_reset_begins_where_the_landing_says(landed: World, produce: Produce) -> None:
+def test_a_hard_reset_begins_where_the_landing_states(landed: World, produce: Produce) -> None:
     """Also where the live lane began behind a range that a lane landed."""
     world = replace(
         landed,
@@ -195,7 +195,9 @@ def test_a_replay_over_the_end_that_a_log_lost_leaves_the_rows_that_only_the_tab
 
 
 @pytest.mark.heavy
-def test_ranges_that_were_landed_before_rows_said_it_are_refused_by_name(make_world: Make, produce: Produce) -> None:
+def test_ranges_that_were_landed_before_rows_reported_it_are_refused_by_name(
+    make_world: Make, produce: Produce
+) -> None:
     world = make_world(1, metadata_columns=False)
     topic = str(world.landing.topics)
     produce(topic, records(0, 50), partition=0)
@@ -272,7 +274,7 @@ def test_what_an_operator_asserts_is_covered_and_not_replaced(landed: World, pro
 
 
 @pytest.mark.heavy
-def test_a_snapshot_off_the_branch_does_not_say_what_the_table_holds(landed: World, produce: Produce) -> None:
+def test_a_snapshot_off_the_branch_does_not_report_what_the_table_holds(landed: World, produce: Produce) -> None:
     produce(str(landed.landing.topics), records(100, 50), partition=0)
     with landed.session() as session:
         table = session.tables.load(landed.landing.table)
@@ -332,7 +334,7 @@ def test_rows_that_another_writer_doubles_are_refused(landed: World) -> None:
 
 
 @pytest.mark.heavy
-def test_a_range_read_again_beside_its_rows_is_replaced_by_itself(landed: World) -> None:
+def test_a_range_read_again_next_to_its_rows_is_replaced_by_itself(landed: World) -> None:
     """`--again` doubles rows by an operator's word; a later replay replaces the newer ones alone."""
     topic = str(landed.landing.topics)
     go_on(landed, {(topic, 0): 60}, Way(again=True))
@@ -477,7 +479,7 @@ def test_a_log_that_loses_its_end_behind_a_reset_is_noticed(fragile: tuple[Log, 
 
 
 @pytest.mark.heavy
-def test_a_hole_that_is_left_to_a_lane_has_what_the_log_has_by_now(fragile: tuple[Log, World]) -> None:
+def test_a_hole_that_is_left_to_a_stream_has_what_the_log_has_by_now(fragile: tuple[Log, World]) -> None:
     log, world = fragile
     log.grow(0, 30)
     world.settle()

@@ -31,7 +31,7 @@ Produce = Callable[..., object]
 
 
 @pytest.mark.heavy
-def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
+def test_topics_that_are_missing_are_taken_out_and_what_was_pending_comes_in_once(
     make_world: Make, make_topic: Callable[..., str], produce: Produce, admin: AdminClient
 ) -> None:
     stays, goes = make_topic(1), make_topic(2)
@@ -63,7 +63,7 @@ def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
     check_verified(world)
 
 
-def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
+def test_a_ledger_that_is_nearly_full_is_reported_and_a_full_one_names_the_command(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world(partitions=1, dead_letter_table=None)

@@ -55,7 +55,7 @@ EACH = Counter(range(60))
 
 @pytest.mark.heavy(but=("after",))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_those_of_a_closed_lane_are_replayed_once_wherever_it_dies(
+def test_those_of_a_closed_stream_are_replayed_once_wherever_it_dies(
     late: World, when: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replaying, "BATCH_RECORDS", 6)
@@ -80,7 +80,7 @@ def test_those_of_a_closed_lane_are_replayed_once_wherever_it_dies(
 
 
 @pytest.mark.heavy
-def test_those_of_an_open_lane_stay_replayed_when_it_is_closed(late: World) -> None:
+def test_those_of_an_open_stream_stay_replayed_when_it_is_closed(late: World) -> None:
     past = lane(late, "0=0-30")
     past.settle()
     optional(late)
@@ -92,7 +92,7 @@ def test_those_of_an_open_lane_stay_replayed_when_it_is_closed(late: World) -> N
 
 
 @pytest.mark.heavy
-def test_where_only_lanes_have_landed_they_are_replayed_too(make_world: Make, produce: Produce) -> None:
+def test_where_only_streams_have_landed_they_are_replayed_too(make_world: Make, produce: Produce) -> None:
     world = make_world(1, create=SCHEMA, dead_letter_max_records=1000, dead_letter_max_ratio=1.0)
     produce(world.landing.topics, thirds(0, 60), partition=0)
     past = lane(world, "0=0-30", name="past")

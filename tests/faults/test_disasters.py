@@ -109,7 +109,7 @@ def test_where_reports_are_lost_as_well_the_tables_newest_metadata_is_registered
 
 
 @pytest.mark.heavy
-def test_brokers_that_moved_with_their_topics_go_on_where_a_person_says(
+def test_brokers_that_moved_with_their_topics_go_on_where_a_user_states(
     make_world: Make, produce: Produce, tmp_path: Path
 ) -> None:
     world = make_world(create=CREATE, table=TABLE, dead_letter_table=None)

@@ -131,7 +131,7 @@ def test_large_values_that_were_not_changed_are_those_of_before(make_world: Make
     assert merged(world, LARGE) == expected(source)
 
 
-def test_a_large_value_that_no_change_of_its_key_tells_is_marked_and_not_null() -> None:
+def test_a_large_value_that_no_change_of_its_key_contains_is_marked_and_not_null() -> None:
     """As behind a change of a primary key: the value was told under the old one."""
     with duckdb.connect() as engine:
         engine.execute("create schema shop")

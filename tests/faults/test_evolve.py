@@ -171,7 +171,7 @@ def test_a_death_at_any_durable_step_evolves_once_and_loses_nothing(
 
 
 @pytest.mark.heavy
-def test_what_was_written_under_the_older_columns_is_published_beside_the_newer(
+def test_what_was_written_under_the_older_columns_is_published_next_to_the_newer(
     make_world: Make, produce: Produce
 ) -> None:
     world = make_world(create=PLAIN, evolve="add")
@@ -256,7 +256,7 @@ FOREIGN: dict[str, tuple[Callable[[UpdateSchema], None], list[str], int]] = {
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", FOREIGN)
-def test_another_engine_changes_the_table_between_look_and_commit(
+def test_another_engine_changes_the_table_between_check_and_commit(
     make_world: Make, produce: Produce, name: str
 ) -> None:
     change, columns, rejected = FOREIGN[name]
@@ -277,7 +277,7 @@ def test_another_engine_changes_the_table_between_look_and_commit(
 
 @pytest.mark.heavy(but=("rename_n",))
 @pytest.mark.parametrize("foreign", [rename_n, drop_n])
-def test_what_a_person_dropped_or_renamed_is_not_brought_back(
+def test_what_a_user_dropped_or_renamed_is_not_brought_back(
     make_world: Make, produce: Produce, foreign: Callable[[UpdateSchema], None]
 ) -> None:
     world = begun(make_world, produce)
@@ -303,7 +303,7 @@ def test_a_rollback_to_before_the_change_loses_neither_rows_nor_columns(make_wor
 
 
 @pytest.mark.heavy
-def test_a_catalog_that_fails_at_each_change_is_told_with_the_way_on(
+def test_a_catalog_that_fails_at_each_change_is_reported_with_the_way_on(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose own limits (of a comment, a type's text) are no refusal that is known as one."""
@@ -355,7 +355,7 @@ class TestWhatDoesNotFit:
         assert reasons[1].startswith("column n: 1180591620717411303424 does not fit in 64 bits")
 
     @pytest.mark.heavy
-    def test_stops_the_landing_where_that_is_said(self, make_world: Make, produce: Produce) -> None:
+    def test_stops_the_landing_where_configured(self, make_world: Make, produce: Produce) -> None:
         world = make_world(create=PLAIN, evolve="widen", on_incompatible="stop", dead_letter_max_ratio=1.0)
         produce(world.landing.topics, values({"id": 1, "n": 5}))
         world.run()
@@ -481,7 +481,9 @@ def test_records_rejected_for_an_unknown_field_are_replayed_once_it_is_a_column(
 
 
 @pytest.mark.heavy
-def test_a_plan_that_is_only_shown_changes_nothing_and_says_what_would_be(make_world: Make, produce: Produce) -> None:
+def test_a_plan_that_is_only_previewed_changes_nothing_and_reports_what_would_be(
+    make_world: Make, produce: Produce
+) -> None:
     world = begun(make_world, produce)
     with world.session() as session:
         assert any("add extra string" in line for line in preview(session).explain)
@@ -489,7 +491,7 @@ def test_a_plan_that_is_only_shown_changes_nothing_and_says_what_would_be(make_w
 
 
 @pytest.mark.heavy
-def test_a_lane_beside_the_live_stream_evolves_the_table_too(make_world: Make, produce: Produce) -> None:
+def test_a_stream_next_to_the_live_stream_evolves_the_table_too(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, create=PLAIN, evolve="add", start="latest")
     produce(world.landing.topics, values({"id": 1, "extra": "x"}, {"id": 2}), partition=0)
     world.settle()
@@ -598,7 +600,7 @@ def test_while_a_table_lags_behind_columns_stay_as_they_are(make_world: Make, pr
 
 
 @pytest.mark.heavy
-def test_a_table_that_has_evolved_is_no_other_than_create_says(make_world: Make, produce: Produce) -> None:
+def test_a_table_that_has_evolved_is_no_other_than_create_reports(make_world: Make, produce: Produce) -> None:
     world = make_world(create=NESTED, evolve="widen")
     produce(world.landing.topics, values({"id": 1, "n": 1 << 40, "who": {"age": 7}, "lines": [{"x": 1}], "extra": 1}))
     world.settle()
@@ -609,7 +611,7 @@ def test_a_table_that_has_evolved_is_no_other_than_create_says(make_world: Make,
 
 
 @pytest.mark.heavy
-def test_a_person_has_the_columns_made_whatever_the_landing_says(make_world: Make, produce: Produce) -> None:
+def test_a_user_has_the_columns_made_whatever_the_landing_reports(make_world: Make, produce: Produce) -> None:
     world = begun(make_world, produce, evolve="none")
     world.settle()
     assert "extra" not in table_of(world).schema().column_names

@@ -180,7 +180,7 @@ def test_the_budget_in_front_of_the_table_ends_the_run_by_its_name(
 
 
 @pytest.mark.heavy
-def test_a_table_that_hangs_is_asked_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_hangs_is_requested_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [0.0]
     monkeypatch.setattr(failing, "monotonic", lambda: seconds[0])
     with refusing(REFUNDS) as refused:
@@ -198,7 +198,7 @@ def test_a_table_that_hangs_is_asked_rarely(world: World, monkeypatch: pytest.Mo
 
 
 @pytest.mark.heavy
-def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: World) -> None:
+def test_a_table_that_is_dropped_meanwhile_is_reported_once_with_what_helps(world: World) -> None:
     def after(outcome: CycleOutcome) -> None:
         if outcome.number == 1:
             with world.session() as session:

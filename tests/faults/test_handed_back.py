@@ -64,7 +64,7 @@ def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
     assert resumed_by(suspended) == message
 
 
-def test_neither_resume_nor_a_lane_lands_beside_the_connector(handed: World) -> None:
+def test_neither_resume_nor_a_stream_lands_next_to_the_connector(handed: World) -> None:
     with handed.session() as session, pytest.raises(LedgerError, match="lakecommit connect adopt SPEC"):
         resume(session, DECISION)
     with pytest.raises(LedgerError, match=r"handed back|LC7214|LC7222|LC7224"):

@@ -190,7 +190,7 @@ def interrupting() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_who_is_interrupted_leaves_and_what_hangs_does_nothing_more_when_it_comes_back(
+def test_an_interrupted_caller_leaves_and_a_hanging_call_does_nothing_more_when_it_comes_back(
     make_world: Make, produce: Produce, faults: Faults
 ) -> None:
     world = produced(make_world(dead_letter_table=None), produce, 0, 20)

@@ -82,7 +82,7 @@ def test_the_killed_run_itself_goes_on_when_it_is_retried(
     assert step > 7, f"only {step} steps were tried"
 
 
-def test_a_run_says_through_when_the_tables_are_complete(make_world: Make, produce: Callable[..., object]) -> None:
+def test_a_run_reports_through_when_the_tables_are_complete(make_world: Make, produce: Callable[..., object]) -> None:
     world = make_world(slice_records=10)
     produce(world.landing.topics, [*records(0, 60), BAD])
     closed = world.run()

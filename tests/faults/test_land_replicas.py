@@ -207,7 +207,9 @@ def test_slices_of_a_worker_that_hangs_are_done_a_second_time_and_no_others(make
 
 
 @pytest.mark.heavy
-def test_a_run_that_is_told_to_stop_publishes_what_its_originals_have_read(make_lake: Callable[..., Lake]) -> None:
+def test_a_run_that_is_instructed_to_stop_publishes_what_its_originals_have_read(
+    make_lake: Callable[..., Lake],
+) -> None:
     """Each slice takes longer than the first look of its tasks."""
     lake = make_lake(LARGE, slice_records=LARGE // 2)
     running = lake.land()

@@ -95,7 +95,7 @@ def late(make_world: Make, produce: Produce) -> World:
 LANDED = Counter([*range(30, 50), *range(130, 150)])
 
 
-def test_what_the_landing_began_behind_is_filled_beside_it(late: World, produce: Produce) -> None:
+def test_what_the_landing_began_behind_is_filled_next_to_it(late: World, produce: Produce) -> None:
     past = lane(late, "0=0-30", "1=10-20")
     opened = past.open("first")
     past.write(opened)
@@ -114,7 +114,7 @@ def test_what_the_landing_began_behind_is_filled_beside_it(late: World, produce:
 
 
 @pytest.mark.heavy
-def test_a_lane_goes_up_to_the_live_one_and_no_further(late: World) -> None:
+def test_a_stream_goes_up_to_the_live_one_and_no_further(late: World) -> None:
     found = preview_of(late, lane(late, "0=20-50").request)
     assert str(found.missing).endswith("[0] [20, 30)")
     assert str(found.there).endswith("[0] [30, 50)")
@@ -125,7 +125,7 @@ def test_a_lane_goes_up_to_the_live_one_and_no_further(late: World) -> None:
 
 
 @pytest.mark.heavy
-def test_what_the_live_lane_comes_to_is_not_taken_from_it(late: World, produce: Produce) -> None:
+def test_what_the_live_stream_comes_to_is_not_taken_from_it(late: World, produce: Produce) -> None:
     produce(late.landing.topics, records(50, 10), partition=0)
     with late.session() as session, pytest.raises(LedgerError, match="LC7222"):
         lane_preview(session, lane(late, "0=50-60").request)
@@ -136,7 +136,7 @@ def test_what_the_live_lane_comes_to_is_not_taken_from_it(late: World, produce: 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lane_that_dies_anywhere_ends_the_same(late: World, when: str) -> None:
+def test_a_stream_that_dies_anywhere_ends_the_same(late: World, when: str) -> None:
     """At each durable step of opening, landing and closing: the same again finishes it."""
     expected = LANDED + Counter(range(30))
     step = 0
@@ -179,7 +179,7 @@ def undo(late: World, past: LaneWorld) -> None:
     late.settle()
 
 
-def test_two_that_do_one_lane_at_once_land_it_once(late: World) -> None:
+def test_two_that_do_one_stream_at_once_land_it_once(late: World) -> None:
     one, other = lane(late, "0=0-30", name="past"), lane(late, "0=0-30", name="past")
     first, second = one.open("one", release=False), other.open("other", release=False)
     one.write(first)
@@ -191,7 +191,7 @@ def test_two_that_do_one_lane_at_once_land_it_once(late: World) -> None:
     check_verified(late)
 
 
-def test_a_zombie_of_a_closed_lane_lands_nothing(late: World) -> None:
+def test_a_zombie_of_a_closed_stream_lands_nothing(late: World) -> None:
     past = lane(late, "0=0-30", name="past")
     opened = past.open("zombie", release=False)
     past.finish()
@@ -207,7 +207,7 @@ def test_a_zombie_of_a_closed_lane_lands_nothing(late: World) -> None:
     check_verified(late)
 
 
-def test_two_lanes_over_one_range_are_refused(late: World) -> None:
+def test_two_streams_over_one_range_are_refused(late: World) -> None:
     past = lane(late, "0=0-20", name="past")
     past.run()
     produce_more = lane(late, "0=10-30", name="other")
@@ -236,7 +236,7 @@ def test_what_the_source_has_removed_is_named_and_the_rest_is_filled(late: World
 
 
 @pytest.mark.heavy
-def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_way_on(late: World) -> None:
+def test_retention_that_takes_what_an_open_stream_has_not_read_is_named_with_the_way_on(late: World) -> None:
     past = lane(late, "0=0-30", name="past")
     with past.session():
         pass
@@ -254,7 +254,7 @@ def test_records_are_taken_by_their_times(late: World) -> None:
 
 
 @pytest.mark.heavy
-def test_a_lane_that_is_not_whole_is_not_closed(late: World) -> None:
+def test_a_stream_that_is_not_complete_is_not_closed(late: World) -> None:
     past = lane(late, "0=0-30")
     with past.session() as session:
         assert len(lane_rest(session)) == 30
@@ -263,7 +263,7 @@ def test_a_lane_that_is_not_whole_is_not_closed(late: World) -> None:
     past.finish()
 
 
-def test_bad_records_of_a_lane_are_dead_letters_once(make_world: Make, produce: Produce) -> None:
+def test_bad_records_of_a_stream_are_dead_letters_once(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1)
     world.landing = world.landing.changed(window={"start": "latest"})
     produce(world.landing.topics, [*records(0, 10), ("bad", "{"), *records(10, 10)], partition=0)
@@ -276,7 +276,7 @@ def test_bad_records_of_a_lane_are_dead_letters_once(make_world: Make, produce: 
 
 
 @pytest.mark.heavy
-def test_a_range_without_a_live_lane_is_landed_too_and_the_live_one_goes_around_it(
+def test_a_range_without_a_live_stream_is_landed_too_and_the_live_one_goes_around_it(
     make_world: Make, produce: Produce
 ) -> None:
     world = make_world(partitions=1)
@@ -312,7 +312,7 @@ def test_a_history_whose_begin_is_expired_is_no_first_one(late: World, oldest: s
 
 
 @pytest.mark.heavy
-def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_is_closed(late: World) -> None:
+def test_what_is_reported_behind_what_retention_took_is_published_when_the_stream_is_closed(late: World) -> None:
     """As the error says that names the command; by then the source may have nothing of it."""
     past = lane(late, "0=0-30")
     opened = past.open("first")

@@ -61,13 +61,15 @@ def close(world: World) -> str:
         return str(close_lane(own, decision=DECISION))
 
 
-def test_an_open_lane_tells_what_it_has_landed_though_no_record_was_rejected(half: World) -> None:
+def test_an_open_stream_reports_what_it_has_landed_though_no_record_was_rejected(half: World) -> None:
     with half.session() as session:
         [found] = open_lanes(session)
     assert next(found.lines()) == "backfill past: 40 of 100 offsets are in the tables"
 
 
-def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named(half: World, produce: Produce) -> None:
+def test_on_a_topic_that_was_recreated_the_command_that_closes_the_stream_is_named(
+    half: World, produce: Produce
+) -> None:
     topic, admin = str(half.landing.topics), AdminClient(dict(half.kafka))
     delete_topic(admin, topic)
     create_topic(admin, topic)
@@ -85,7 +87,7 @@ def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named
     half.check(Counter([*range(40), *range(60, 80)]))
 
 
-def test_a_lane_is_closed_whatever_cluster_is_connected(half: World, elsewhere: Broker, produce: Produce) -> None:
+def test_a_stream_is_closed_whatever_cluster_is_connected(half: World, elsewhere: Broker, produce: Produce) -> None:
     """As rebind asks for it first. What the lane has landed is kept as that of the cluster it was landed from."""
     moved = replace(half, kafka={"bootstrap.servers": elsewhere.bootstrap})
     create_topic(AdminClient(dict(moved.kafka)), str(half.landing.topics))

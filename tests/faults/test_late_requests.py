@@ -159,7 +159,7 @@ def test_a_request_that_lands_a_minute_late(make_world: Make, produce: Produce, 
 
 
 @pytest.mark.heavy
-def test_a_request_that_lands_between_the_look_and_the_request_of_the_next_committer(
+def test_a_request_that_lands_between_the_check_and_the_request_of_the_next_committer(
     make_world: Make, produce: Produce
 ) -> None:
     world = _until_commit(make_world, produce)
@@ -187,7 +187,7 @@ def test_a_request_that_lands_between_the_look_and_the_request_of_the_next_commi
 @pytest.mark.heavy(but=("applied-the run is retried",))
 @pytest.mark.parametrize("retried", [True, False], ids=["the run is retried", "another run follows"])
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-def test_a_death_between_an_unknown_outcome_and_its_look_up(
+def test_a_death_between_an_unknown_outcome_and_its_lookup(
     make_world: Make, produce: Produce, applied: bool, retried: bool
 ) -> None:
     world = _until_commit(make_world, produce)

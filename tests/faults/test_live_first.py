@@ -57,7 +57,7 @@ def test_what_is_older_and_not_in_the_table_is_overdue(late: World, produce: Pro
 
 
 @pytest.mark.heavy
-def test_it_is_told_of_a_time_in_between(late: World, produce: Produce) -> None:
+def test_it_gets_a_time_in_between(late: World, produce: Produce) -> None:
     produce(late.landing.topics, records(20, 5), partition=1)
     with late.session() as session:
         began = session.now()
@@ -70,12 +70,12 @@ def test_it_is_told_of_a_time_in_between(late: World, produce: Produce) -> None:
 
 
 @pytest.mark.heavy
-def test_a_lane_of_the_landing_is_no_reason_and_covers_what_it_landed(late: World, produce: Produce) -> None:
+def test_a_stream_of_the_landing_is_no_reason_and_covers_what_it_landed(late: World, produce: Produce) -> None:
     lane(late, "0=0-10").run()
     assert overdue_text(late, NOW) == "nothing"
 
 
-def test_who_has_no_live_lane_or_a_suspended_one_is_not_waited_for(
+def test_a_landing_without_a_live_stream_or_with_a_suspended_one_is_not_waited_for(
     make_world: Make, late: World, produce: Produce
 ) -> None:
     produce(late.landing.topics, records(20, 5), partition=0)
@@ -88,7 +88,9 @@ def test_who_has_no_live_lane_or_a_suspended_one_is_not_waited_for(
     assert overdue_text(never, NOW) == "nothing"
 
 
-def test_who_cannot_tell_holds_nobody_up(late: World, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_landing_that_cannot_report_holds_up_no_other(
+    late: World, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
     produce(late.landing.topics, records(20, 5), partition=0)
     time.sleep(0.05)
     with late.session() as session:

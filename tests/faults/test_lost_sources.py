@@ -132,7 +132,7 @@ def test_the_printed_command_goes_on_and_nothing_else_is_lost_or_doubled(
     shop.sender.close()
 
 
-def test_a_topic_that_is_gone_is_told_and_lands_on_once_it_is_back(
+def test_a_topic_that_is_missing_is_reported_and_lands_on_once_it_is_back(
     tmp_path: Path, bootstrap: str, connect_server: ConnectServer
 ) -> None:
     shop = Shop(tmp_path, bootstrap, connect_server.url)

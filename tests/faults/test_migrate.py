@@ -140,7 +140,7 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("shift", [-2, 3], ids=["reads twice", "skips"])
-def test_a_stated_offset_is_held_against_the_records_and_does_what_was_shown(copied: Copied, shift: int) -> None:
+def test_a_stated_offset_is_compared_with_the_records_and_does_what_was_previewed(copied: Copied, shift: int) -> None:
     exact = copied.preview(Move(old=copied.old.kafka)).next
     stated = {(p.topic, p.partition): offset + shift for p, offset in exact.items()}
     preview = copied.migrate(Move(start=stated, old=copied.old.kafka))
@@ -160,7 +160,7 @@ def test_by_time(copied: Copied) -> None:
 
 
 @pytest.mark.heavy
-def test_what_is_there_twice_is_no_place(copied: Copied, produce: Produce, bootstrap: str, elsewhere: Broker) -> None:
+def test_what_is_there_twice_is_ambiguous(copied: Copied, produce: Produce, bootstrap: str, elsewhere: Broker) -> None:
     """The mirror was started twice, and copied all of it again."""
     topic = str(copied.old.landing.topics)
     copy_topic(topic, bootstrap, elsewhere.bootstrap, without=3, name=topic)
@@ -180,7 +180,7 @@ def test_a_copy_that_lacks_what_comes_next_is_refused(copied: Copied) -> None:
 
 
 @pytest.mark.heavy
-def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
+def test_a_stream_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     with pytest.raises(LedgerError, match=r"hole.*LC7026"):
@@ -188,7 +188,7 @@ def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
 
 
 @pytest.mark.heavy
-def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copied, produce: Produce) -> None:
+def test_back_on_the_first_cluster_it_goes_on_where_its_stream_ended(copied: Copied, produce: Produce) -> None:
     copied.migrate(Move(old=copied.old.kafka))
     copied.new.settle()
     back = Copied(old=copied.new, new=copied.old)
@@ -207,7 +207,7 @@ def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copie
 
 
 @pytest.mark.heavy
-def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_tasks_that_show_and_do_what_a_user_agreed_to(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LandingOperationOperator, "session", lambda _: copied.new.session())
     monkeypatch.setenv("AIRFLOW_CONN_OLD", json.dumps({"conn_type": "kafka", "extra": dict(copied.old.kafka)}))
 
@@ -234,7 +234,7 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monke
 
 
 @pytest.mark.heavy
-def test_what_lanes_have_landed_is_kept_by_cluster(copied: Copied) -> None:
+def test_what_streams_have_landed_is_kept_by_cluster(copied: Copied) -> None:
     """Filled ranges of two clusters are never one section: each says of which cluster its offsets are."""
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))

@@ -83,7 +83,7 @@ def test_commands_that_need_a_known_landing_name_the_one_that_is_meant(orders: W
 
 
 @pytest.mark.heavy
-def test_where_no_table_tells_a_first_reset_is_shown_with_the_names_that_are_like_it(orders: World) -> None:
+def test_where_no_table_has_the_landing_a_first_reset_lists_similar_names(orders: World) -> None:
     """A first run may begin somewhere: it has to be agreed to where the name may be a misspelt one."""
     elsewhere = misspelt(orders, table="shop.others", dead_letter_table=None)
     with elsewhere.session() as session:

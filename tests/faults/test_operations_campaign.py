@@ -588,7 +588,7 @@ def test_a_reader_that_returns_records_its_log_has_lost_is_noticed(
         play(player, steps)
 
 
-def test_remedies_are_the_commands_of_a_text_that_need_no_more_words() -> None:
+def test_remedies_are_the_commands_of_a_text_that_are_complete() -> None:
     text = "either `lakecommit reset offsets SPEC --from OFFSETS`, or `lakecommit backfill SPEC --close past`; `latest`"
     assert list(remedies(text)) == [("backfill", "SPEC", "--close", "past", "--yes")]
 
@@ -608,7 +608,7 @@ def test_a_failing_sequence_is_shrunk_to_what_it_needs() -> None:
     assert shrunk([Step("land", 1)], lambda _: True) == ()
 
 
-def test_executed_pairs_and_triples_are_counted_and_shown() -> None:
+def test_executed_pairs_and_triples_are_counted_and_printed() -> None:
     covered, other = Covered(("land", "replay")), Covered(("land", "replay"))
     covered.add(["land", "replay", "land"])
     other.add(["land", "land"])

@@ -165,7 +165,7 @@ def test_killed_in_the_commit(make_world: Make, produce: Produce, when: Any) -> 
     check_all(world)
 
 
-def test_more_rows_than_were_shown_are_refused(make_world: Make, produce: Produce) -> None:
+def test_more_rows_than_previewed_are_refused(make_world: Make, produce: Produce) -> None:
     world, source = make_world(1, **CHANGES), Source(7)
     produced(world, produce, source, 40)
     world.settle()
@@ -310,7 +310,7 @@ def test_a_table_that_merge_keeps_is_taken_over(make_world: Make, produce: Produ
     check_verified(world)
 
 
-def test_another_key_than_was_shown_is_refused_though_no_row_would_go(make_world: Make, produce: Produce) -> None:
+def test_another_key_than_previewed_is_refused_though_no_row_would_go(make_world: Make, produce: Produce) -> None:
     world, model = make_world(1, **LOG, upsert_key=["id"]), Model(13)
     produce(world.landing.topics, model.records(30))
     world.settle()

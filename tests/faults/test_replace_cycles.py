@@ -78,7 +78,7 @@ def test_a_reset_back_reads_again_what_it_took_out_dead_letters_too(make_world: 
 
 
 @pytest.mark.heavy
-def test_a_hole_in_the_middle_is_read_again_beside_what_is_new(make_world: Make, produce: Produce) -> None:
+def test_a_hole_in_the_middle_is_read_again_next_to_what_is_new(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True, partitions=1)
     produce(world.landing.topics, records(0, 100))
     world.settle()
@@ -180,7 +180,7 @@ def test_ranges_go_while_runs_land_and_all_is_there_once_in_the_end(make_world: 
 
 
 @pytest.mark.heavy
-def test_one_that_was_looked_up_long_ago_is_refused(make_world: Make, produce: Produce) -> None:
+def test_an_old_preview_is_refused(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True, dead_letter_table=None)
     produce(world.landing.topics, records(0, 40), partition=0)
     world.settle()

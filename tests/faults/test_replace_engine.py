@@ -126,7 +126,7 @@ def test_columns_and_partitions_that_it_changes(engine: Engine, world: World, pr
     check_verified(world)
 
 
-def test_a_partition_column_that_is_gone(engine: Engine, make_engine_world: Make, produce: Produce) -> None:
+def test_a_partition_column_that_is_missing(engine: Engine, make_engine_world: Make, produce: Produce) -> None:
     """The manifest that is written anew is one of a spec which no current column explains."""
     world = make_engine_world(metadata_columns=True, partitions=1, create={**CREATE, "partition_by": ["name"]})
     produce(world.landing.topics, [(None, f'{{"id": {n}, "name": "{n % 3}"}}') for n in range(60)])

@@ -164,7 +164,7 @@ def test_what_others_append_meanwhile_stays(lake: RowsLake) -> None:
 
 
 @pytest.mark.heavy
-def test_what_others_compact_meanwhile_is_looked_at_again(lake: RowsLake) -> None:
+def test_what_others_compact_meanwhile_is_checked_again(lake: RowsLake) -> None:
     once(lake, lake.compact)
     done = replaced(lake)
     assert done.requests_sent == 2
@@ -322,7 +322,7 @@ def test_whenever_it_is_killed_the_next_call_does_what_is_left(tmp_path: Path, p
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(12), ids=str)
-def test_random_replacements_leave_what_a_set_of_rows_says(tmp_path: Path, seed: int) -> None:
+def test_random_replacements_leave_what_a_set_of_rows_reports(tmp_path: Path, seed: int) -> None:
     """Landed, deleted, landed again, compacted, appended to by others: against a plain set, and `verify`."""
     choose = random.Random(seed)
     lake = lake_at(tmp_path, spec=BUCKET if seed % 2 else PartitionSpec())

@@ -140,7 +140,9 @@ EVERYTHING = Counter([*range(60), *range(100, 160)])
 
 
 @pytest.mark.heavy
-def test_a_word_after_a_replay_knows_what_the_lane_has_and_of_what_log_it_was(landed: World, produce: Produce) -> None:
+def test_a_decision_after_a_replay_knows_what_the_stream_has_and_of_what_log_it_was(
+    landed: World, produce: Produce
+) -> None:
     """Of the live section a lane has the middle: it goes on behind it, and gives nothing of that up."""
     replay(landed, "0=10-50").finish()
     produce(str(landed.landing.topics), records(60, 5), partition=0)
@@ -161,7 +163,7 @@ def test_a_word_after_a_replay_knows_what_the_lane_has_and_of_what_log_it_was(la
 
 
 @pytest.mark.heavy
-def test_a_replay_of_the_newest_range_keeps_the_leader_epochs_of_the_live_lane(landed: World) -> None:
+def test_a_replay_of_the_newest_range_keeps_the_leader_epochs_of_the_live_stream(landed: World) -> None:
     """Until it has landed anything more it knows by these whether the log is still the one that was read."""
     replay(landed, "0=20-60", "1=0-60").finish()
     with landed.session() as session:
@@ -194,7 +196,7 @@ def test_rejects_of_before_become_rows_by_the_rules_of_now(landed: World, produc
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_replay_that_dies_anywhere_is_finished_by_the_same_words(landed: World, when: When) -> None:
+def test_a_replay_that_dies_anywhere_is_finished_by_the_same_command(landed: World, when: When) -> None:
     """Each time over what was replayed before: the range is there once after each of them."""
     step = 0
     while True:
@@ -221,7 +223,7 @@ def test_a_replay_that_dies_anywhere_is_finished_by_the_same_words(landed: World
 
 
 @pytest.mark.heavy
-def test_dead_between_its_tables_a_lane_is_not_given_up_and_goes_on(landed: World) -> None:
+def test_dead_between_its_tables_a_stream_is_not_given_up_and_goes_on(landed: World) -> None:
     """The data table is first: what was a reject is in both for a moment, and never in neither."""
     again = replay(landed, "0=10-50")
     again.read()
@@ -332,7 +334,7 @@ def test_a_table_that_had_no_row_of_it_takes_what_it_passed_first(make_world: Ma
 
 
 @pytest.mark.heavy
-def test_what_nobody_had_landed_of_a_range_comes_in_with_it(make_world: Make, produce: Produce) -> None:
+def test_the_unlanded_part_of_a_range_comes_in_with_it(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True, partitions=1, start="latest")
     produce(str(world.landing.topics), records(0, 30))
     world.settle()
@@ -382,7 +384,7 @@ def test_what_retention_takes_from_an_open_replay_is_named_with_the_way_on(lande
 
 
 @pytest.mark.heavy
-def test_a_file_that_is_gone_before_it_is_published_is_written_again(
+def test_a_file_that_is_missing_before_it_is_published_is_written_again(
     landed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(landed.catalog["warehouse"].removeprefix("file://"))
@@ -403,7 +405,7 @@ def test_a_file_that_is_gone_before_it_is_published_is_written_again(
 
 
 @pytest.mark.heavy
-def test_rows_that_others_deleted_come_back_only_with_a_word(landed: World) -> None:
+def test_rows_that_others_deleted_come_back_only_with_a_decision(landed: World) -> None:
     with World.session(landed) as session:
         session.tables.load(landed.landing.table).delete("id = 15")
     again = replay(landed, "0=0-60", "1=0-60")
@@ -426,7 +428,7 @@ def test_a_table_without_metadata_columns_is_refused(make_world: Make, produce: 
 
 
 @pytest.mark.heavy
-def test_a_lane_is_a_backfill_or_a_replay(landed: World) -> None:
+def test_a_stream_is_a_backfill_or_a_replay(landed: World) -> None:
     again = replay(landed, "0=10-50")
     with again.session():
         pass
@@ -444,7 +446,7 @@ def test_a_lane_is_a_backfill_or_a_replay(landed: World) -> None:
 
 
 @pytest.mark.campaign
-def test_replays_beside_runs_that_land_what_is_new(landed: World, produce: Produce) -> None:
+def test_replays_next_to_runs_that_land_what_is_new(landed: World, produce: Produce) -> None:
     """Ten replays of ranges at random, some of which die, while runs go on and somebody reads."""
     choose, sent = random.Random(17), 0
     replay(landed, "0=0-60", "1=0-60").finish()

@@ -172,7 +172,7 @@ def test_killed_at_the_request_the_same_goes_on(world: World, when: Any, monkeyp
     assert wrong(world) == []
 
 
-def test_two_at_once_beside_a_run_double_nothing(
+def test_two_at_once_next_to_a_run_double_nothing(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_lakecommit.operations.dead_letters.replay.BATCH_RECORDS", 4)
@@ -260,7 +260,7 @@ def test_where_all_was_rejected_nothing_waits_for_the_data_table(
 
 
 @pytest.mark.heavy
-def test_a_compacted_dead_letter_table_and_rows_that_somebody_took(world: World) -> None:
+def test_a_compacted_dead_letter_table_and_rows_that_a_user_took(world: World) -> None:
     optional(world)
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
@@ -274,7 +274,7 @@ def test_a_compacted_dead_letter_table_and_rows_that_somebody_took(world: World)
 
 
 @pytest.mark.heavy
-def test_a_value_that_was_mended_in_the_dead_letter_table(world: World) -> None:
+def test_a_value_that_was_fixed_in_the_dead_letter_table(world: World) -> None:
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
         rows = dead.scan().to_arrow().to_pylist()
@@ -289,7 +289,7 @@ def test_a_value_that_was_mended_in_the_dead_letter_table(world: World) -> None:
 
 
 @pytest.mark.heavy
-def test_rows_of_places_that_nobody_landed_are_left_alone(world: World) -> None:
+def test_rows_of_unlanded_positions_are_left_alone(world: World) -> None:
     optional(world)
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
@@ -365,7 +365,7 @@ HOSTILE: list[bytes] = [
 
 
 @pytest.mark.heavy
-def test_hostile_values_stay_open_and_harm_nobody(
+def test_hostile_values_stay_open_and_do_no_harm(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:
     world = make_world(1, create=SCHEMA, dead_letter_max_records=1000, dead_letter_max_ratio=1.0)

@@ -117,7 +117,7 @@ class TestBothAtOnce:
         finish(world, opened, redundant=0)
         assert files_of(world) == in_table(world), "what was given up is gone"
 
-    def test_two_that_report_in_the_same_moment_shut_nobody_out_and_count_once(self, world: World) -> None:
+    def test_two_that_report_in_the_same_moment_fence_no_other_and_count_once(self, world: World) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
         lines: list[SliceStatus] = []
@@ -232,7 +232,7 @@ class TestEndingEarly:
         monkeypatch.setattr(EndWatch, "__call__", watched)
 
     @pytest.mark.heavy
-    def test_a_replica_that_is_told_to_end_gives_its_slice_up_and_the_original_does_it(
+    def test_a_replica_that_is_instructed_to_end_gives_its_slice_up_and_the_original_does_it(
         self, big: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened = big.open("a")
@@ -318,7 +318,7 @@ class TestEndingEarly:
 
 
 class TestVerifiedRecords:
-    def test_a_report_that_nobody_planned_ends_nobodys_work(self, world: World) -> None:
+    def test_an_unplanned_report_ends_no_work(self, world: World) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
         other = replace(replica, commit_id=uuid4())
@@ -329,7 +329,7 @@ class TestVerifiedRecords:
         finish(world, opened, redundant=0)
 
     @pytest.mark.heavy
-    def test_one_alone_never_looks(self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_alone_never_checks(self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
         world = make_world(partitions=1, dead_letter_table=None)
         produce(world.landing.topics, records(0, 120))
         monkeypatch.setattr(ReplicaWatch, "_read_reports", lambda _: pytest.fail("it looks"))

@@ -73,7 +73,7 @@ def behind(make_world: Make, produce: Produce) -> World:
     return world
 
 
-def test_latest_now_and_the_hole_in_a_lane_of_its_own(behind: World, produce: Produce) -> None:
+def test_latest_now_and_the_hole_in_a_stream_of_its_own(behind: World, produce: Produce) -> None:
     way = Way(fill="hole")
     preview = preview_of(behind, "latest", way)
     assert short(behind, preview.filled) == "[0] [10, 30), [1] [10, 30)"
@@ -135,7 +135,7 @@ def test_a_time_is_where_the_source_has_it(behind: World) -> None:
 
 
 @pytest.mark.heavy
-def test_back_over_what_is_landed_reads_it_twice_and_says_so(behind: World) -> None:
+def test_back_over_what_is_landed_reads_it_twice_and_reports_it(behind: World) -> None:
     behind.settle()
     topic = str(behind.landing.topics)
     start, way = {(topic, 0): 5}, Way(again=True)
@@ -151,7 +151,7 @@ def test_back_over_what_is_landed_reads_it_twice_and_says_so(behind: World) -> N
 
 
 @pytest.mark.campaign
-def test_a_word_that_dies_is_there_or_not_and_can_be_said_again(behind: World) -> None:
+def test_a_decision_that_dies_is_there_or_not_and_can_be_repeated(behind: World) -> None:
     for step in range(1, 9):
         for when in ("before", "after"):
             name = f"hole-{step}-{when}"
@@ -197,7 +197,7 @@ def decision(command: str) -> Decision:
     return Decision(command=command, actor="ann", host="here", at=datetime.now(UTC).isoformat(), landing="rows")
 
 
-def test_back_with_the_rows_deletes_what_was_said_and_reads_it_again_once(marked: World) -> None:
+def test_back_with_the_rows_deletes_what_was_stated_and_reads_it_again_once(marked: World) -> None:
     topic = str(marked.landing.topics)
     delete(marked, {(topic, 0): 20}, 11)
     marked.check(Counter([*range(20), *range(100, 130)]))
@@ -212,7 +212,7 @@ def test_back_with_the_rows_deletes_what_was_said_and_reads_it_again_once(marked
 
 
 @pytest.mark.heavy
-def test_rows_that_others_deleted_are_asked_about(marked: World) -> None:
+def test_rows_that_others_deleted_need_a_confirmation(marked: World) -> None:
     """They may as well be there and not say which records they are of: then they would be there twice."""
     with marked.session() as session:
         session.tables.load("shop.rows").delete("id == 25")
@@ -231,7 +231,7 @@ def test_rows_that_others_deleted_are_asked_about(marked: World) -> None:
 
 
 @pytest.mark.heavy
-def test_a_hard_reset_begins_where_the_declaration_says(marked: World) -> None:
+def test_a_hard_reset_begins_where_the_declaration_states(marked: World) -> None:
     found = delete(marked, None, 61)
     assert found.start == "earliest"
     marked.check(Counter())
@@ -317,7 +317,7 @@ def test_a_hard_reset_that_dies_between_its_two_commits_loses_nothing_and_is_don
 
 
 @pytest.mark.campaign
-def test_a_hard_reset_that_dies_anywhere_is_gone_on_with(marked: World) -> None:
+def test_a_hard_reset_that_dies_anywhere_is_continued(marked: World) -> None:
     for step in range(1, 9):
         with deaths(step, "after") as counter:
             try:
@@ -336,7 +336,9 @@ def test_a_hard_reset_that_dies_anywhere_is_gone_on_with(marked: World) -> None:
 
 
 @pytest.mark.heavy
-def test_a_table_that_does_not_say_which_records_its_rows_are_of_is_refused(make_world: Make, produce: Produce) -> None:
+def test_a_table_that_does_not_report_which_records_its_rows_are_of_is_refused(
+    make_world: Make, produce: Produce
+) -> None:
     behind = make_world(metadata_columns=False)
     for p in range(2):
         produce(behind.landing.topics, records(100 * p, 10), partition=p)

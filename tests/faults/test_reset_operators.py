@@ -65,7 +65,7 @@ def decisions(world: World) -> str:
 
 
 @pytest.mark.heavy
-def test_rows_go_back_as_shown_and_what_came_since_is_read_again(landed: World, produce: Produce) -> None:
+def test_rows_go_back_as_previewed_and_what_came_since_is_read_again(landed: World, produce: Produce) -> None:
     start = f"{landed.landing.topics}:0=10"
     previewed = run(landed, RESET_OFFSETS, start=start, delete=True)
     assert [(t["table"], t["rows"]) for t in previewed["tables"]] == [("shop.rows", 19), ("shop.dead", 1)]
@@ -111,7 +111,7 @@ def test_all_rows_go_and_the_landing_begins_anew_wherever_it_dies(landed: World)
 
 
 @pytest.mark.heavy
-def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
+def test_what_was_not_previewed_is_not_given_up(landed: World) -> None:
     previewed = run(landed, RESET_HARD)
     removed_before(landed, 1, 7)
     with pytest.raises(AirflowFailException, match=r"removed .*\[1\] \[0, 7\).*not previewed and approved"):
@@ -140,7 +140,7 @@ def test_what_was_not_shown_is_not_given_up(landed: World) -> None:
 
 
 @pytest.mark.heavy
-def test_what_the_source_has_no_more_is_shown_and_passed_over_also_after_a_death(landed: World) -> None:
+def test_what_the_source_has_no_more_is_previewed_and_passed_over_also_after_a_death(landed: World) -> None:
     removed_before(landed, 1, 7)
     start = f"{landed.landing.topics}:1=5"
     previewed = run(landed, RESET_OFFSETS, start=start, delete=True)

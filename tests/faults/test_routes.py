@@ -152,7 +152,7 @@ def test_other_records_may_have_a_table_of_their_own(make_world: Make, produce: 
     check_verified(world)
 
 
-def test_a_record_that_names_no_table_can_stop_its_range_until_somebody_says_more(
+def test_a_record_that_names_no_table_can_stop_its_range_until_a_user_states_more(
     make_world: Make, produce: Produce
 ) -> None:
     world = make_world(1, **{**FIELDS, "route": {**ROUTE, "other": "fail"}})
@@ -297,7 +297,7 @@ def test_a_table_that_comes_and_goes_while_runs_die_has_each_record_once(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("of", [backfill, replay], ids=["backfill", "replay"])
-def test_a_lane_makes_no_table_that_was_there(
+def test_a_stream_makes_no_table_that_was_there(
     make_world: Make, produce: Produce, of: Callable[..., LaneWorld | ReplayWorld]
 ) -> None:
     """It would have the lane's rows alone, and stand in the place of the one that can be brought back."""
@@ -319,7 +319,7 @@ def test_a_lane_makes_no_table_that_was_there(
 
 
 @pytest.mark.heavy
-def test_a_table_that_is_gone_for_good_is_made_and_filled_anew_by_a_persons_word(
+def test_a_table_that_is_missing_for_good_is_recreated_and_filled_by_a_users_decision(
     make_world: Make, produce: Produce
 ) -> None:
     world = make_world(**FIELDS)
@@ -384,7 +384,7 @@ def test_a_replay_reads_a_range_again_for_all_tables(make_world: Make, produce: 
 
 
 @pytest.mark.heavy
-def test_a_rule_that_is_for_no_table_is_told_before_anything_is_read(make_world: Make) -> None:
+def test_a_rule_that_is_for_no_table_is_reported_before_anything_is_read(make_world: Make) -> None:
     world = make_world(1, **{**FIELDS, "timestamps": {"a": "epoch_millis"}})
     with pytest.raises(TableError, match="timestamps: no table has a column 'a'"):
         world.open("run")

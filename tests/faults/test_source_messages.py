@@ -69,7 +69,7 @@ def test_times_that_may_be_real_land(make_world: Make, produce: Produce, seconds
     assert (world.run().blocked, len(world.rows())) == ((), len(seconds))
 
 
-def test_times_that_an_operator_says_are_real_land(make_world: Make, produce: Produce) -> None:
+def test_times_that_an_operator_reports_are_real_land(make_world: Make, produce: Produce) -> None:
     world = make_world(**TIMES)
     produce(world.landing.topics, at(*[NOW] * 20))
     assert world.run().blocked

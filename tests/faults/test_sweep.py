@@ -122,7 +122,7 @@ def test_what_is_staged_stays_however_old_and_is_published_after(world: World, p
     assert staged <= files(world)
 
 
-def test_a_zombie_that_reports_after_the_sweep_is_not_believed(
+def test_a_zombie_that_reports_after_the_sweep_is_ignored(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files are gone, its claim is open, its report says nothing of that."""
@@ -254,7 +254,7 @@ def test_a_lost_commit_leaves_nothing_once_the_head_has_moved(world: World, prod
 
 
 @pytest.mark.heavy
-def test_a_table_made_anew_in_the_same_place_keeps_the_files_of_the_old_one(world: World) -> None:
+def test_a_table_recreated_in_the_same_place_keeps_the_files_of_the_old_one(world: World) -> None:
     before = files(world)
     location = next(iter(before)).parent.parent.parent
     with world.session() as session:

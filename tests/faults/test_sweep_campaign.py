@@ -238,7 +238,9 @@ def test_a_short_campaign(
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.heavy), pytest.param(3, marks=pytest.mark.heavy)]
 )
-def test_a_short_campaign_of_lanes(make_world: Callable[..., World], produce: Callable[..., object], seed: int) -> None:
+def test_a_short_campaign_of_streams(
+    make_world: Callable[..., World], produce: Callable[..., object], seed: int
+) -> None:
     run(LaneCampaign(make_world(2), produce, seed), steps=25)
 
 

@@ -48,7 +48,7 @@ ALL = Counter(range(50))
 
 
 @pytest.mark.heavy
-def test_what_an_open_lane_has_staged_stays_and_what_its_killed_task_left_goes(
+def test_what_an_open_stream_has_staged_stays_and_what_its_killed_task_left_goes(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, left = killed_task(past, "killed", monkeypatch)
@@ -69,7 +69,7 @@ def test_what_an_open_lane_has_staged_stays_and_what_its_killed_task_left_goes(
     assert files(late) == set(paths_in(late))
 
 
-def test_a_zombie_of_an_open_lane_whose_files_are_gone_is_not_believed(
+def test_a_zombie_of_an_open_stream_whose_files_are_missing_is_ignored(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, real, before = past.open("zombie"), task.send_report, files(late)
@@ -90,7 +90,7 @@ def test_a_zombie_of_an_open_lane_whose_files_are_gone_is_not_believed(
     check_verified(late)
 
 
-def test_what_a_closed_lane_left_goes_though_its_log_says_that_it_waits(
+def test_what_a_closed_stream_left_goes_though_its_log_reports_that_it_waits(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some was written twice, and nobody can publish it any more. What is reported is published when it is closed."""
@@ -113,7 +113,7 @@ def test_what_a_closed_lane_left_goes_though_its_log_says_that_it_waits(
 
 
 @pytest.mark.heavy
-def test_lanes_that_nobody_remembers_are_told_by_the_names_of_their_files(late: World) -> None:
+def test_forgotten_streams_are_reported_by_the_names_of_their_files(late: World) -> None:
     with late.session() as session:
         uuid = session.tables.load(late.landing.table).metadata.table_uuid
     folder = next(iter(files(late))).parent
@@ -132,7 +132,7 @@ def test_lanes_that_nobody_remembers_are_told_by_the_names_of_their_files(late: 
 
 
 @pytest.mark.heavy
-def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
+def test_a_stream_that_is_begun_between_the_check_and_the_removal_keeps_its_files(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had no section when the sweep began; by the time that it removes, its slices are staged."""
@@ -157,7 +157,7 @@ def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
 
 
 @pytest.mark.heavy
-def test_two_lanes_of_one_mark_keep_all_of_their_files(
+def test_two_streams_of_one_mark_keep_all_of_their_files(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digits = locations._digits

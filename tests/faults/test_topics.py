@@ -146,7 +146,7 @@ def test_a_dead_letter_table_that_was_dropped_is_filled_again_and_not_taken_for_
 @pytest.mark.heavy(but=("reported-more",))
 @pytest.mark.parametrize("partitions", [2, 1, 4], ids=["same", "fewer", "more"])
 @pytest.mark.parametrize("step", [Step.OPENED, Step.REPORTED, Step.CLOSED], ids=lambda step: step.name.lower())
-def test_a_source_topic_made_anew_is_an_error_until_a_person_says_so(
+def test_a_source_topic_recreated_is_an_error_until_a_user_decides(
     make_world: Make, produce: Produce, admin: AdminClient, step: Step, partitions: int
 ) -> None:
     world = make_world(create=CREATE, table=TABLE, dead_letter_table=None, slice_records=100)
@@ -174,7 +174,7 @@ def test_a_source_topic_made_anew_is_an_error_until_a_person_says_so(
     check_verified(world)
 
 
-def test_offsets_that_retention_removes_between_plan_and_read_are_an_error_until_a_person_says_so(
+def test_offsets_that_retention_removes_between_plan_and_read_are_an_error_until_a_user_decides(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:
     world = make_world(partitions=1, create=CREATE, table=TABLE, dead_letter_table=None, slice_records=20)

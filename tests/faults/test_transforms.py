@@ -160,7 +160,7 @@ def test_each_table_of_a_route_may_have_its_own_sql(make_world: Make, produce: P
     assert Counter(row["id"] for row in world.rows("shop.open")) == Counter(i for i in range(120) if i % 6 == 0)
 
 
-def test_sql_that_is_not_of_one_record_each_is_told_before_anything_is_made(make_world: Make) -> None:
+def test_sql_that_is_not_of_one_record_each_is_reported_before_anything_is_made(make_world: Make) -> None:
     world = make_world(**{**FIELDS, "transform": "select id, count(*) as each from record group by id"})
     with pytest.raises(TableError, match="group by: a transform reads one record"):
         world.open("run")

@@ -152,7 +152,7 @@ def _topic_id(world: World) -> str:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("start", ["earliest", "below"])
-def test_a_word_leads_back_no_further_than_to_where_the_log_differs(log: Log, world: World, start: str) -> None:
+def test_a_decision_leads_back_no_further_than_to_where_the_log_differs(log: Log, world: World, start: str) -> None:
     log.grow(0, 100)
     world.run()
     log.shrink(80)
@@ -165,7 +165,7 @@ def test_a_word_leads_back_no_further_than_to_where_the_log_differs(log: Log, wo
 
 
 @pytest.mark.heavy
-def test_a_word_may_give_up_what_stands_where_rows_were_landed(log: Log, world: World) -> None:
+def test_a_decision_may_give_up_what_is_where_rows_were_landed(log: Log, world: World) -> None:
     log.grow(0, 100)
     world.run()
     log.shrink(90)

@@ -48,7 +48,7 @@ def job_of(world: World, opened: Opened) -> WindowJob:
 
 
 class TestPlanners:
-    def test_two_that_see_no_other_share_no_slot_and_shut_nobody_out(self, world: World) -> None:
+    def test_two_planners_that_miss_each_other_share_no_slot_and_fence_no_other(self, world: World) -> None:
         faster = replace(world, landing=changed_landing(world.landing, max_records=40))
         first: list[Opened] = []
         with hung(Step.UNREPORTED, lambda: first.append(faster.open("first", release=False))):
@@ -71,7 +71,7 @@ class TestPlanners:
         assert (again.ticket.slot, again.ticket.commit_id) == (1, second.ticket.commit_id)
 
     @pytest.mark.heavy
-    def test_landings_of_one_name_in_two_deployments_shut_out_nobody(
+    def test_landings_of_one_name_in_two_deployments_fence_no_other(
         self, world: World, make_topic: Callable[..., str]
     ) -> None:
         """They have different control topics, and so the same slot."""

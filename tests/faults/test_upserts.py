@@ -183,7 +183,7 @@ def test_soft_deletes_keep_the_row_and_mark_it(make_world: Make, produce: Produc
     check_all(world)
 
 
-def test_history_beside_the_live_stream_never_wins(make_world: Make, produce: Produce) -> None:
+def test_history_next_to_the_live_stream_never_wins(make_world: Make, produce: Produce) -> None:
     world, model = make_world(1, **SOFT), Model(6)
     produce(world.landing.topics, model.records(90))
     world.landing = world.landing.changed(window={"start": "latest"})

@@ -87,7 +87,7 @@ def test_a_compaction_that_lost_one_row_and_doubled_another_is_wrong(world: Worl
 
 
 @pytest.mark.heavy
-def test_rows_that_nobody_says_to_have_taken_out_are_wrong(world: World) -> None:
+def test_rows_deleted_without_a_recorded_operation_are_wrong(world: World) -> None:
     """Position deletes whose snapshot does not count them."""
     table = table_of(world)
     lost = next(f for t in table.scan().plan_files() if (f := t.file) and f.record_count == 10)
@@ -121,7 +121,7 @@ def test_tables_of_a_route_are_counted_together(make_world: Make, produce: Produ
 
 
 @pytest.mark.heavy
-def test_of_rows_that_do_not_say_it_that_is_told(make_world: Make, produce: Produce) -> None:
+def test_rows_without_the_columns_are_reported_as_such(make_world: Make, produce: Produce) -> None:
     world = make_world(1, metadata_columns=False)
     produce(world.landing.topics, records(0, 10))
     world.settle()

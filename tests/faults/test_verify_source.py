@@ -142,7 +142,7 @@ def test_a_row_of_no_record_is_found(world: World) -> None:
     assert counts(world) == {"foreign": 1}
 
 
-def test_a_dead_letter_that_is_gone_is_lost(world: World) -> None:
+def test_a_dead_letter_that_is_missing_is_lost(world: World) -> None:
     table_of(world, "shop.dead").delete("offset = 70")
     assert counts(world, "shop.dead") == {"lost": 1}
 

@@ -45,7 +45,7 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
-def test_the_first_commit_of_a_landing_is_an_origin_without_files(lake: Lake) -> None:
+def test_the_first_commit_of_a_landing_is_an_initial_entry_without_files(lake: Lake) -> None:
     stated = section(starts={at(0): 40})
     assert lake.join(stated) == stated
     head = lake.load().current_snapshot()
@@ -56,7 +56,7 @@ def test_the_first_commit_of_a_landing_is_an_origin_without_files(lake: Lake) ->
     assert lake.rows() == 0
 
 
-def test_slices_become_one_snapshot_that_tells_its_story(lake: Lake) -> None:
+def test_slices_become_one_snapshot_that_reports_its_story(lake: Lake) -> None:
     ours = lake.join()
     a, b = staged((0, 0, 10), epoch=ours.epoch), staged((0, 10, 12), (1, 0, 4), epoch=ours.epoch)
     end = LogPoint(topic_id="log", partition=2, offset=17)
@@ -226,7 +226,7 @@ def test_no_landing_joins_a_table_whose_rollback_was_not_dealt_with(lake: Lake) 
         lake.join(section("returns"))
 
 
-def test_a_person_sets_a_ledger_that_was_lost(lake: Lake) -> None:
+def test_a_user_sets_a_ledger_that_was_lost(lake: Lake) -> None:
     keep = lake.append_foreign()
     ours = lake.join()
     lake.load().manage_snapshots().set_current_snapshot(keep).commit()
@@ -278,7 +278,7 @@ def test_a_slice_written_before_the_partitioning_changed_is_void(lake: Lake) -> 
 
 
 @pytest.mark.heavy
-def test_many_manifests_of_a_partitioning_whose_column_is_gone_are_merged(tmp_path: Path) -> None:
+def test_many_manifests_of_a_partitioning_whose_column_is_missing_are_merged(tmp_path: Path) -> None:
     """The current schema does not say any more of which type their partition values are."""
     lake = Lake(tmp_path)
     lake.create(PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "of_note")))
@@ -325,7 +325,7 @@ def manifests(lake: Lake) -> list[ManifestFile]:
     return [] if head is None else head.manifests(lake.load().io)
 
 
-def test_partitioning_that_changes_between_look_and_request_is_noticed(lake: Lake) -> None:
+def test_partitioning_that_changes_between_check_and_request_is_noticed(lake: Lake) -> None:
     ours = lake.join()
 
     def evolve() -> None:

@@ -258,7 +258,7 @@ def test_what_a_registry_had_forgotten_is_landed_once_it_knows_again(
 
 
 @pytest.mark.heavy
-def test_the_registrys_login_is_in_nothing_that_is_told(
+def test_the_registrys_login_is_in_nothing_that_is_reported(
     world: World,
     fake: FakeRegistry,
     produce: Produce,

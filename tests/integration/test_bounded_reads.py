@@ -55,7 +55,7 @@ def others_send(world: World, rounds: int) -> None:
 
 
 @pytest.mark.heavy
-def test_an_idle_landing_reads_what_came_since_and_not_what_was_said_since_it_last_had_rows(
+def test_an_idle_landing_reads_what_came_since_and_not_what_was_reported_since_it_last_had_rows(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:
     world = make_world(partitions=1)
@@ -75,7 +75,7 @@ def test_an_idle_landing_reads_what_came_since_and_not_what_was_said_since_it_la
     check_verified(world)
 
 
-def test_the_tasks_of_a_window_read_from_its_start_and_not_from_where_the_ledger_says(
+def test_the_tasks_of_a_window_read_from_its_start_and_not_from_where_the_ledger_reports(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:
     world = make_world(partitions=2, groups=2)

@@ -53,7 +53,7 @@ def ids(*parts: range) -> list[int]:
 
 
 @pytest.mark.heavy
-def test_what_a_dry_run_says_is_what_is_landed_and_it_is_landed_once(late: Produced) -> None:
+def test_what_a_dry_run_reports_is_what_is_landed_and_it_is_landed_once(late: Produced) -> None:
     spec, topic, sender = late
     sender.produce(topic, orders(2200)[2000::2], 0)
     ranges = ["--range", f"{topic}:0=100-600", "--range", f"{topic}:1=900-1000"]
@@ -73,7 +73,7 @@ def test_what_a_dry_run_says_is_what_is_landed_and_it_is_landed_once(late: Produ
     assert run("verify", str(spec), "--files").code == 0
 
 
-def test_times_are_asked_of_the_source_and_say_what_they_come_to(late: Produced) -> None:
+def test_times_are_requested_of_the_source_and_resolved(late: Produced) -> None:
     spec, topic, _ = late
     preview = backfill(spec, "--since", "2020-01-01", "--dry-run", "--json").value
     assert preview["range"] == {f"{topic}[0]": [0, 1000], f"{topic}[1]": [0, 1000]}
@@ -104,7 +104,7 @@ def test_one_that_yields_waits_for_the_live_stream(late: Produced) -> None:
 
 
 @pytest.mark.heavy
-def test_one_that_is_killed_goes_on_with_the_same_words(late: Produced) -> None:
+def test_one_that_is_killed_continues_with_the_same_command(late: Produced) -> None:
     spec, _, _ = late
     command = subprocess.Popen(
         [*COMMAND, "backfill", str(spec), "--until", "2100-01-01", "--cycles", "4", "--max-records", "500"],
@@ -126,7 +126,7 @@ def test_one_that_is_killed_goes_on_with_the_same_words(late: Produced) -> None:
 
 
 @pytest.mark.heavy
-def test_a_lane_is_given_up_only_with_a_word(late: Produced, tmp_path: Path) -> None:
+def test_a_stream_is_given_up_only_with_a_decision(late: Produced, tmp_path: Path) -> None:
     spec, topic, _ = late
     one = backfill(spec, "--range", f"{topic}:0=0-600", "--name", "past", "--cycles", "1", "--max-records", "250")
     assert one.code == 0, one.err

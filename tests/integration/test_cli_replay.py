@@ -43,7 +43,7 @@ def files(spec: Path) -> set[str]:
 
 
 @pytest.mark.heavy
-def test_what_a_dry_run_says_is_what_is_replaced_and_readers_see_all_of_it_always(landed: Landed) -> None:
+def test_what_a_dry_run_reports_is_what_is_replaced_and_readers_see_all_of_it_always(landed: Landed) -> None:
     spec, topic, sender = landed
     ranges = ["--range", f"{topic}:0=100-600", "--range", f"{topic}:1=900-1000"]
     before = files(spec)

@@ -113,7 +113,7 @@ def test_the_rows_stay_and_the_files_are_fewer(tmp_path: Path, options: dict[str
     assert compacted(lake).bins == 0
 
 
-def test_a_look_changes_nothing_and_says_what_would_be_done(lake: RowsLake) -> None:
+def test_a_check_changes_nothing_and_reports_what_would_be_done(lake: RowsLake) -> None:
     land_six(lake)
     head = lake.load().metadata.current_snapshot_id
     (preview,) = compact(lake.session(), write=False)
@@ -298,7 +298,7 @@ def test_the_debt_is_known_from_the_metadata_and_a_compaction_clears_it(lake: Ro
 
 
 @pytest.mark.heavy
-def test_files_of_many_partitions_are_no_debt_once_a_compaction_has_seen_them(tmp_path: Path) -> None:
+def test_files_of_many_partitions_are_no_debt_once_a_compaction_has_observed_them(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, **TABLES["identity"])
     lake.join(lake.starting("live", *((p, 0) for p in range(8))))
     lake.land(*((p, 0, 5) for p in range(8)))
@@ -437,7 +437,7 @@ def test_a_file_that_cannot_be_read_stops_its_own_bin_alone(tmp_path: Path) -> N
     assert lake.findings() == []
 
 
-def test_equality_deletes_in_a_data_manifest_are_seen_and_that_manifest_stays(lake: RowsLake) -> None:
+def test_equality_deletes_in_a_data_manifest_are_observed_and_that_manifest_stays(lake: RowsLake) -> None:
     land_six(lake)
     (added,) = lake.written((0, 60, 61))
     delete_equal(lake.load(), "main", lake.files()[0], "id", 7, among=[added])
@@ -507,7 +507,7 @@ def test_each_group_of_bins_has_storage_keys_of_its_own(tmp_path: Path, monkeypa
     assert lake.findings() == []
 
 
-def test_a_cycle_asks_for_a_compaction_of_what_is_due_or_after_it_left_everything(lake: RowsLake) -> None:
+def test_a_cycle_requests_a_compaction_of_what_is_due_or_after_it_left_everything(lake: RowsLake) -> None:
     land_six(lake)
     found = debt_of(lake.load().metadata, "main", Maintain(max_files=5))
     few = debt_of(lake.load().metadata, "main", Maintain(max_files=100))
@@ -547,7 +547,7 @@ def test_deleted_rows_are_due_at_half_their_limit(lake: RowsLake, dead: int, due
     assert (found.dead_rows, found.due, round(found.share, 2)) == (dead, due, dead / 10)
 
 
-def test_a_compaction_of_a_run_that_fails_is_told_and_fails_no_run(lake: RowsLake) -> None:
+def test_a_compaction_of_a_run_that_fails_is_reported_and_fails_no_run(lake: RowsLake) -> None:
     lines: list[str] = []
     land_six(lake)
     lake.catalog.away = True

@@ -184,7 +184,7 @@ def test_partition_types_have_the_connectors_bytes(connector: ConnectorClasses, 
     assert_same(connector, make_event(payload), schema, spec)
 
 
-def test_a_void_field_beside_another_has_the_connectors_bytes(connector: ConnectorClasses) -> None:
+def test_a_void_field_next_to_another_has_the_connectors_bytes(connector: ConnectorClasses) -> None:
     schema, spec = spec_over([("gone", "string", "void"), ("kept", "long", "identity")])
     fields = partition_fields(spec, schema)
     payload = DataWritten(commit_id=COMMIT, table=TABLE, partition_fields=fields, data_files=(make_file((None, 5)),))

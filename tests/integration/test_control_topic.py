@@ -118,7 +118,7 @@ def test_a_partition_that_the_topic_does_not_have_is_an_error(control: ControlTo
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_sent_is_read_back_whole(control: ControlTopic) -> None:
+def test_what_was_sent_is_read_back_complete(control: ControlTopic) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
     with control.writer("whole-" + control.name, 1) as writer:
         offsets = writer.send(records("a", "b"))
@@ -204,7 +204,7 @@ def test_a_read_may_start_anywhere_and_go_back(control: ControlTopic, produce: P
     assert values(control.read(0, 3)) == ["d"]
 
 
-def test_a_deleted_head_is_shown_by_where_the_log_begins(
+def test_a_deleted_head_is_printed_by_where_the_log_begins(
     control: ControlTopic, admin: AdminClient, produce: Produce
 ) -> None:
     produce(control.name, ["a", "b", "c"], 0)
@@ -219,7 +219,7 @@ def test_a_deleted_head_is_shown_by_where_the_log_begins(
 @pytest.mark.parametrize("times", [1, 300], ids=["ours", "plain"])
 @pytest.mark.parametrize("spoilt", [61 + 10, 17, 16], ids=["record", "checksum", "form"])
 @pytest.mark.parametrize("at", [0, 1, 3], ids=["first", "middle", "last"])
-def test_a_batch_that_is_damaged_on_the_brokers_disk_is_passed_over_and_named(
+def test_a_batch_that_is_corrupt_on_the_brokers_disk_is_passed_over_and_named(
     control: ControlTopic, broker: Broker, produce: Produce, at: int, spoilt: int, times: int
 ) -> None:
     """Of our own writer, or a large one without compression: there the client takes some of the bytes for a batch."""
@@ -253,7 +253,7 @@ def test_a_batch_that_is_damaged_on_the_brokers_disk_is_passed_over_and_named(
     assert values(control.read(1, log.end)) == ["later"]
 
 
-def test_a_topic_made_anew_is_shown_by_its_id_and_its_end(
+def test_a_topic_recreated_is_printed_by_its_id_and_its_end(
     control: ControlTopic, admin: AdminClient, produce: Produce
 ) -> None:
     produce(control.name, ["a", "b", "c"], 0)

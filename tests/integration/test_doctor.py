@@ -116,7 +116,7 @@ def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: Wor
 
 
 @pytest.mark.heavy
-def test_brokers_and_catalog_that_are_away_are_both_told_in_one_run(world: World) -> None:
+def test_brokers_and_catalog_that_are_away_are_both_reported_in_one_run(world: World) -> None:
     kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
     catalog = {"type": "rest", "uri": f"http://127.0.0.1:{free_port()}"}
     found = bad(spec_of(world, kafka=kafka, catalog=catalog))
@@ -140,7 +140,7 @@ def test_brokers_that_are_away_are_waited_for_once(make_world: Make) -> None:
 
 
 @pytest.mark.heavy
-def test_a_spark_connect_server_that_is_away_is_told_at_once(world: World) -> None:
+def test_a_spark_connect_server_that_is_away_is_reported_at_once(world: World) -> None:
     # Spark's own client goes on for ten minutes, which is longer than a test may take.
     spec = spec_of(world, spark={"remote": f"sc://127.0.0.1:{free_port()}"})
     (found,) = (f for f in examine(spec, Output(as_json=False).log, every=None, spark=True) if f.level is Level.FAIL)
@@ -176,7 +176,7 @@ def test_a_control_topic_that_cannot_do_its_work(
     assert observed in bad(spec_of(world))[f"control topic {name}"]
 
 
-def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world: World, admin: AdminClient) -> None:
+def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_report_it(world: World, admin: AdminClient) -> None:
     spec = spec_of(world, landing=changed_landing(world.landing, control_topic="not-yet-there"))
     observed = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
     assert (observed.level, "can create it" in observed.observed) == (Level.OK, True)
@@ -205,7 +205,7 @@ def test_tables_that_cannot_take_the_rows(world: World) -> None:
     assert "name" in bad(spec_of(world, landing=wants))["table shop.rows"]
 
 
-def test_checks_that_cannot_be_run_are_told_before_the_first_window(world: World) -> None:
+def test_checks_that_cannot_be_run_are_reported_before_the_first_window(world: World) -> None:
     checks = ["SELECT no_such FROM added_rows", "no_such.check", "SELECT 1 WHERE false"]
     landing = world.landing.changed(publish={"checks": checks})
     for table in ("shop.rows", "shop.none"):
@@ -215,7 +215,7 @@ def test_checks_that_cannot_be_run_are_told_before_the_first_window(world: World
         assert "LC6253" in found[f"check {checks[1]}"]
 
 
-def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: Produce) -> None:
+def test_a_ledger_that_needs_a_user_names_the_command(world: World, produce: Produce) -> None:
     table = Tables(world.catalog).load("shop.rows")
     rows = table.scan().to_arrow()
     table.append(rows)
@@ -240,7 +240,7 @@ def test_a_table_that_was_dropped_is_no_first_run(world: World, remade: bool) ->
     assert "the control topic remembers slices" in str(bad(spec_of(world)))
 
 
-def test_storage_that_cannot_be_written_is_told_with_the_place(world: World) -> None:
+def test_storage_that_cannot_be_written_is_reported_with_its_location(world: World) -> None:
     wall = f"{world.catalog['warehouse']}/wall"
     Path(wall.removeprefix("file://")).write_text("no folder")
     table = Tables(world.catalog).load("shop.rows")
@@ -250,7 +250,7 @@ def test_storage_that_cannot_be_written_is_told_with_the_place(world: World) -> 
 
 
 @pytest.mark.heavy
-def test_unread_offsets_that_expire_soon_or_are_gone(world: World, admin: AdminClient, produce: Produce) -> None:
+def test_unread_offsets_that_expire_soon_or_are_missing(world: World, admin: AdminClient, produce: Produce) -> None:
     topic = str(world.landing.topics)
     produce(topic, records(10, 5))
     set_topic(admin, topic, retention_ms=str(2 * 3600 * 1000))

@@ -97,7 +97,7 @@ def test_young_snapshots_those_of_others_and_referred_ones_stay(tmp_path: Path) 
 
 @pytest.mark.heavy(but=("3",))
 @pytest.mark.parametrize("back", [3, TIER])
-def test_a_rollback_is_seen_over_merged_manifests(tmp_path: Path, back: int) -> None:
+def test_a_rollback_is_observed_over_merged_manifests(tmp_path: Path, back: int) -> None:
     lake = landed(tmp_path, TIER + 6)
     line = sorted(lake.load().metadata.snapshots, key=lambda s: s.sequence_number or 0)
     lake.load().manage_snapshots().rollback_to_snapshot(line[-1 - back].snapshot_id).commit()

@@ -15,7 +15,7 @@ from tests.support.world import World, records
 pytestmark = pytest.mark.integration
 
 
-def test_windows_follow_their_goal_and_a_hot_partition_is_read_by_all_groups(
+def test_windows_follow_their_target_and_a_hot_partition_is_read_by_all_groups(
     make_world: Callable[..., World], produce: Callable[..., Any]
 ) -> None:
     world = make_world(2, slice_records=250, groups=2, group_by="load", target_window=0.02, target_file_size=1 << 20)

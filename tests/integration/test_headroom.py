@@ -80,7 +80,7 @@ def test_the_oldest_unread_offset_expires_a_retention_after_its_timestamp(world:
     assert status(world, every=3 * DAY).warnings[0].startswith(f"{topic}[0]: the oldest unread offset 5 expires in 3 d")
 
 
-def test_a_plan_tells_it_in_its_log_and_warns_when_it_is_short(world: World, produce: Produce) -> None:
+def test_a_plan_reports_it_in_its_log_and_warns_when_it_is_short(world: World, produce: Produce) -> None:
     topic = str(world.landing.topics)
     produce(topic, records(0, 5), partition=0)
     explain = world.open("a", release=False).explain
@@ -93,7 +93,7 @@ def test_a_plan_tells_it_in_its_log_and_warns_when_it_is_short(world: World, pro
     assert f"WARNING: {short}" in world.lines
 
 
-def test_what_is_never_removed_and_what_goes_by_size_is_said(
+def test_what_is_never_removed_and_what_goes_by_size_is_reported(
     world: World, produce: Produce, admin: AdminClient
 ) -> None:
     topic = str(world.landing.topics)
@@ -123,7 +123,7 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_stop_nothing(
     assert found.warnings == ()
 
 
-def test_asking_waits_for_nobody(world: World, produce: Produce) -> None:
+def test_asking_does_not_wait(world: World, produce: Produce) -> None:
     """What has no answer in time is unknown, and no error."""
     produce(str(world.landing.topics), records(0, 5), partition=0)
     world.open("a", release=False)

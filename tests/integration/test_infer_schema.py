@@ -183,7 +183,7 @@ from record where id > 0"""
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("sql", "wrong"), [(SQL, ""), ("select nobody from record", '"nobody" not found')])
-def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
+def test_of_sql_the_columns_of_records_and_of_the_table_are_distinguished(
     tmp_path: Path,
     bootstrap: str,
     make_topic: Callable[..., str],
@@ -228,7 +228,7 @@ def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_envelopes_are_told_to_be_some_where_the_spec_says_nothing_of_it(
+def test_envelopes_are_recognized_where_the_spec_does_not_name_them(
     bootstrap: str, make_topic: Callable[..., str], produce: Produce, wrapped: bool
 ) -> None:
     changes, rows = make_topic(1), make_topic(1)
@@ -250,7 +250,7 @@ def test_a_topic_without_records_is_refused(bootstrap: str, make_topic: Callable
     assert "no column could be found in 0 records" in answer.err
 
 
-def test_a_topic_of_something_else_is_refused_and_says_why(bootstrap: str, make_topic: Callable[..., str]) -> None:
+def test_a_topic_of_something_else_is_refused_and_reports_why(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic = make_topic(1)
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in (b"\xff\x00", b"{", b"[1]"):

@@ -76,7 +76,7 @@ def test_a_position_holds_if_the_log_has_its_leader_epoch_up_to_there(source: So
     assert ends((5, 0), (3, 0), (4, 7)) == [(5, 3), (4, None)]
 
 
-def test_a_transaction_is_read_back_whole_and_its_marker_has_an_offset(control: ControlPort) -> None:
+def test_a_transaction_is_read_back_complete_and_its_marker_has_an_offset(control: ControlPort) -> None:
     id_ = f"port-{control.name}"
     with control.writer(id_, 1) as writer:
         assert writer.send([ONE, TWO]) == (0, 1)
@@ -131,7 +131,7 @@ def test_another_topic_of_the_cluster_is_there_or_not(control: ControlPort, requ
     assert control.read(1).records == (), "the first one is another topic, and still open"
 
 
-def test_from_beyond_its_end_a_log_tells_its_borders_only(control: ControlPort) -> None:
+def test_from_beyond_its_end_a_log_reports_its_borders_only(control: ControlPort) -> None:
     log = control.read(0, BEYOND)
     assert (log.records, log.begin, log.end, log.partition, log.partitions) == ((), 0, 0, 0, 3)
     info = control.describe()
@@ -156,7 +156,7 @@ def test_a_group_has_its_partition_and_another_topic_has_no_such_one(control: Co
         control.read(3)
 
 
-def test_a_source_tells_how_far_each_partition_reaches(source: SourcePort) -> None:
+def test_a_source_reports_how_far_each_partition_reaches(source: SourcePort) -> None:
     source.request_retention()
     state = source.watermarks()
     found = sorted((p.partition, w.start, w.stable, w.high) for p, w in state.partitions.items())

@@ -99,7 +99,7 @@ def printed(world: World, text: str) -> bool:
     return any(text in line for line in world.lines)
 
 
-def test_what_an_engine_cannot_tell_is_asked_of_the_log(world: World) -> None:
+def test_what_an_engine_cannot_report_is_requested_of_the_log(world: World) -> None:
     def in_silence(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         do(job, secrets)
         return []
@@ -211,7 +211,7 @@ def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monk
         list(run(world, Workers(acts=[die] * 4)))
 
 
-def test_a_run_that_is_told_to_stop_leaves_its_cycle_to_the_next_attempt(world: World) -> None:
+def test_a_run_that_is_instructed_to_stop_leaves_its_cycle_to_the_next_attempt(world: World) -> None:
     landers: list[LandingRunner] = []
 
     def stop(job: WindowJob, secrets: Secrets) -> list[SliceResult]:

@@ -38,7 +38,7 @@ def renamed(world: World, old: str, new: str) -> None:
             update.rename_column(old, new)
 
 
-def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
+def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_fixed(
     make_world: Callable[..., World], produce: Callable[..., Any]
 ) -> None:
     world = make_world(1, create=COSTS, slice_records=RECORDS)

@@ -175,7 +175,7 @@ def without(keys: set[str], value: Any) -> Any:
     )
 )
 @pytest.mark.parametrize(("landing", "verb"), QUERIES)
-def test_what_was_told_then_is_told_today(landing: str, verb: str, before: Before) -> None:
+def test_what_was_reported_then_is_reported_today(landing: str, verb: str, before: Before) -> None:
     answer = before.answer(landing, verb)
     assert answer.code == (PARTITIONS[landing] if verb == "status" else 0), answer.out + answer.err
     assert list(differences(without(ASIDE, told()["landings"][landing][verb]), answer.lines)) == []
@@ -192,7 +192,7 @@ def test_the_recording_stops_in_the_middle(before: Before) -> None:
     assert before.of("returns", "status")[0]["lag"] > 0
 
 
-def test_every_record_of_the_control_topic_is_told_as_it_was(before: Before) -> None:
+def test_every_record_of_the_control_topic_is_reported_as_it_was(before: Before) -> None:
     now = {(line["partition"], line["offset"]): line for line in before.control_log}
     then = {(line.partition, line.offset): line.decoded for line in control_lines()}
     assert now.keys() == then.keys()
@@ -273,7 +273,7 @@ def test_the_files_of_reported_slices_are_those_in_the_table(before: Before, lan
 
 
 @pytest.mark.heavy
-def test_the_blocked_range_is_landed_once_a_person_says_how(unblocked: Answer, lake: Lake) -> None:
+def test_the_blocked_range_is_landed_once_a_user_states_how(unblocked: Answer, lake: Lake) -> None:
     assert unblocked.code == 0, unblocked.err
     status = lake.status("orders")
     assert (status["lag"], status["blocked"]) == (0, [])
@@ -281,7 +281,7 @@ def test_the_blocked_range_is_landed_once_a_person_says_how(unblocked: Answer, l
 
 
 @pytest.mark.heavy
-def test_verify_finds_nothing_but_what_a_person_said(unblocked: Answer, lake: Lake) -> None:
+def test_verify_finds_nothing_but_what_a_user_reported(unblocked: Answer, lake: Lake) -> None:
     for landing in LANDINGS:
         answer = lake.run("verify", landing, "--json")
         assert answer.code == 0, answer.out

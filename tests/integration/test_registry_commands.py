@@ -128,7 +128,7 @@ def test_a_table_is_made_by_the_newest_version_and_the_plan_names_what_is_known(
 
 
 @pytest.mark.heavy
-def test_the_doctor_asks_the_registry(
+def test_the_doctor_requests_the_registry(
     tmp_path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control_topic: str
 ) -> None:
     def results(**more: Any) -> dict[str, str]:

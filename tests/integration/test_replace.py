@@ -136,7 +136,7 @@ def test_a_copy_is_a_file_of_the_table_as_the_one_before_was(tmp_path: Path, opt
     assert sorted(ids) == [*range(7), *range(9, 60)]
 
 
-def test_a_range_is_landed_anew_by_another_lane_and_live_goes_on(lake: RowsLake) -> None:
+def test_a_range_is_landed_anew_by_another_stream_and_live_goes_on(lake: RowsLake) -> None:
     lake.land((0, 0, 10), (1, 0, 10))
     lake.land((0, 10, 20))
     live = lake.state().section("orders", "live")
@@ -164,7 +164,7 @@ def test_a_range_is_landed_anew_by_another_lane_and_live_goes_on(lake: RowsLake)
 
 
 @pytest.mark.heavy
-def test_a_lane_that_was_closed_since_is_no_reason_to_do_it_again(lake: RowsLake) -> None:
+def test_a_stream_that_was_closed_since_is_no_reason_to_do_it_again(lake: RowsLake) -> None:
     lake.land((0, 0, 20))
     lane = lake.join(lake.starting(REPLAY, (0, 5)))
     session, ranges, commit = lake.session(), coverage((0, 5, 15)), uuid4()
@@ -213,7 +213,7 @@ def test_a_copy_is_written_in_small_groups_from_small_blocks(tmp_path: Path, mon
     assert lake.findings() == []
 
 
-def test_a_lane_may_land_its_own_ranges_anew(lake: RowsLake) -> None:
+def test_a_stream_may_land_its_own_ranges_anew(lake: RowsLake) -> None:
     lake.land((0, 0, 10))
     own = lake.state().section("orders", "live")
     assert own is not None
@@ -350,7 +350,7 @@ def test_files_of_older_schemas_and_specs_keep_what_they_have(tmp_path: Path) ->
 
 
 @pytest.mark.heavy
-def test_files_of_a_partitioning_whose_column_is_gone_can_be_dropped_and_rewritten(tmp_path: Path) -> None:
+def test_files_of_a_partitioning_whose_column_is_missing_can_be_dropped_and_rewritten(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note")))
     lake.join()
     lake.land((0, 0, 20), note="one")
@@ -465,7 +465,7 @@ def test_rows_that_others_deleted_are_taken_note_of(lake: RowsLake) -> None:
 
 
 @pytest.mark.heavy
-def test_offsets_of_a_topic_made_anew_are_told_apart_by_their_readings(lake: RowsLake) -> None:
+def test_offsets_of_a_topic_recreated_are_distinguished_by_their_readings(lake: RowsLake) -> None:
     anew = "bmV3LXRvcGljLWlkLS0tLQ"
     lake.land((0, 0, 10))
     own = lake.state().section("orders", "live")
@@ -537,7 +537,7 @@ def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files
     assert any(message in text for text in lake.findings()), lake.findings()
 
 
-def test_history_tells_of_a_replacement(lake: RowsLake) -> None:
+def test_history_reports_a_replacement(lake: RowsLake) -> None:
     lake.land((0, 0, 10))
     taken_out(lake, (0, 5, 10))
     history = table_history(lake.name, lake.load().metadata, "main", "orders", {})

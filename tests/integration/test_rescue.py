@@ -163,7 +163,7 @@ def test_what_is_announced_after_snapshots_expired_is_rescued(sink: Sink, tables
     assert sink.ids() == [1, 2, 3, 4]
 
 
-def test_a_commit_that_was_never_told_of_is_seen_in_the_table(sink: Sink, tables: Tables, bootstrap: str) -> None:
+def test_a_commit_that_was_never_reported_is_observed_in_the_table(sink: Sink, tables: Tables, bootstrap: str) -> None:
     sink.begin()
     sink.commit(sink.announce([1]), announced=False)
     assert dispositions(commit(sink, tables, bootstrap)) == ["committed"]
@@ -204,7 +204,9 @@ def test_another_table_of_that_name_gets_nothing(sink: Sink, tables: Tables, boo
     assert sink.ids() == []
 
 
-def test_files_that_are_gone_are_told_and_the_others_committed(sink: Sink, tables: Tables, bootstrap: str) -> None:
+def test_files_that_are_missing_are_reported_and_the_others_committed(
+    sink: Sink, tables: Tables, bootstrap: str
+) -> None:
     sink.begin()
     (first,) = sink.announce([1])
     sink.announce([2])
@@ -277,7 +279,7 @@ def test_one_file_under_several_names_is_committed_once(sink: Sink, tables: Tabl
 
 
 @pytest.mark.heavy
-def test_a_damaged_batch_of_the_log_is_named_and_the_rest_committed(
+def test_a_corrupt_batch_of_the_log_is_named_and_the_rest_committed(
     sink: Sink, tables: Tables, bootstrap: str, broker: Broker
 ) -> None:
     sink.begin()
@@ -329,7 +331,7 @@ def test_a_group_that_was_set_back_reads_again(
 
 
 @pytest.mark.parametrize("suffix", ["", "-coord"])
-def test_it_is_refused_while_somebody_is_at_work(
+def test_it_is_refused_while_a_user_is_at_work(
     sink: Sink, bootstrap: str, make_topic: Callable[..., str], suffix: str
 ) -> None:
     kafka = {"bootstrap.servers": bootstrap}
@@ -369,7 +371,7 @@ def test_an_outcome_that_is_not_known_doubles_nothing(
     faulty.close()
 
 
-def test_a_catalog_that_goes_away_in_mid_commit_is_told_and_nothing_doubled(
+def test_a_catalog_that_goes_away_in_mid_commit_is_reported_and_nothing_doubled(
     sink: Sink, catalog_properties: dict[str, str], bootstrap: str
 ) -> None:
     sink.begin()

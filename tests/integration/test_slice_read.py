@@ -108,7 +108,7 @@ def test_a_later_round_of_a_partition_does_not_inherit_the_position_of_the_one_b
         assert offsets(chunks, i) == list(range(s.range.start, s.range.end)), s
 
 
-def test_partitions_that_end_with_markers_are_read_to_their_end_beside_others(
+def test_partitions_that_end_with_markers_are_read_to_their_end_next_to_others(
     bootstrap: str, make_topic: MakeTopic, produce: Produce
 ) -> None:
     topic = make_topic(3)
@@ -248,7 +248,7 @@ def test_brokers_that_do_not_answer_are_unavailable_not_empty() -> None:
         read("127.0.0.1:1", span("orders", 0, 3), check_seconds=2.0)
 
 
-def test_chunks_are_bounded_by_bytes_and_a_huge_record_stands_alone(
+def test_chunks_are_bounded_by_bytes_and_a_huge_record_is_alone(
     bootstrap: str, make_topic: MakeTopic, produce: Produce
 ) -> None:
     topic = make_topic()
@@ -312,7 +312,7 @@ def test_the_proof_cannot_be_configured_away(bootstrap: str, make_topic: MakeTop
         list(reader.read())
 
 
-def test_a_reader_stops_when_told_and_says_so(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
+def test_a_reader_stops_when_reported_and_reports_it(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
     topic = make_topic()
     produce(topic, ["a"] * 2000)
     answers = iter([False, True])
@@ -334,7 +334,7 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.mark.heavy
-def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: Broker) -> None:
+def test_a_broker_that_falls_silent_is_reported_after_the_read_timeout(own_broker: Broker) -> None:
     broker, topic, sender = own_broker, "silent", Sender(own_broker.bootstrap)
     create_topic(AdminClient({"bootstrap.servers": broker.bootstrap}), topic)
     sender.produce(topic, ["a" * 1000] * 3000)
@@ -357,7 +357,7 @@ def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: B
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("place", [pytest.param(8, id="longer than the log"), pytest.param(11, id="another length")])
-def test_a_batch_of_another_length_is_damage_long_before_the_read_timeout(
+def test_a_batch_of_another_length_is_corruption_long_before_the_read_timeout(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     """The brokers answer each request at once, and may give nothing, of which the client says nothing."""
@@ -377,7 +377,7 @@ def test_a_batch_of_another_length_is_damage_long_before_the_read_timeout(
     assert time.monotonic() - began < 55.0
 
 
-def test_a_client_that_a_quota_holds_back_is_not_told_of_damage() -> None:
+def test_a_client_that_a_quota_holds_back_is_not_reported_as_corruption() -> None:
     reading = PartitionReading(index=0, span=span("orders", 0, 10), position=5)
     trouble = Unreadable(1.0, 60.0)
     trouble.throttled(None)

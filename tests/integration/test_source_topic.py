@@ -54,7 +54,7 @@ def test_every_partition_of_every_topic_is_there_with_its_topics_id(
     assert state.topic_ids[first] != state.topic_ids[second]
 
 
-def test_a_topic_that_is_not_there_is_told_with_the_one_that_may_be_meant(
+def test_a_topic_that_is_not_there_is_reported_with_the_one_that_may_be_meant(
     bootstrap: str, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
@@ -97,7 +97,7 @@ def test_a_topic_made_anew_has_another_id(bootstrap: str, admin: AdminClient, ma
     assert after.topic_id != before.topic_id
 
 
-def test_added_partitions_are_seen_at_the_next_look(
+def test_added_partitions_are_observed_at_the_next_check(
     bootstrap: str, admin: AdminClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(1)
@@ -134,7 +134,7 @@ def test_a_broker_that_is_away_is_reported_within_the_timeout_with_the_cause() -
     assert time.monotonic() - began < 60, "the client's own patience was waited for"
 
 
-def test_a_name_that_nobody_knows_is_told_from_a_dead_broker() -> None:
+def test_an_unknown_name_is_distinguished_from_a_dead_broker() -> None:
     # Longer than a name may be: no name server is asked, which may take its time to say no.
     servers = f"{'kafka' * 13}.invalid:9092"
     with (

@@ -284,7 +284,7 @@ def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Call
     window.check()
 
 
-def test_an_older_attempt_that_is_told_to_stop_leaves_adopted_work_alone(
+def test_an_older_attempt_that_is_instructed_to_stop_leaves_adopted_work_alone(
     make_window: Callable[..., Window], gate: Gate
 ) -> None:
     window = make_window()
@@ -403,7 +403,7 @@ CANARY = "canary-51d0a7"
 
 
 @pytest.mark.heavy
-def test_no_setting_of_a_connection_is_seen_anywhere(
+def test_no_setting_of_a_connection_is_observed_anywhere(
     make_window: Callable[..., Window],
     connect_server: ConnectServer,
     connect_page: str,

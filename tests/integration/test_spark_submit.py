@@ -120,7 +120,7 @@ def test_a_job_whose_slice_is_to_be_done_again_ends_with_an_error_that_names_it(
 
 
 @pytest.mark.heavy
-def test_a_job_that_is_told_to_stop_ends_at_once_and_leaves_nothing(scratch: Path, output: Output) -> None:
+def test_a_job_that_is_instructed_to_stop_ends_at_once_and_leaves_nothing(scratch: Path, output: Output) -> None:
     submit = SparkSubmit("spark_default", grace=timedelta(seconds=DEADLINE))
     ended: list[BaseException] = []
 

@@ -76,7 +76,7 @@ def ranges(make: type[TypeSource], make_topic: Callable[..., str], produce: Call
     return Coverage.of([(SourcePartition(topic, 0, "topic-id"), OffsetRange(0, 10))])
 
 
-def test_what_records_have_and_the_table_lacks_is_wanted(
+def test_what_records_have_and_the_table_lacks_is_requested(
     make: type[TypeSource], ranges: Coverage, bootstrap: str
 ) -> None:
     found = infer(make(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
@@ -114,7 +114,7 @@ def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
         infer(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, missing)
 
 
-def test_nothing_between_and_behind_the_ranges_is_looked_at(
+def test_nothing_between_and_behind_the_ranges_is_checked(
     make_topic: Callable[..., str], produce: Callable[..., object], bootstrap: str
 ) -> None:
     """It has had its fate, or is of another window: what is wrong there says nothing of these."""

@@ -182,7 +182,7 @@ NO_ANSWER: dict[str, Answer | None] = {
 
 @pytest.mark.parametrize("done", [True, False], ids=["committed", "not committed"])
 @pytest.mark.parametrize("answer", NO_ANSWER)
-def test_whatever_the_answer_to_a_commit_says_the_table_is_looked_at_and_the_run_goes_on(
+def test_whatever_the_answer_to_a_commit_reports_the_table_is_checked_and_the_run_goes_on(
     runs: Runs, gateway: Gateway, answer: str, done: bool
 ) -> None:
     runs.loaded()
@@ -196,7 +196,7 @@ def test_whatever_the_answer_to_a_commit_says_the_table_is_looked_at_and_the_run
 
 
 @pytest.mark.parametrize("answer", NO_ANSWER)
-def test_a_server_that_goes_on_so_ends_the_run_with_what_it_said_and_the_next_one_commits(
+def test_a_server_that_goes_on_so_ends_the_run_with_what_it_reported_and_the_next_one_commits(
     runs: Runs, gateway: Gateway, answer: str
 ) -> None:
     runs.loaded()

@@ -72,9 +72,7 @@ def test_schema_and_reason_come_in_one_request_that_states_what_it_is_for(world:
 
 @pytest.mark.parametrize("done", [True, False], ids=["committed", "not committed"])
 @pytest.mark.parametrize("code", [409, 500])
-def test_an_answer_that_is_not_the_truth_is_looked_behind(
-    world: World, gateway: Gateway, code: int, done: bool
-) -> None:
+def test_an_answer_that_is_not_the_truth_is_checked(world: World, gateway: Gateway, code: int, done: bool) -> None:
     def rule(request: Request, forward: Forward) -> Answer | None:
         if done:
             forward()
@@ -94,7 +92,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("answer", REFUSALS)
-def test_a_server_that_lets_nobody_change_schemas_is_named_and_the_rows_land(
+def test_a_server_that_refuses_schema_changes_is_named_and_the_rows_land(
     world: World, gateway: Gateway, answer: str
 ) -> None:
     refuses: Rule = lambda request, forward: REFUSALS[answer] if changes_schema(request) else forward()  # noqa: E731

@@ -60,7 +60,7 @@ def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_
     assert sorted(ids) == list(range(30))
 
 
-def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path, runs: Runs, gateway: Gateway) -> None:
+def test_the_command_line_shows_verifies_and_fixes_what_is_in_it(tmp_path: Path, runs: Runs, gateway: Gateway) -> None:
     world = runs.world
     world.catalog = guarded(gateway)
     runs.loaded()
@@ -76,7 +76,7 @@ def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path,
     runs.check()
 
 
-def test_a_connection_of_airflow_that_says_no_more_than_where_and_who(
+def test_a_connection_of_airflow_with_only_address_and_login(
     runs: Runs, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway.prefix, stated = "lake/", guarded(gateway)
@@ -160,7 +160,7 @@ def test_the_doctor_warns_of_a_catalog_that_does_not_compare(
         (Answer.error(503, "ServiceUnavailableException"), Level.WARN, "try again"),
     ],
 )
-def test_the_doctor_tells_who_may_not_commit(
+def test_the_doctor_reports_a_missing_right_to_commit(
     runs: Runs, gateway: Gateway, answer: Answer, level: Level, helps: str
 ) -> None:
     runs.loaded()
@@ -170,7 +170,9 @@ def test_the_doctor_tells_who_may_not_commit(
     assert helps in finding.remedy
 
 
-def test_who_may_not_list_namespaces_can_land_and_the_doctor_says_so(runs: Runs, gateway: Gateway) -> None:
+def test_without_the_right_to_list_namespaces_landing_works_and_the_doctor_reports_it(
+    runs: Runs, gateway: Gateway
+) -> None:
     def hidden(request: Request, forward: Forward) -> Answer | None:
         lists = request.method == "GET" and request.path.partition("?")[0] == "/v1/namespaces"
         around = request.path == "/v1/namespaces/shop"

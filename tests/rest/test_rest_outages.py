@@ -98,7 +98,7 @@ def still(held: ExitStack, server: RestCatalogServer) -> Rule:
     return rule
 
 
-def test_a_server_that_stands_still_with_a_request_in_hand_does_it_late_and_once(
+def test_a_server_that_stalls_with_a_request_in_hand_does_it_late_and_once(
     runs: Runs, gateway: Gateway, server: RestCatalogServer
 ) -> None:
     runs.loaded()
@@ -138,7 +138,7 @@ INSTEAD = {
 
 
 @pytest.mark.parametrize("place", INSTEAD)
-def test_what_a_gateway_says_in_the_catalogs_place_is_an_outage_and_nothing_is_made_anew(
+def test_what_a_gateway_answers_instead_of_the_catalog_is_an_outage_and_nothing_is_recreated(
     runs: Runs, gateway: Gateway, place: str
 ) -> None:
     runs.loaded()
@@ -168,7 +168,7 @@ def test_a_gateway_that_answers_to_a_connection_is_an_outage(runs: Runs, gateway
 
 
 @pytest.mark.parametrize("by", ["client", "server"])
-def test_all_snapshots_are_seen_whatever_the_loading_mode_says(runs: Runs, gateway: Gateway, by: str) -> None:
+def test_all_snapshots_are_observed_whatever_the_loading_mode_reports(runs: Runs, gateway: Gateway, by: str) -> None:
     """With `refs` snapshots between ledger and head would be missing, and one that was appended before the head."""
     if by == "client":
         runs.world.catalog = {**runs.world.catalog, "snapshot-loading-mode": "refs"}

@@ -137,7 +137,7 @@ def jobs_of(world: World, session: LandingSession, opened: Opened) -> list[Windo
     return [job for job in found if job is not None]
 
 
-def test_where_nothing_is_handed_out_a_write_asks_the_catalog_nothing(runs: Runs, gateway: Gateway) -> None:
+def test_where_nothing_is_handed_out_a_write_requests_the_catalog_nothing(runs: Runs, gateway: Gateway) -> None:
     runs.loaded()
     runs.load()
     opened = runs.world.open("by hand")

@@ -62,7 +62,7 @@ def excused(line: Line) -> list[str]:
     return [pattern for pattern in NOT_PLAYED if re.fullmatch(pattern, line.text)]
 
 
-def test_each_command_is_played_or_it_is_said_why_not() -> None:
+def test_each_command_is_played_or_it_is_reported_why_not() -> None:
     left = [
         f"{name}: {line.text}"
         for page, line in commands()
@@ -134,7 +134,7 @@ def test_the_quick_start_declares_what_it_is_played_with() -> None:
     assert re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL) == [declared]
 
 
-def test_a_table_is_registered_with_its_newest_metadata_file_as_a_page_says(tmp_path: Path) -> None:
+def test_a_table_is_registered_with_its_newest_metadata_file_as_a_page_reports(tmp_path: Path) -> None:
     place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     with closing(load_catalog("lake", type="sql", **place)) as catalog:
         catalog.create_namespace("shop")

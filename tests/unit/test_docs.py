@@ -104,11 +104,11 @@ GIVEN = list(dict.fromkeys(given()))
 
 
 @pytest.mark.parametrize("quote", GIVEN, ids=lambda q: f"{q.where}: {q.text[:80]}")
-def test_a_command_that_people_are_told_to_type_is_understood(quote: Quote) -> None:
+def test_a_documented_command_is_understood(quote: Quote) -> None:
     assert problem(quote.text, typed=quote.typed) is None, quote
 
 
-def test_commands_are_found_where_people_are_told_of_them() -> None:
+def test_commands_are_found_where_users_read_them() -> None:
     """Else the test above would pass on nothing."""
     found = {q.where for q in GIVEN}
     assert {
@@ -185,7 +185,7 @@ def places() -> list[str]:
     return [place for row in rows for place in re.findall(r"`([^`]+)`", row[2])]
 
 
-def test_the_contributors_table_names_places_that_are_there() -> None:
+def test_the_contributors_table_names_paths_that_exist() -> None:
     assert len(places()) > 60
     folders = (ROOT, ROOT / "airflow_provider_lakecommit")
     assert [p for p in places() if not any((folder / p).exists() for folder in folders)] == []

@@ -172,7 +172,7 @@ def test_both_archives_hold_the_package_with_its_types_and_licence_and_nothing_e
     assert {"SECURITY.md", "RELEASING.md", "constraints.txt", "requirements-dev.txt"} <= inner
 
 
-def test_the_wheel_holds_the_example_dags_where_airflow_looks_for_a_providers_examples(
+def test_the_wheel_holds_the_example_dags_where_airflow_searches_for_a_providers_examples(
     archives: tuple[Path, Path],
 ) -> None:
     folder = "airflow_provider_lakecommit/example_dags/"
@@ -197,7 +197,7 @@ def test_a_release_is_not_built_without_the_address_of_a_repository(address: str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_say_the_same_of_python(metadata: email.message.Message) -> None:
+def test_all_report_the_same_of_python(metadata: email.message.Message) -> None:
     stated = [line.rpartition(" ")[2] for line in metadata.get_all("Classifier", []) if ":: Python :: 3." in line]
     minors = range(PYTHON_FROM[1], PYTHON_BELOW[1])
     assert stated == [f"3.{minor}" for minor in minors], "a Python is allowed when tests are run on it"
@@ -219,7 +219,7 @@ def test_the_extras_bring_what_pyiceberg_serves_a_storage_with_first(metadata: e
         assert sorted((need.name, need.extras) for need in own) == sorted([("pyiceberg", served_by), *also]), extra
 
 
-def test_pyiceberg_has_every_extra_that_is_asked_of_it(metadata: email.message.Message) -> None:
+def test_pyiceberg_has_every_extra_that_is_requested_of_it(metadata: email.message.Message) -> None:
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
     extras = {extra for need in needs if need.name == "pyiceberg" for extra in need.extras}
     assert (

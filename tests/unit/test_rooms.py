@@ -463,7 +463,7 @@ def test_each_public_name_is_there_and_is_used_by_another_room(room: str) -> Non
         _ = home.no_such_name
 
 
-def test_few_stand_at_the_top() -> None:
+def test_few_are_at_the_top() -> None:
     assert sum("/" not in room for room in ROOMS) <= TOP_FOLDERS
     assert len(list(ROOT.glob("*.py"))) <= LOOSE_FILES
 

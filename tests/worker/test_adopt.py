@@ -224,7 +224,7 @@ def test_two_adopt_at_once(adoption: Adoption) -> None:
     assert verified.code == 0, verified.out
 
 
-def test_a_connector_that_somebody_starts_again_is_named_and_followed(adoption: Adoption) -> None:
+def test_a_connector_that_a_user_starts_again_is_named_and_followed(adoption: Adoption) -> None:
     """Nothing was landed yet, so the landing can go on behind it."""
     adoption.scene.begin()
     assert adoption.adopt("--yes").code == 0
@@ -246,7 +246,7 @@ def test_a_connector_that_somebody_starts_again_is_named_and_followed(adoption: 
 
 
 @pytest.mark.parametrize("message", ["has no active member", "holds all files"])
-def test_a_connector_that_somebody_starts_in_the_middle_is_noticed(adoption: Adoption, message: str) -> None:
+def test_a_connector_that_a_user_starts_in_the_middle_is_noticed(adoption: Adoption, message: str) -> None:
     scene = adoption.scene
     scene.begin()
     process, lines = adoption.running("--yes"), list[str]()
@@ -333,7 +333,7 @@ def test_a_worker_that_hung_and_wakes_up_is_named_before_anything_more_is_landed
     assert adoption.verified().code == 0
 
 
-def test_offsets_that_somebody_reset_are_named_and_a_person_says_whose_word_holds(
+def test_offsets_that_a_user_reset_are_named_and_a_user_states_whose_decision_holds(
     adoption: Adoption, bootstrap: str
 ) -> None:
     scene = adoption.scene
@@ -375,7 +375,7 @@ def test_a_topic_that_was_made_anew_under_the_connectors_offsets_is_named(adopti
         assert any("the topic was recreated" in reason for reason in refused.value["against"]), refused.value
 
 
-def test_a_connector_that_a_landing_cannot_stand_in_for_is_left_alone(adoption: Adoption) -> None:
+def test_a_connector_that_a_landing_cannot_replace_is_left_alone(adoption: Adoption) -> None:
     scene = adoption.scene
     scene.begin(**{"iceberg.tables.route-field": "part", f"iceberg.table.{scene.table}.route-regex": ".*"})
     refused = adoption.adopt("--yes", "--json")
@@ -438,7 +438,7 @@ def test_a_connector_of_two_topics(
     scene.write(tmp_path)
 
 
-def test_a_landing_with_an_open_lane_does_not_hand_its_table_back(adoption: Adoption) -> None:
+def test_a_landing_with_an_open_stream_does_not_hand_its_table_back(adoption: Adoption) -> None:
     """The connector goes on behind the live lane: nobody would land the hole."""
     scene = adoption.scene
     scene.begin()
@@ -455,7 +455,7 @@ def test_a_landing_with_an_open_lane_does_not_hand_its_table_back(adoption: Adop
 YES = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ann"}, "timedout": False}
 
 
-def test_by_tasks_that_show_and_do_what_a_person_agreed_to(
+def test_by_tasks_that_show_and_do_what_a_user_agreed_to(
     adoption: Adoption, worker: ConnectWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = json.loads(adoption.spec.read_text())

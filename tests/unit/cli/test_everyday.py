@@ -37,7 +37,7 @@ def options_of(*arguments: str) -> FollowOptions | None:
         ("--follow --keep-snapshots all", FollowOptions(keep_snapshots=None)),
     ],
 )
-def test_options_are_what_they_say(arguments: str, expected: FollowOptions | None) -> None:
+def test_options_are_what_they_state(arguments: str, expected: FollowOptions | None) -> None:
     assert options_of(*arguments.split()) == expected
 
 

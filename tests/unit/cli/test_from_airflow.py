@@ -222,7 +222,7 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def test_connections_stand_in_for_sections_of_a_spec(tmp_path: Path, options: Any) -> None:
+def test_connections_replace_sections_of_a_spec(tmp_path: Path, options: Any) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text("name: orders\ntopics: orders\ntable: shop.orders\nkafka: {sasl.password: '${NOT_SET_HERE}'}\n")
     output = Output()
@@ -234,6 +234,6 @@ def test_connections_stand_in_for_sections_of_a_spec(tmp_path: Path, options: An
     assert output.clean("hunter-one") == "***"
 
 
-def test_which_landing_is_meant_has_to_be_said(options: Any) -> None:
+def test_which_landing_is_meant_has_to_be_reported(options: Any) -> None:
     with pytest.raises(SpecError, match="LC8013"):
         from_airflow.load(options(dag="two"), Output())

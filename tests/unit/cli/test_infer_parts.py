@@ -43,14 +43,14 @@ def test_fields_of_csv_become_the_types_that_they_are_written_as() -> None:
     assert rejected(taken(*rows), columns, CSV, examples=True) == []
 
 
-def test_a_row_of_csv_says_the_same_as_json() -> None:
+def test_a_row_of_csv_reports_the_same_as_json() -> None:
     (place, value), *_ = csv_as_json(taken(*BAD[:2], *ROWS), CSV)
     assert place == "t[0]@2"
     row = {"id": 1, "zip": "01219", "amount": 1.5, "paid": True, "day": "2026-01-31", "note": 'a "b";\n'}
     assert json.loads(value or b"") == row
 
 
-def test_records_of_several_rows_are_all_looked_at() -> None:
+def test_records_of_several_rows_are_all_checked() -> None:
     many = FormatOptions(format="csv", csv={"columns": ["a", "b"], "rows": "many", "null_text": "-"})
     found = csv_as_json(taken(b"1,x\n2,-\n", b"", b'3,"-"'), many)
     assert [(place, json.loads(value or b"")) for place, value in found] == [
@@ -60,7 +60,7 @@ def test_records_of_several_rows_are_all_looked_at() -> None:
     ]
 
 
-def test_what_is_no_row_is_told_by_its_form_and_never_by_its_value() -> None:
+def test_what_is_no_row_is_reported_by_its_form_and_never_by_its_value() -> None:
     sample = taken(*ROWS, *ROWS, *BAD)
     columns = infer(sample_values(csv_as_json(sample, CSV)))
     values = {reason: n for reason, n, _ in rejected(sample, columns, CSV, examples=False)}

@@ -28,7 +28,7 @@ def test_a_login_comes_from_the_file_and_the_address_from_either(tmp_path: Path)
     assert connect_of(None) is None
 
 
-def test_a_worker_is_asked_with_that_login(tmp_path: Path) -> None:
+def test_a_worker_is_requested_with_that_login(tmp_path: Path) -> None:
     path = tmp_path / "connect.yaml"
     with serving() as worker:
         worker.answers = [(200, status("STOPPED"))]
@@ -49,7 +49,7 @@ def test_a_worker_is_asked_with_that_login(tmp_path: Path) -> None:
         ("{password: canary-4711", "cannot be parsed as YAML"),
     ],
 )
-def test_another_file_is_refused_and_no_password_shown(text: str, named: str, tmp_path: Path) -> None:
+def test_another_file_is_refused_and_no_password_printed(text: str, named: str, tmp_path: Path) -> None:
     path = tmp_path / "connect.yaml"
     path.write_text(text)
     with pytest.raises(SpecError, match=named) as raised:

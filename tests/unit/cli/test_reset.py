@@ -117,13 +117,13 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
 
 
 class TestConfirmation:
-    def test_what_gives_nothing_up_is_shown_first_too(self, user: User) -> None:
+    def test_what_gives_nothing_up_is_previewed_too(self, user: User) -> None:
         assert user.init("orders:0=3,orders:1=0") == Exit.UNCONFIRMED
         assert user.init("orders:0=3,orders:1=0", "--yes") == Exit.DONE
         user.landing.cycle()
         assert user.init("earliest", "--yes") == Exit.DONE
 
-    def test_without_yes_what_gives_up_is_only_shown(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_without_yes_what_gives_up_is_only_previewed(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
         user.landing.cycle()
         user.landing.source.ends = {P0: 80, P1: 10}
         before = user.landing.snapshots()
@@ -172,7 +172,7 @@ class TestConfirmation:
         assert user.unblock("--partition", "orders:1", "--yes") == Exit.REFUSED
         assert "nothing is blocked there" in capsys.readouterr().err
 
-    def test_whole_is_of_skip(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_whole_belongs_to_skip(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
         assert user.types("reset", "blocked", "--raise", "5:1", "--whole") == Exit.USAGE
         assert "--whole needs --skip" in capsys.readouterr().err
 
@@ -189,7 +189,7 @@ class TestPrune:
     def prune(self, user: User, *more: str) -> int:
         return user.types("maintain", "--only", "ledger", "--reason", "crowded", *more)
 
-    def test_without_yes_it_is_shown(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_without_yes_it_is_printed(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
         before = user.landing.snapshots()
         assert self.prune(user) == Exit.UNCONFIRMED
         out, err = capsys.readouterr()
@@ -197,7 +197,7 @@ class TestPrune:
         assert "nothing is written: run it again with --yes" in err
         assert user.landing.snapshots() == before
 
-    def test_who_did_it_and_why_is_kept(self, user: User) -> None:
+    def test_user_and_reason_are_kept(self, user: User) -> None:
         before = user.landing.snapshots()
         assert self.prune(user, "--yes") == Exit.DONE
         assert user.landing.snapshots() != before

@@ -57,7 +57,7 @@ def theirs(payload: Payload, at: datetime) -> ControlRecord:
     return record(Outgoing(key=b"k", value=value, headers=()), at)
 
 
-def test_a_landing_is_judged_by_the_evidence_of_its_attempts() -> None:
+def test_a_landing_is_evaluated_by_the_evidence_of_its_attempts() -> None:
     group_verdicts, lines = GroupVerdicts(request()), []
     for n in range(3):
         failed = ours(uuid4()).commit_failed(uuid4(), NOON + n * HOUR, "the catalog is away", "1", Directives())
@@ -73,7 +73,7 @@ def test_a_landing_is_judged_by_the_evidence_of_its_attempts() -> None:
     assert (now["verdict"], now["event"]) == ("healthy", "NOW")
 
 
-def test_groups_of_one_topic_are_told_apart() -> None:
+def test_groups_of_one_topic_are_distinguished() -> None:
     group_verdicts = GroupVerdicts(request())
     for n in range(3):
         line = group_verdicts.event(theirs(StartCommit(commit_id=uuid4()), NOON + n * HOUR))
@@ -121,7 +121,7 @@ def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(a
     assert (line["before"], line["verdict"]) == ("dead", "healthy")
 
 
-def test_only_what_changes_is_told_while_time_passes() -> None:
+def test_only_what_changes_is_reported_while_time_passes() -> None:
     group_verdicts = GroupVerdicts(request(rules=StallRules(interval=60.0)))
     group_verdicts.event(theirs(StartCommit(commit_id=uuid4()), NOON))
     moments = [NOON.timestamp() + seconds for seconds in (100, 170, 190, 200)]

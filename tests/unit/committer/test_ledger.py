@@ -81,7 +81,7 @@ def test_a_ledger_whose_tag_was_removed_is_not_trusted_to_be_the_newest(lake: La
     assert tag_name("main") in lake.state().reason
 
 
-def test_a_rollback_past_the_origin_names_the_command(lake: Lake) -> None:
+def test_a_rollback_past_the_initial_entry_names_the_command(lake: Lake) -> None:
     before = lake.append_foreign()
     lake.join()
     lake.load().manage_snapshots().set_current_snapshot(before).commit()
@@ -92,7 +92,7 @@ def test_a_rollback_past_the_origin_names_the_command(lake: Lake) -> None:
         require_ledger(state, lake.name)
 
 
-def test_a_rollback_past_the_origin_shows_without_its_tag_too(lake: Lake) -> None:
+def test_a_rollback_past_the_initial_entry_shows_without_its_tag_too(lake: Lake) -> None:
     before = lake.append_foreign()
     lake.join()
     lake.load().manage_snapshots().set_current_snapshot(before).commit()
@@ -165,7 +165,7 @@ def test_the_ledger_is_carried_when_foreign_snapshots_pile_up(lake: Lake) -> Non
     assert needs_refresh(lake.state(), lake.load().metadata, lake.state().at_ms)
 
 
-def test_landing_snapshots_are_told_newest_first_without_foreign_ones(lake: Lake) -> None:
+def test_landing_snapshots_are_reported_newest_first_without_foreign_ones(lake: Lake) -> None:
     ours = lake.join()
     lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
     lake.append_foreign()
@@ -185,7 +185,7 @@ def appended(end: int | None, *, topic_id: str = "log", kind: SnapshotKind = Sna
     return SnapshotRecord(kind=kind, branch="main", landing="orders", lane="live", token=uuid4(), control_end=point)
 
 
-def test_snapshots_that_were_never_announced_are_told_oldest_first() -> None:
+def test_snapshots_that_were_never_announced_are_reported_oldest_first() -> None:
     begin = LogPoint(topic_id="log", partition=0, offset=50)
     newest, announced, older, beyond = appended(90), appended(80), appended(50), appended(49)
     records = iter([newest, announced, appended(70, kind=SnapshotKind.EPOCH), older, beyond])
@@ -201,7 +201,7 @@ def test_a_replacement_is_announced_if_it_brings_rows() -> None:
     assert unannounced(iter([deleted, anew, before]), set(), begin) == (before, anew)
 
 
-def test_snapshots_of_another_log_cannot_be_judged() -> None:
+def test_snapshots_of_another_log_cannot_be_evaluated() -> None:
     begin = LogPoint(topic_id="log", partition=0, offset=0)
     records = [appended(9), appended(8, topic_id="old log"), appended(7)]
     assert unannounced(iter(records), set(), begin) == (records[0],)
@@ -249,7 +249,7 @@ def test_nothing_is_appended_nor_given_a_new_epoch_under_a_cherry_pick(lake: Lak
 
 
 @pytest.mark.heavy
-def test_a_person_says_what_a_landing_has_after_a_cherry_pick_and_each_landing_for_itself(lake: Lake) -> None:
+def test_a_user_states_what_a_landing_has_after_a_cherry_pick_and_each_landing_for_itself(lake: Lake) -> None:
     lake.join(section("returns", starts={at(5): 0}))
     picked_over_others(lake)
     before = {s.landing: s for s in lake.state().sections}

@@ -203,7 +203,7 @@ def test_work_sees_the_context_of_its_own_caller() -> None:
     run(test())
 
 
-def test_a_failure_that_nobody_hears_any_more_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_without_a_caller_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         turns = TableLocks()
 

@@ -70,7 +70,7 @@ def test_head_is_the_start_of_the_event(name: str, release: str) -> None:
     )
 
 
-def test_head_does_not_look_at_the_rest() -> None:
+def test_head_does_not_check_the_rest() -> None:
     data = golden_bytes("data_written", "1.12.0")
     body = 4 + int.from_bytes(data[2:4], "big")
     assert head(data[: body + 60]).type is PayloadType.DATA_WRITTEN
@@ -295,5 +295,5 @@ def written(*fields: PartitionField, file: Any) -> Event:
     return Event(id=UUID(int=1), timestamp=MOMENT, group_id="g", payload=payload)
 
 
-def test_an_event_tells_its_type() -> None:
+def test_an_event_reports_its_type() -> None:
     assert golden_event("start_commit", "1.12.0").type is StartCommit.TYPE is PayloadType.START_COMMIT

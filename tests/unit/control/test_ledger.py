@@ -57,7 +57,7 @@ def test_the_text_does_not_depend_on_the_order_of_the_sections() -> None:
     assert encode_ledger([a, b]) == encode_ledger([b, a])
 
 
-def test_a_small_ledger_can_be_read_by_people() -> None:
+def test_a_small_ledger_can_be_read_by_users() -> None:
     values = json.loads(encode_ledger([section(8)]))
     (read_section,) = values["sections"]
     assert read_section["landing"] == "orders"
@@ -100,7 +100,7 @@ def test_a_ledger_without_room_for_rules_and_leader_epochs_goes_without() -> Non
     assert decode_ledger(encode_ledger([large])) == (replace(large, evaluated={}, positions={}),)
 
 
-def test_a_position_beyond_the_end_of_the_section_is_kept_for_another_lane_has_what_was_read() -> None:
+def test_a_position_beyond_the_end_of_the_section_is_kept_for_another_stream_has_what_was_read() -> None:
     plain = section(2)
     near, far = plain.starts
     at = ReadPosition(offset=plain.end(near), leader_epoch=3)
@@ -129,6 +129,6 @@ def test_no_low_watermark_is_not_the_same_as_0(low: int | None) -> None:
 
 @STEADY
 @given(st.data(), SECTIONS)
-def test_no_damage_does_worse_than_a_wire_error(data: st.DataObject, of: LedgerSection) -> None:
+def test_no_corruption_does_worse_than_a_wire_error(data: st.DataObject, of: LedgerSection) -> None:
     values = data.draw(corrupted(json.loads(encode_ledger([of]))) | FOREIGN)
     assert isinstance(value_or_error(decode_ledger, json.dumps(values)), (tuple, WireError))

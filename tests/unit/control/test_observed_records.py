@@ -38,7 +38,7 @@ def offsets(found: tuple[ControlRecord, ...]) -> list[int]:
     return [r.offset for r in found]
 
 
-def test_a_look_reads_only_what_came_since() -> None:
+def test_a_check_reads_only_what_came_since() -> None:
     log = Log()
     kept = ObservedRecords(log.fetch)
     assert offsets(kept.read(0, 10)) == log.offsets(0, 10)
@@ -98,7 +98,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10)), max_size=20), st.integers(1, 30))
-def test_any_row_of_looks_at_a_growing_log(looks: list[tuple[int, int]], most: int) -> None:
+def test_any_row_of_checks_a_growing_log(looks: list[tuple[int, int]], most: int) -> None:
     log, end = Log(), 0
     kept = ObservedRecords(log.fetch)
     with pytest.MonkeyPatch.context() as patch:

@@ -78,7 +78,7 @@ def fields_of(entry: Entry | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("line", OURS, ids=place)
-def test_a_record_is_read_as_what_it_said(line: RecordedLine) -> None:
+def test_a_record_is_read_as_what_it_reported(line: RecordedLine) -> None:
     entry = entry_of(line)
     assert entry is not None
     assert (entry.offset, entry.at, entry.commit_id) == (
@@ -117,7 +117,7 @@ def test_each_role_keeps_its_key(line: RecordedLine) -> None:
     assert sender.closed(UUID(int=2), datetime(2026, 1, 1, tzinfo=UTC), None, Directives()).key == line.key
 
 
-def test_all_that_a_log_may_say_was_recorded() -> None:
+def test_all_that_a_log_may_report_was_recorded() -> None:
     ours = [line.ours for line in OURS if line.ours is not None]
     kinds = Counter(values["kind"] for values in ours)
     assert set(kinds) == {"open", "failed", "files", "report", "published", "closed"}

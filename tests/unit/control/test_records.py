@@ -183,7 +183,7 @@ class TestEvents:
 
     @STEADY
     @given(reports())
-    def test_only_a_finished_slice_tells_positions(self, report: SliceReport) -> None:
+    def test_only_a_finished_slice_reports_positions(self, report: SliceReport) -> None:
         payload = decode(SENDER.reported(EVENT, AT, report).value).payload
         assert isinstance(payload, DataComplete)
         done = report.blocked is None and report.failed is None
@@ -200,7 +200,7 @@ class TestWhatIsNotOurs:
     def test_another_landing_is_passed_over(self) -> None:
         assert read(closed(), landing="other") is None
 
-    def test_another_lane_is_passed_over(self) -> None:
+    def test_another_stream_is_passed_over(self) -> None:
         assert read(closed(), lane="backfill") is None
 
     def test_a_tombstone_is_passed_over(self) -> None:
@@ -209,7 +209,7 @@ class TestWhatIsNotOurs:
     def test_an_event_of_our_group_without_our_header_is_passed_over(self) -> None:
         assert read_entry(Record(closed().value, [("trace", b"1")]), "orders", "live") is None
 
-    def test_a_damaged_header_of_another_landing_is_passed_over(self) -> None:
+    def test_a_corrupt_header_of_another_landing_is_passed_over(self) -> None:
         assert read_entry(Record(closed().value, [(HEADER, b"{")]), "other", "live") is None
 
     @STEADY
@@ -243,7 +243,7 @@ class TestCorruption:
 
     @STEADY
     @given(st.data(), plans(), reports(), CYCLES, DIRECTIVES)
-    def test_no_damage_does_worse_than_a_wire_error(
+    def test_no_corruption_does_worse_than_a_wire_error(
         self, data: st.DataObject, plan: Plan, report: SliceReport, cycle: Cycle, directives: Directives
     ) -> None:
         out = data.draw(st.sampled_from([make(plan, report, cycle, directives) for make in MAKERS]))
@@ -254,7 +254,7 @@ class TestCorruption:
 
     @STEADY
     @given(st.data(), st.integers(0, 10_000), st.integers(0, 255))
-    def test_no_damaged_event_does_worse_than_a_wire_error(self, data: st.DataObject, place: int, byte: int) -> None:
+    def test_no_corrupt_event_does_worse_than_a_wire_error(self, data: st.DataObject, place: int, byte: int) -> None:
         out = data.draw(st.sampled_from(every_record()))
         value = bytearray(out.value)
         value[place % len(value)] = byte
@@ -295,5 +295,5 @@ def every_record() -> list[Outgoing]:
     return [make(plan, report, cycle, NOTHING) for make in MAKERS]
 
 
-def test_the_event_that_the_tests_send_is_whole() -> None:
+def test_the_event_that_the_tests_send_is_complete() -> None:
     assert encode(decode(closed().value)) == closed().value

@@ -62,7 +62,7 @@ def test_what_a_later_epoch_plans_again_was_rolled_back() -> None:
     assert log.announced() == coverage([(P0, 0, 80)])
 
 
-def test_a_late_plan_of_an_epoch_that_is_over_says_nothing() -> None:
+def test_a_late_plan_of_an_epoch_that_is_over_reports_nothing() -> None:
     log = Announcements()
     log.only_plans("a", [(P0, 0, 50)], epoch=EPOCH)
     log.lands("b", [(P0, 0, 50)], epoch=VOID_EPOCH)
@@ -76,7 +76,7 @@ def test_events_without_a_table_id_count_as_of_the_table() -> None:
     assert log.announced() == coverage([(P0, 0, 70)])
 
 
-def test_rows_are_those_of_what_is_said_each_once() -> None:
+def test_rows_are_those_of_what_is_reported_each_once() -> None:
     log = Announcements()
     log.lands("a", [(P0, 0, 50)])
     log.reports("a", [(P0, 0, 50)])

@@ -50,7 +50,7 @@ def filtered(ranges: Ranges) -> tuple[SpanReport, ...]:
 
 
 class TestAcceptance:
-    def test_a_whole_report_of_the_current_epoch_is_accepted_with_its_files(self) -> None:
+    def test_a_complete_report_of_the_current_epoch_is_accepted_with_its_files(self) -> None:
         story = Story()
         story.opens("a", [A])
         attempt = story.reports("a", A)
@@ -218,7 +218,7 @@ class TestNotRequested:
         story.entries[-1] = replace(last, report=replace(last.report, attempt=attempt))
         assert accepted(story.landing_state()) == [attempt]
 
-    def test_what_a_person_gave_up_was_blocked_and_is_skipped_whole(self) -> None:
+    def test_what_a_user_gave_up_was_blocked_and_is_skipped_complete(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="too many")
@@ -260,7 +260,7 @@ class TestNotRequested:
         story.entries.append(event)
         return attempt
 
-    def test_what_a_person_gave_up_stays_so_while_it_waits_for_what_lies_before_it(self) -> None:
+    def test_what_a_user_gave_up_stays_so_while_it_waits_for_what_lies_before_it(self) -> None:
         story = Story()
         story.opens("a", [A, B])
         story.reports("a", B, blocked="too many")
@@ -274,7 +274,7 @@ class TestNotRequested:
         assert accepted(story.landing_state(since=low)) == [attempt]
         assert story.landing_state(ledger(covered=[*A, *B])).low() is None
 
-    def test_what_a_person_gave_up_and_all_tables_have_is_no_record_to_be_named(self) -> None:
+    def test_what_a_user_gave_up_and_all_tables_have_is_no_record_to_be_named(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="too many")
@@ -351,7 +351,7 @@ class TestReportedTwice:
         # And when the table has what was taken, which every other report overlaps then.
         assert story.landing_state(ledger(covered=A)).cycles[story.id("a")].redundant == redundant
 
-    def test_of_two_whole_reports_the_first_counts(self) -> None:
+    def test_of_two_complete_reports_the_first_counts(self) -> None:
         story = Story()
         story.opens("a", [A])
         first, second = story.reports("a", A), story.reports("a", A)
@@ -728,7 +728,7 @@ class TestFailures:
         assert low is not None
         assert story.landing_state(since=low).blocked == story.landing_state().blocked
 
-    def test_a_block_is_gone_when_all_tables_have_its_range(self) -> None:
+    def test_a_block_is_missing_when_all_tables_have_its_range(self) -> None:
         story = Story()
         fail(story, "abc")
         assert story.landing_state(ledger(covered=A)).blocked == ()
@@ -794,7 +794,7 @@ class TestBudgets:
         assert story.landing_state().low() == 0
         assert story.landing_state(ledger(covered=A)).low() is None
 
-    def test_a_late_report_that_judged_by_the_budget_before_the_raise_blocks_nothing(self) -> None:
+    def test_a_late_report_that_evaluated_by_the_budget_before_the_raise_blocks_nothing(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="7 rejected")
@@ -861,7 +861,7 @@ class TestLow:
         story.closes("a")
         assert story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 0
 
-    def test_an_open_cycle_needs_its_start_unless_it_is_the_one_that_asks(self) -> None:
+    def test_an_open_cycle_needs_its_start_unless_it_is_the_one_that_requests(self) -> None:
         story = Story()
         story.opens("a", [A])
         assert story.landing_state().low() == 0
@@ -902,7 +902,7 @@ class TestSlots:
             story.opens(run, [A])
         assert self.slots(story) == {"a": 0, "b": 1, "c": 2}
 
-    def test_a_wish_that_nobody_holds_is_granted(self) -> None:
+    def test_an_unopposed_wish_is_granted(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [B], slot=1)
@@ -920,7 +920,7 @@ class TestSlots:
             story.opens("b", [A], log=Directives(released=(story.id("a"),)))
         assert self.slots(story) == {"a": 0, "b": 0}
 
-    def test_whoever_reads_from_where_a_ledger_says_grants_the_same(self) -> None:
+    def test_any_reader_from_a_ledger_end_grants_the_same(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [B])
@@ -928,7 +928,7 @@ class TestSlots:
         assert state.since == 0
         assert self.slots(story, since=state.since) == self.slots(story)
 
-    def test_who_was_kept_from_nothing_needs_nothing_before_its_own_start(self) -> None:
+    def test_a_reader_that_was_kept_from_nothing_needs_nothing_before_its_own_start(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [B], slot=1)
@@ -956,7 +956,7 @@ class TestWrongClocks:
         assert self.claims(story, TIMEOUT - timedelta(seconds=5))
         assert not self.claims(story, TIMEOUT)
 
-    def test_until_somebody_else_has_said_anything_it_is_as_if_it_began_now(self) -> None:
+    def test_until_another_writer_has_reported_anything_it_is_as_if_it_began_now(self) -> None:
         story = self.story()
         assert self.claims(story, 5 * TIMEOUT)
         assert story.landing_state().cycles[story.id("a")].ends(story.now) == story.now + TIMEOUT

@@ -100,7 +100,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=examples(500), deadline=None)
 @given(st.lists(STEPS, max_size=15))
-def test_readings_are_told_apart_as_one_by_one(steps: list[Any]) -> None:
+def test_readings_are_distinguished_as_one_by_one(steps: list[Any]) -> None:
     model = Model()
     for name, *arguments in steps:
         getattr(model, name)(*arguments)

@@ -62,11 +62,11 @@ def test_what_decides_nothing_is_not_in_the_rules(other: str) -> None:
     ],
     ids=["name", "type", "required", "one more", "decoding", "nested"],
 )
-def test_what_decides_the_fate_of_a_record_is_in_the_rules(other: str) -> None:
+def test_what_decides_the_disposition_of_a_record_is_in_the_rules(other: str) -> None:
     assert other != rules_of("d", schema(field("a")))
 
 
-def test_columns_within_columns_are_told_apart() -> None:
+def test_columns_within_columns_are_distinguished() -> None:
     def of(element: str) -> str:
         return rules_of("d", schema(field("a", type={"type": "list", "element-id": 2, "element": element})))
 
@@ -154,7 +154,7 @@ def test_a_report_by_other_rules_than_those_of_another_table_is_redundant() -> N
     assert reported_twice(OLD, OLD) == {ORDERS: [OLD], DEAD: [OLD]}
 
 
-def test_reports_of_earlier_releases_say_no_rules_and_are_taken() -> None:
+def test_reports_of_earlier_releases_report_no_rules_and_are_taken() -> None:
     assert reported_twice(UNKNOWN, NOW) == {ORDERS: [UNKNOWN], DEAD: [NOW]}
     assert reported_twice(OLD, UNKNOWN) == {ORDERS: [OLD], DEAD: [UNKNOWN]}
 

@@ -53,7 +53,7 @@ def newest(landing: FakeLanding) -> int:
     return found
 
 
-def test_a_plan_does_not_read_again_what_somebody_brought_back(landing: FakeLanding, newest: int) -> None:
+def test_a_plan_does_not_read_again_what_a_user_brought_back(landing: FakeLanding, newest: int) -> None:
     add(landing, *files_of(landing, newest))
     before = landing.snapshots()
     with pytest.raises(LedgerError, match=BROUGHT_BACK):
@@ -117,9 +117,7 @@ def test_what_is_read_again_already_does_not_stop_what_is_new(landing: FakeLandi
     landing.cycle("d")
 
 
-def test_a_table_without_such_a_reason_is_not_looked_into(
-    landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_without_such_a_reason_is_not_scanned(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> None:
     landing.cycle("a")
     add(landing, "file:///foreign/0.parquet")
     monkeypatch.setattr("pyiceberg.table.snapshots.Snapshot.manifests", None)

@@ -89,7 +89,7 @@ def test_init_over_a_hole_gives_up_the_hole_only(landing: FakeLanding) -> None:
     assert (ends(landing), rows(landing)) == ((50, 10), 50)
 
 
-def test_what_cannot_be_published_is_not_given_up_without_a_word_of_its_own(landing: FakeLanding) -> None:
+def test_what_cannot_be_published_is_not_given_up_without_a_decision_of_its_own(landing: FakeLanding) -> None:
     reported_and_cut(landing)
     with landing.session.tables.load(DATA).update_schema(allow_incompatible_changes=True) as change:
         change.add_column("new", StringType(), required=True)
@@ -108,7 +108,7 @@ def test_a_topic_made_anew_does_not_take_what_is_reported_of_the_old_one(landing
     assert rows(landing) == 30
 
 
-def test_the_preview_that_a_person_agreed_to_is_the_most_that_is_given_up(landing: FakeLanding) -> None:
+def test_the_preview_that_a_user_agreed_to_is_the_most_that_is_given_up(landing: FakeLanding) -> None:
     landing.cycle("before")
     landing.source.ends = {P0: 80, P1: 10}
     landing.source.starts = {P0: 30}
@@ -369,7 +369,7 @@ class TestOtherLandings:
         assert shared.printed("pending slices were voided and are read again")
 
     @pytest.mark.heavy
-    def test_of_a_topic_that_its_source_does_not_tell_of_nothing_is_void(self, shared: FakeLanding) -> None:
+    def test_of_a_topic_that_its_source_does_not_report_nothing_is_void(self, shared: FakeLanding) -> None:
         shared.source.others.clear()
         with pytest.raises(LedgerError, match="LC6001"):
             shared.open("b")
@@ -385,7 +385,9 @@ class TestUnsigned:
         for partition, log in logs.items():
             logs[partition] = [r and replace(r, doubt=why) for r in log]
 
-    def test_what_the_source_has_no_more_is_not_given_up_before_somebody_was_asked(self, landing: FakeLanding) -> None:
+    def test_what_the_source_has_no_more_is_not_given_up_before_a_user_was_requested(
+        self, landing: FakeLanding
+    ) -> None:
         reported_and_cut(landing)
         self.doubt(landing, "it is not signed")
         message = r"unverified records of \S+ report orders\[0\] \[20, 40\).*unsigned\.below: control-1/\d:\d+`"
@@ -398,14 +400,14 @@ class TestUnsigned:
         assert drained is not None
         assert drained[1].rows == 20
 
-    def test_it_is_given_up_by_a_word(self, landing: FakeLanding) -> None:
+    def test_it_is_given_up_by_a_decision(self, landing: FakeLanding) -> None:
         reported_and_cut(landing)
         self.doubt(landing, "it is not signed")
         ledger_init(landing.session, "earliest", give_up_reported=True)
         assert ends(landing) == (60, 10)
 
     @pytest.mark.heavy
-    def test_what_was_read_again_meanwhile_is_there_once_when_both_are_believed(self, landing: FakeLanding) -> None:
+    def test_what_was_read_again_meanwhile_is_there_once_when_both_are_verified(self, landing: FakeLanding) -> None:
         reported_and_cut(landing, log_start=20)
         self.doubt(landing, "it is not signed")
         landing.cycle("again")

@@ -288,7 +288,7 @@ def test_what_keeps_a_window_ahead_from_being_opened_is_raised_when_the_others_a
         next(found)
 
 
-def test_a_stop_ends_all_windows_under_way_and_says_what_of_each_is_saved(engine: ByWindow) -> None:
+def test_a_stop_ends_all_windows_under_way_and_reports_what_of_each_is_saved(engine: ByWindow) -> None:
     working = runner(engine)
 
     def stop(job: WindowJob) -> list[SliceResult]:

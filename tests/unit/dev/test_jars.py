@@ -35,7 +35,7 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def test_a_whole_folder_is_used_without_asking_anybody(run_dir: Path) -> None:
+def test_a_complete_folder_is_used_without_a_download(run_dir: Path) -> None:
     assert jars.fetch("broker") == {"broker": run_dir / "jars" / "broker"}
     assert jars.classpath("broker") == f"{run_dir}/jars/broker/*"
 
@@ -51,7 +51,7 @@ def test_a_whole_folder_is_used_without_asking_anybody(run_dir: Path) -> None:
     ],
     ids=["jar missing", "jar cut", "never completed", "list changed"],
 )
-def test_a_damaged_folder_is_fetched_again_and_a_failed_fetch_leaves_no_half(run_dir: Path, damage: object) -> None:
+def test_a_corrupt_folder_is_fetched_again_and_a_failed_fetch_leaves_no_half(run_dir: Path, damage: object) -> None:
     assert callable(damage)
     damage(run_dir / "jars" / "broker")
     with pytest.raises(jars.JarsError, match="LAKECOMMIT_IVY_SETTINGS"):
@@ -65,7 +65,9 @@ def test_an_unknown_configuration_is_named(run_dir: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_the_command_says_where_the_jars_are(one_jar: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_where_the_jars_are(
+    one_jar: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.rmtree(run_dir / "jars" / "broker")
     assert jars.main(["broker"]) == 0
     assert capsys.readouterr().out == f"broker: 1 jars in {run_dir}/jars/broker\n"
@@ -96,7 +98,7 @@ def test_a_jar_that_is_the_listed_one_is_used(one_jar: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_a_jar_that_was_damaged_in_the_cache_is_an_error_that_names_it_and_the_remedy(
+def test_a_jar_that_was_corrupt_in_the_cache_is_an_error_that_names_it_and_the_remedy(
     one_jar: Path, run_dir: Path
 ) -> None:
     shutil.rmtree(jars.fetch("broker")["broker"])
@@ -128,7 +130,7 @@ def test_make_jars_notices_a_jar_that_was_exchanged_by_one_of_its_size(
 
 
 @pytest.mark.parametrize("name", jars.FILES)
-def test_whatever_is_asked_for_is_listed(name: str) -> None:
+def test_whatever_is_requested_is_listed(name: str) -> None:
     text = Path(jars.__file__).with_name(name).read_text()
     dependencies = re.findall(r'<dependency org="[^"]+" name="([^"]+)" rev="([^"]+)"', text)
     listed = jar_checksums.listed()
@@ -139,7 +141,7 @@ def test_whatever_is_asked_for_is_listed(name: str) -> None:
 
 @pytest.mark.heavy(but=("sha256",))
 @pytest.mark.parametrize("kind", ["sha256", "sha1"])
-def test_the_list_is_written_from_what_is_published_beside_a_jar(
+def test_the_list_is_written_from_what_is_published_next_to_a_jar(
     kind: str, one_jar: Path, run_dir: Path, tmp_path: Path
 ) -> None:
     places = jars.fetch("broker").values()

@@ -44,7 +44,7 @@ def test_an_expression_is_met_by_allowed_licences_or_not(expression: str, allowe
     assert licences.is_allowed(expression) is allowed
 
 
-def test_what_is_unknown_or_incompatible_is_named_and_an_exception_says_why() -> None:
+def test_what_is_unknown_or_incompatible_is_named_and_an_exception_reports_why() -> None:
     name, reason = next(iter(licences.EXCEPTIONS.items()))
     found = [("good", "1", "MIT"), ("bad", "2", "GPL-3.0-only"), ("dumb", "3", ""), (name, "4", "GPL-2.0-only")]
     lines, wrong = licences.judge(found)

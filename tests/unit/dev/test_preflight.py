@@ -18,7 +18,7 @@ def test_this_machine_meets_the_needs(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == ""
 
 
-def test_everything_missing_is_told_at_once(
+def test_everything_missing_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -40,7 +40,7 @@ def test_everything_missing_is_told_at_once(
         (1.5, True, ["temporary has 1.50 GB left, 2 GB", "checkout has 1.50 GB left, 2 GB"]),
     ],
 )
-def test_room_is_asked_for_what_is_still_to_come(
+def test_room_is_checked_for_what_is_still_to_come(
     left: float, installed: bool, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight.tempfile, "gettempdir", lambda: "temporary")
@@ -80,7 +80,7 @@ def test_java_must_be_one_that_spark_runs_on(
     assert len(found) == (problem is not None)
 
 
-def test_a_java_home_without_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_home_without_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert f"JAVA_HOME={tmp_path} holds no bin/java" in preflight.problems((preflight.java_fits,))[0]
 

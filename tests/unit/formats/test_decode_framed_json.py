@@ -50,7 +50,7 @@ def test_each_way_of_being_no_row_has_its_name(fake: FakeRegistry) -> None:
     assert "has no schema id 9" in decoded.rejects[1].reason
 
 
-def test_an_unknown_id_is_asked_for_once_in_a_slice(fake: FakeRegistry) -> None:
+def test_an_unknown_id_is_requested_once_in_a_slice(fake: FakeRegistry) -> None:
     of = decoder(fake)
     for _ in range(3):
         assert of.decode([b"\x00\x00\x00\x00\x09{}"] * 5).table.num_rows == 0

@@ -397,7 +397,7 @@ def test_a_rule_that_fits_no_column_is_refused_before_reading(timestamps: dict[s
         JsonDecoder(RULED, FormatOptions(timestamps=timestamps, encodings={"blob": "hex", "tags.value": "hex"}))
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     with pytest.raises(TableError) as caught:
         JsonDecoder(
             RULED,
@@ -780,7 +780,7 @@ def test_a_column_of_any_name_is_named_by_its_reject(name: str, text: str) -> No
     assert (reject.kind, reject.column) == ("wrong_value", f"place.{name}" if "place" in text else name)
 
 
-def test_a_name_that_is_half_a_surrogate_pair_is_told_in_text_that_can_be_written() -> None:
+def test_a_name_that_is_half_a_surrogate_pair_is_reported_in_text_that_can_be_written() -> None:
     values = [b'{"id":1,"x":1,"\\ud800":2}', b'{"id":1,"place":{"city":"a","x":1},"\\udfff":{}}']
 
     decoded = JsonDecoder(SCHEMA, FormatOptions(unknown_fields="dead_letter")).decode(values)
@@ -845,12 +845,12 @@ def test_a_required_column_within_a_struct_is_missing_only_where_the_struct_is_t
         (b'{"id":null}', "required column id is missing or null"),
     ],
 )
-def test_a_name_like_that_of_a_missing_column_is_told(value: bytes, message: str) -> None:
+def test_a_name_like_that_of_a_missing_column_is_reported(value: bytes, message: str) -> None:
     (reject,) = JsonDecoder(SCHEMA).decode([value]).rejects
     assert reject.reason == message
 
 
-def test_missing_columns_and_other_refusals_of_one_block_are_told_in_order() -> None:
+def test_missing_columns_and_other_refusals_of_one_block_are_reported_in_order() -> None:
     values = [b'{"id":1}', b"{}", b"nonsense", b'{"id":"x"}', b'{"id":null}', b'{"id":2}'] * 20
     decoded = JsonDecoder(SCHEMA).decode(values)
     kinds = {1: "missing_required", 2: "not_json", 3: "wrong_value", 4: "missing_required"}

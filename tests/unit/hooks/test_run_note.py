@@ -32,7 +32,7 @@ TI: Any = SimpleNamespace(dag_id="land orders", run_id="manual__2026-01-01T00:00
         ("orders: 1\norders: 2", "orders: 5 rows"),
     ],
 )
-def test_a_line_takes_the_place_of_its_landings_own(note: str | None, expected: str) -> None:
+def test_a_line_replaces_the_one_of_its_landing(note: str | None, expected: str) -> None:
     assert merged(note, "orders", "5\n rows") == expected
 
 
@@ -98,7 +98,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Any:
     return connect
 
 
-def test_it_is_written_with_a_login_and_what_people_wrote_stays(configured: Any) -> None:
+def test_it_is_written_with_a_login_and_what_users_wrote_stays(configured: Any) -> None:
     api = Api()
     with served(api) as port:
         configured(host="127.0.0.1", port=port, login="lake", password="secret")
@@ -112,7 +112,7 @@ def test_it_is_written_with_a_login_and_what_people_wrote_stays(configured: Any)
     ]
 
 
-def test_a_password_alone_is_a_token_and_a_line_that_stands_is_not_written_again(configured: Any) -> None:
+def test_a_password_alone_is_a_token_and_a_line_that_is_there_is_not_written_again(configured: Any) -> None:
     api = Api()
     with served(api) as port:
         configured(host=f"http://127.0.0.1:{port}", password="t0ken")
@@ -124,7 +124,7 @@ def test_a_password_alone_is_a_token_and_a_line_that_stands_is_not_written_again
 
 @pytest.mark.heavy(but=("answers0",))
 @pytest.mark.parametrize("answers", [[500], [200, 502], [200, 200, 503], [429, 500, 503]])
-def test_a_server_that_has_an_error_of_its_own_is_asked_again(
+def test_a_server_that_has_an_error_of_its_own_is_requested_again(
     answers: list[int], configured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_note, "PAUSES", (0.0, 0.0, 0.0))
@@ -137,7 +137,7 @@ def test_a_server_that_has_an_error_of_its_own_is_asked_again(
 
 
 @pytest.mark.parametrize(("status", "requests"), [(500, 4), (403, 1), (404, 1)])
-def test_it_is_asked_a_few_times_and_not_again_for_what_it_refuses(
+def test_it_is_requested_a_few_times_and_not_again_for_what_it_refuses(
     status: int, requests: int, configured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_note, "PAUSES", (0.0, 0.0, 0.0))
@@ -149,12 +149,12 @@ def test_it_is_asked_a_few_times_and_not_again_for_what_it_refuses(
     assert len(api.requests) == requests
 
 
-def test_without_the_option_nothing_is_asked() -> None:
+def test_without_the_option_nothing_is_requested() -> None:
     assert note_run(TI, "orders", "5 rows") is False
 
 
 @pytest.mark.parametrize("trouble", ["refused", "hangs", "nobody", "no such connection", "no host"])
-def test_no_trouble_is_more_than_a_warning_and_none_tells_the_login(
+def test_no_trouble_is_more_than_a_warning_and_none_reports_the_login(
     trouble: str, configured: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api()

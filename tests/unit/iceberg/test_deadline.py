@@ -50,7 +50,7 @@ def test_a_call_without_an_answer_is_given_up_and_may_still_end() -> None:
     until(ended.is_set)
 
 
-def test_a_catalog_that_does_not_answer_is_away_and_is_asked_anew(
+def test_a_catalog_that_does_not_answer_is_away_and_is_requested_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, gate = Lake(tmp_path), threading.Event()

@@ -51,7 +51,7 @@ def test_a_class_to_be_loaded_is_only_taken_from_the_connection() -> None:
 @pytest.mark.parametrize(
     "settings", [{"s3.signer": "S3V4RestSigner", "s3.signer.uri": "http://x"}, {"s3.remote-signing-enabled": "true"}]
 )
-def test_signing_by_the_catalog_is_left_out_and_said_where_there_are_no_keys(settings: dict[str, str]) -> None:
+def test_signing_by_the_catalog_is_left_out_and_reported_where_there_are_no_keys(settings: dict[str, str]) -> None:
     assert merged(OWN, {**OWN, **settings}) == TableStorage(properties=OWN, signed=True)
     with_keys = merged(OWN, {**OWN, **settings, **keys("t")})
     assert (with_keys.signed, set(with_keys.properties)) == (False, {*OWN, *keys("t")})
@@ -81,7 +81,7 @@ def test_how_long_they_hold() -> None:
     assert clock(1_700_000_000.4) == "2023-11-14 22:13:20 UTC"
 
 
-def test_no_value_is_shown_and_those_that_are_secret_are_known() -> None:
+def test_no_value_is_printed_and_those_that_are_secret_are_known() -> None:
     storage = merged(
         {},
         {

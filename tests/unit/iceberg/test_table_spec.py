@@ -211,7 +211,7 @@ LONG = {"name": "a", "type": "long"}
         ({"schema": [LONG], "properties": {"x": None}}, "'x': None is not a text"),
     ],
 )
-def test_every_mistake_names_the_place_and_what_is_allowed(create: dict[str, Any], message: str) -> None:
+def test_every_mistake_names_the_position_and_what_is_allowed(create: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         create_from_spec(create)
     # What is left to the maker of the table: values of properties, and names and numbers of partition fields.

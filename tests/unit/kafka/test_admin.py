@@ -24,7 +24,7 @@ def test_a_topic_id_reads_as_in_kafkas_own_tools(topic_id: uuid.UUID) -> None:
     assert topic_id_text(Uuid(*halves)) == base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def test_who_waits_for_brokers_is_told_once_what_for_long_before_the_end(
+def test_a_wait_for_brokers_is_reported_once_long_before_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(admin_requests, "SILENT_SECONDS", 0.2)

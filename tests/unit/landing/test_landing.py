@@ -108,7 +108,7 @@ class TestLanding:
     def test_the_data_table_comes_before_the_dead_letters(self) -> None:
         assert landing(dead_letter_table="shop.dead").tables == ("shop.orders", "shop.dead")
 
-    def test_destinations_say_what_each_table_is_for(self) -> None:
+    def test_destinations_report_what_each_table_is_for(self) -> None:
         rows = Destination(table="shop.orders", role=Role.ROWS)
         dead = Destination(table="shop.dead", role=Role.DEAD_LETTERS)
         assert landing().destinations == (rows,)
@@ -170,7 +170,7 @@ class TestLanding:
             ),
         ],
     )
-    def test_a_wrong_route_is_told(self, route: Any, message: str) -> None:
+    def test_a_wrong_route_is_reported(self, route: Any, message: str) -> None:
         with pytest.raises(SpecError, match=re.escape(message)):
             landing(route=route, dead_letter_table="shop.dead")
 
@@ -429,11 +429,11 @@ class TestMistakes:
         assert message in str(refused.value)
 
     @pytest.mark.parametrize("stated", ["1h30m", "90m", "1h 30m", 5400, 5400.0, timedelta(minutes=90)])
-    def test_a_time_may_be_told_in_many_ways(self, stated: Any) -> None:
+    def test_a_time_may_be_reported_in_many_ways(self, stated: Any) -> None:
         assert landing_of(**LEAST, completion_timeout=stated).window.completion_timeout == timedelta(minutes=90)
         assert landing(completion_timeout=stated).to_dict()["window"] == {"completion_timeout": 5400}
 
-    def test_mistakes_in_arguments_and_in_the_table_are_told_together(self) -> None:
+    def test_mistakes_in_arguments_and_in_the_table_are_reported_together(self) -> None:
         create = {
             "schema": [{"name": "id", "type": "int64"}, {"name": "ts", "type": "date"}],
             "partition_by": "day(tz)",
@@ -458,7 +458,7 @@ class TestMistakes:
         with pytest.raises(SpecError, match="LC1174"):
             landing(create=create)
 
-    def test_several_mistakes_are_told_together(self) -> None:
+    def test_several_mistakes_are_reported_together(self) -> None:
         with pytest.raises(SpecError, match="LC1001") as refused:
             landing(table="x", groups=0, branch="")
         lines = [line.partition(":")[0] for line in str(refused.value).splitlines()[1:]]
@@ -566,7 +566,7 @@ class TestYaml:
             "- window.start: 'middle' is not one of earliest, latest [LC1102]",
         ]
 
-    def test_a_misspelt_rule_or_key_is_told_once_with_the_nearest(self) -> None:
+    def test_a_misspelt_rule_or_key_is_reported_once_with_the_nearest(self) -> None:
         with pytest.raises(SpecError) as refused:
             Landing(
                 name="orders",

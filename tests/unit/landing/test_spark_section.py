@@ -56,7 +56,7 @@ def test_a_spec_is_refused_by_whoever_reads_it_with_all_its_mistakes(tmp_path: P
         assert mistake in str(refused.value)
 
 
-def test_who_has_spark_from_elsewhere_is_not_asked_for_the_section(tmp_path: Path) -> None:
+def test_spark_from_elsewhere_needs_no_section(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC + "spark: {master: local2}\n")
     assert load_spec(spec, elsewhere=("spark",)).spark == {"master": "local2"}

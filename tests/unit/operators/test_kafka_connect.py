@@ -50,7 +50,7 @@ def test_an_order_is_given_once_and_its_end_waited_for(worker: Worker, kind: str
 
 
 @pytest.mark.parametrize("kind", ORDERS)
-def test_a_connector_that_somebody_stopped_is_left_alone(worker: Worker, kind: str) -> None:
+def test_a_connector_that_a_user_stopped_is_left_alone(worker: Worker, kind: str) -> None:
     worker.answers = [(200, status("STOPPED"))]
     with pytest.raises(AirflowFailException, match=r"sink is STOPPED .*: a user stopped it"):
         run(kind)

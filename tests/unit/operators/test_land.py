@@ -35,7 +35,7 @@ IDENTITY = RunIdentity(deployment="here", dag_id="dag", run_id="now")
         (4, 4, True),  # all retries used up, then cleared
     ],
 )
-def test_the_first_attempt_after_a_clear_is_told_from_a_retry(number: int, most: int, cleared: bool) -> None:
+def test_the_first_attempt_after_a_clear_is_distinguished_from_a_retry(number: int, most: int, cleared: bool) -> None:
     assert is_cleared(SimpleNamespace(try_number=number, max_tries=most), retries=1) is cleared
 
 
@@ -85,7 +85,7 @@ def test_of_a_mapped_task_its_own_index_counts() -> None:
     ],
     ids=["its own", "of another Airflow", "of another DAG"],
 )
-def test_other_cycles_are_not_judged(theirs: Cycle) -> None:
+def test_other_cycles_are_not_evaluated(theirs: Cycle) -> None:
     assert not is_over(theirs, IDENTITY, SESSION, ti({"land": "failed"}))
 
 

@@ -55,7 +55,7 @@ def begins(job: WindowJob, brokers: Brokers, clock: Clock) -> bool:
     return True
 
 
-def test_without_trouble_nobody_is_asked(job: WindowJob) -> None:
+def test_without_trouble_no_broker_is_requested(job: WindowJob) -> None:
     brokers, clock = Brokers(), Clock()
     assert all(begins(job, brokers, clock) for _ in range(10))
     note_given_up(job, RecordsError("LC9999", "bad"))
@@ -65,7 +65,9 @@ def test_without_trouble_nobody_is_asked(job: WindowJob) -> None:
 
 
 @pytest.mark.parametrize("error", [SourceUnavailableError("LC9999", "away"), ControlTopicError("LC9999", "away")])
-def test_brokers_that_are_gone_are_asked_once_for_hundreds_of_slices(job: WindowJob, error: LakecommitError) -> None:
+def test_brokers_that_are_missing_are_requested_once_for_hundreds_of_slices(
+    job: WindowJob, error: LakecommitError
+) -> None:
     brokers, clock = Brokers(), Clock()
     note_given_up(job, error)
     for _ in range(500):

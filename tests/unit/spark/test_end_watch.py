@@ -74,7 +74,7 @@ class Clock:
         return self.now
 
 
-def test_short_work_pays_for_no_look(job: WindowJob) -> None:
+def test_short_work_pays_for_no_check(job: WindowJob) -> None:
     log, clock = Log(), Clock()
     log.send(job.commit_id)
     watch = EndWatch(job, log, clock)
@@ -98,7 +98,7 @@ def test_short_work_pays_for_no_look(job: WindowJob) -> None:
     ],
     ids=["another cycle", "another landing", "another job"],
 )
-def test_a_word_for_others_is_not_ours(job: WindowJob, message: dict[str, Any]) -> None:
+def test_a_message_for_others_is_not_ours(job: WindowJob, message: dict[str, Any]) -> None:
     log, clock = Log(), Clock()
     commit_id = message.get("commit_id", job.commit_id)
     log.send(commit_id, **{k: v for k, v in message.items() if k != "commit_id"})
@@ -108,7 +108,7 @@ def test_a_word_for_others_is_not_ours(job: WindowJob, message: dict[str, Any]) 
     assert log.checks == 1
 
 
-def test_a_word_for_the_job_is_ours(job: WindowJob) -> None:
+def test_a_message_for_the_job_is_ours(job: WindowJob) -> None:
     log, clock = Log(), Clock()
     log.send(job.commit_id, job=job.job_id)
     watch = EndWatch(job, log, clock)
@@ -116,7 +116,7 @@ def test_a_word_for_the_job_is_ours(job: WindowJob) -> None:
     assert watch()
 
 
-def test_a_word_from_before_the_job_was_made_was_for_tasks_before_it(job: WindowJob) -> None:
+def test_a_message_from_before_the_job_was_made_was_for_tasks_before_it(job: WindowJob) -> None:
     log, clock = Log(), Clock()
     log.send(job.commit_id)
     watch = EndWatch(replace(job, made_at=1), log, clock)
@@ -127,7 +127,7 @@ def test_a_word_from_before_the_job_was_made_was_for_tasks_before_it(job: Window
     assert watch()
 
 
-def test_later_tasks_of_the_process_know_it_without_a_look(job: WindowJob) -> None:
+def test_later_tasks_of_the_process_know_it_without_a_check(job: WindowJob) -> None:
     log, clock = Log(), Clock()
     log.send(job.commit_id)
     first = EndWatch(job, log, clock)
@@ -139,7 +139,7 @@ def test_later_tasks_of_the_process_know_it_without_a_look(job: WindowJob) -> No
     assert not EndWatch(replace(job, job_id=uuid4()), log, clock)(), "another job begins anew"
 
 
-def test_many_short_tasks_look_now_and_then(job: WindowJob) -> None:
+def test_many_short_tasks_check_now_and_then(job: WindowJob) -> None:
     log, clock = Log(), Clock()
     for _ in range(100):
         watch = EndWatch(job, log, clock)
@@ -149,7 +149,7 @@ def test_many_short_tasks_look_now_and_then(job: WindowJob) -> None:
     assert 5 <= log.checks <= 100 * 0.1 / FIRST_CHECK
 
 
-def test_brokers_that_are_away_end_nothing_and_are_not_asked_all_the_time(job: WindowJob) -> None:
+def test_brokers_that_are_away_end_nothing_and_are_not_requested_all_the_time(job: WindowJob) -> None:
     log, clock = Log(away=True), Clock()
     log.send(job.commit_id)
     watch = EndWatch(job, log, clock)

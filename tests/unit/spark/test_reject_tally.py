@@ -32,13 +32,13 @@ def tally(*reasons: str) -> RejectTally:
     return empty
 
 
-def test_records_that_fail_alike_are_named_by_their_places_and_the_reason_is_said_once() -> None:
+def test_records_that_fail_alike_are_named_by_their_positions_and_the_reason_is_reported_once() -> None:
     tallied = tally(*["cost is text"] * 7)
     assert tallied.cause == "cost is text (7 of 7 rejected records)"
     assert tallied.first == ", ".join(f"orders[2]@{n}" for n in range(5))
     assert tallied.samples[1] == "orders[2]@1: cost is text"
 
 
-def test_other_reasons_are_said_with_theirs() -> None:
+def test_other_reasons_are_reported_with_theirs() -> None:
     tallied = tally("cost is text", "cost is a list", "cost is text", "cost is a list")
     assert tallied.first == "orders[2]@0, orders[2]@2; orders[2]@1, orders[2]@3: cost is a list"

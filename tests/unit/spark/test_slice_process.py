@@ -102,7 +102,7 @@ def test_its_death_is_a_failure_of_its_records(
     assert (passes(died.value), spans_of(died.value)) == (False, ())
 
 
-def test_one_that_does_not_come_to_its_work_says_nothing_of_the_records(
+def test_one_that_does_not_come_to_its_work_reports_nothing_of_the_records(
     prints: Prints, run: Callable[[], SliceOutcome]
 ) -> None:
     prints("raise ModuleNotFoundError('pyarrow')")
@@ -164,5 +164,5 @@ def test_nothing_secret_is_in_its_arguments_or_its_environment(prints: Prints, r
         ("Spark does not start", False),
     ],
 )
-def test_what_spark_says_of_processes_that_died(text: str, expected: bool) -> None:
+def test_what_spark_reports_of_processes_that_died(text: str, expected: bool) -> None:
     assert workers_died(text) is expected

@@ -106,7 +106,7 @@ def test_our_start_names_the_state_in_which_a_budget_is_full(state: RefusalState
     assert observed(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).full is full
 
 
-def test_our_start_says_why_a_table_defers_the_plan() -> None:
+def test_our_start_reports_why_a_table_defers_the_plan() -> None:
     def deferred(refusal: str) -> str:
         plan = {"held": "some text", "refusal": refusal, "reason": "so much"}
         return observed(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).deferred
@@ -114,7 +114,7 @@ def test_our_start_says_why_a_table_defers_the_plan() -> None:
     assert {state.name: deferred(state.name) for state in RefusalState if deferred(state.name)} == {"DEBT": "so much"}
 
 
-def test_our_failed_attempt_says_why() -> None:
+def test_our_failed_attempt_reports_why() -> None:
     assert observed(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no catalog"}).failed == "no catalog"
 
 
@@ -128,7 +128,9 @@ def test_our_failed_attempt_says_why() -> None:
         ({"tables": ["shop.dead"]}, ()),
     ],
 )
-def test_our_failed_attempt_says_whether_the_data_came_through(header: dict[str, Any], more: tuple[str, ...]) -> None:
+def test_our_failed_attempt_reports_whether_the_data_came_through(
+    header: dict[str, Any], more: tuple[str, ...]
+) -> None:
     assert observed(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no", **header}).beside == more
 
 
@@ -147,7 +149,7 @@ def test_our_blocked_range() -> None:
     assert observed(answer, report(1)).blocked is None
 
 
-def test_a_person_settles_ranges() -> None:
+def test_a_user_settles_ranges() -> None:
     raised = [[coverage_to_json(RANGE), [500, 1.0]]]
     event = observed(CommitComplete(commit_id=COMMIT), {"kind": "closed", "valid_through": None, "raised": raised})
     assert event.covers == RANGE
@@ -188,12 +190,12 @@ def test_a_header_that_lacks_something_is_nothing_to_stumble_over(header: dict[s
     st.text(max_size=100),
     st.sampled_from([StartCommit(commit_id=COMMIT), CommitComplete(commit_id=COMMIT, valid_through=NOON)]),
 )
-def test_a_glance_tells_what_the_head_tells(at: datetime, group: str, payload: Payload) -> None:
+def test_a_glance_reports_what_the_head_reports(at: datetime, group: str, payload: Payload) -> None:
     check(value(payload, at=at.replace(tzinfo=UTC), group=group))
 
 
 @given(st.binary(max_size=900), st.integers(0, 900))
-def test_a_glance_at_damage_ends_as_the_head_does(noise: bytes, place: int) -> None:
+def test_a_glance_at_corruption_ends_as_the_head_does(noise: bytes, place: int) -> None:
     whole = value(CommitComplete(commit_id=COMMIT, valid_through=NOON))
     check(whole[:place] + noise)
     check(whole[:place] + noise + whole[place + len(noise) :])
@@ -216,7 +218,7 @@ def check(data: bytes) -> None:
     assert glance(data) == (int(about.type), micros, about.group_id.encode(), about.commit_id.bytes)
 
 
-def test_a_lane_beside_the_live_one_says_nothing_of_it() -> None:
+def test_a_stream_next_to_the_live_one_reports_nothing_of_it() -> None:
     payload = CommitComplete(commit_id=COMMIT, valid_through=None)
     for lane, heard in (("live", True), ("past", False)):
         found = event_of(value(payload), key=b"key", headers=h.header({"lane": lane, "valid_through": None}, "a test"))

@@ -68,7 +68,7 @@ def test_what_a_guard_does(state: State, at: float, guard: Guard, answer: GuardA
     assert ("cleared by" in str(ruling)) is (answer is not GuardAnswer.GO)
 
 
-def test_a_table_that_is_too_old_is_held_though_commits_come_through() -> None:
+def test_a_table_that_is_too_old_is_kept_though_commits_come_through() -> None:
     state = after(*cycle(1, 0), *cycle(2, 60), *cycle(3, 120), through=NOON)
     aged = replace(GUARD, max_age=600.0)
     assert rule(state, NOON + 130, aged).answer is GuardAnswer.GO

@@ -192,7 +192,7 @@ def test_a_topic_that_was_cut_raises_no_alarm_of_its_own(scene: str) -> None:
     ("scene", "ended"),
     [("outage_at_defaults", "catalog back"), ("dropped_table", "table replaced"), ("silent_coordinator", "it goes on")],
 )
-def test_a_coordinator_that_is_gone_is_dead_by_the_clock(scene: str, ended: str) -> None:
+def test_a_coordinator_that_has_ended_is_dead_by_the_clock(scene: str, ended: str) -> None:
     trace = read_trace(scene)
     state, rules = State(), StallRules(interval=trace.interval)
     for line in (line for line in trace.lines if line.at < trace.at(ended)):
@@ -206,7 +206,7 @@ def test_a_coordinator_that_is_gone_is_dead_by_the_clock(scene: str, ended: str)
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_heads_alone_tell_a_stall_just_the_same(scene: str) -> None:
+def test_heads_alone_report_a_stall_just_the_same(scene: str) -> None:
     trace = read_trace(scene)
     full, heads = replay(trace), replay(trace, bodies=False)
     assert all((f.after is not STALLED) or h.after is STALLED for f, h in zip(full, heads, strict=True))

@@ -85,7 +85,7 @@ def test_what_is_remembered_is_bounded() -> None:
             verified(each, GROUP, EventKind.START, landing=True)
 
 
-def test_a_group_of_kafka_connect_is_believed() -> None:
+def test_a_group_of_kafka_connect_is_trusted() -> None:
     assert VerifiedRecords()(
         record(closed(), signed=False, headers=False), "connect-x", EventKind.COMPLETED, landing=False
     )

@@ -49,7 +49,7 @@ def test_what_was_landed_before_the_oldest_snapshot_is_not_known() -> None:
     assert listed(pieces_of([step(Coverage(), covered((0, 25)), covered((10, 25)), 3)])) == [(0, 10, None), (10, 25, 3)]
 
 
-def test_what_a_person_said_is_not_known_and_what_is_given_back_is_gone() -> None:
+def test_what_a_user_reported_is_not_known_and_what_is_given_back_is_missing() -> None:
     first = step(Coverage(), covered((0, 30)), covered((0, 30)), 2)
     back = step(covered((0, 30)), covered((0, 20)), Coverage())
     again = step(covered((0, 20)), covered((0, 35)), covered((20, 35)), 4)
@@ -74,7 +74,7 @@ def test_a_block_that_a_table_lacks_or_has_in_part_has_no_counts_there() -> None
     assert str(next(blocks_of(landed(10), {}))) == f"{P} {OffsetRange(0, 10)}"
 
 
-def test_a_partition_that_a_ledger_gave_back_as_a_whole_is_not_there() -> None:
+def test_a_partition_that_a_ledger_gave_back_as_one_is_not_there() -> None:
     first = step(Coverage(), covered((0, 30)), covered((0, 30)), 2)
     pruned = pieces_of([first, step(covered((0, 30)), Coverage(), Coverage())])
     assert listed(pruned) == []

@@ -63,7 +63,7 @@ def test_a_table_in_which_nothing_landed_has_a_history_of_nothing(landing: FakeL
     assert f"{DATA}: 0 snapshots with rows" in read_it()
 
 
-def test_windows_are_told_the_newest_first_with_what_they_took_and_their_runs(
+def test_windows_are_reported_the_newest_first_with_what_they_took_and_their_runs(
     landing: FakeLanding, read_it: Run
 ) -> None:
     landing.cost = SliceCost(read_seconds=1, decode_seconds=1, write_seconds=1, bytes=10)
@@ -81,7 +81,7 @@ def test_windows_are_told_the_newest_first_with_what_they_took_and_their_runs(
     )
 
 
-def test_of_a_run_of_the_command_line_the_host_is_told(
+def test_of_a_run_of_the_command_line_the_host_is_reported(
     landing: FakeLanding, read_it: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = identity(UUID(int=1))
@@ -91,7 +91,7 @@ def test_of_a_run_of_the_command_line_the_host_is_told(
     assert line.endswith(f"; command line on {mine.run_id.split('|')[1]}")
 
 
-def test_a_spec_that_changed_is_told_with_what_was_changed(landing: FakeLanding, read_it: Run) -> None:
+def test_a_spec_that_changed_is_reported_with_what_was_changed(landing: FakeLanding, read_it: Run) -> None:
     landing.cycle("a")
     landing.session.landing = changed_landing(landing.session.landing, unknown_fields="dead_letter")
     grows(landing, "b")
@@ -101,7 +101,7 @@ def test_a_spec_that_changed_is_told_with_what_was_changed(landing: FakeLanding,
     assert lines[at + 2].endswith("the first known one")
 
 
-def test_epochs_and_what_persons_decided_are_told(landing: FakeLanding, read_it: Run) -> None:
+def test_epochs_and_what_users_decided_are_reported(landing: FakeLanding, read_it: Run) -> None:
     landing.cycle("a")
     landing.source.ends = {P0: 40, P1: 10}
     ledger_init(landing.session, {("orders", 0): 30}, decision=DECISION)
@@ -113,7 +113,7 @@ def test_epochs_and_what_persons_decided_are_told(landing: FakeLanding, read_it:
     assert "  1 decision of users" in lines
 
 
-def test_the_table_alone_tells_it_where_the_control_topic_is_gone(
+def test_the_table_alone_reports_it_where_the_control_topic_is_missing(
     landing: FakeLanding, read_it: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     landing.cycle("a")
@@ -123,7 +123,7 @@ def test_the_table_alone_tells_it_where_the_control_topic_is_gone(
     assert "run a" not in shown
 
 
-def test_of_each_kind_so_many_are_told_at_most(
+def test_of_each_kind_so_many_are_reported_at_most(
     landing: FakeLanding, read_it: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landing_history, "MOST", 2)
@@ -152,7 +152,7 @@ def test_a_snapshot_that_cannot_be_read_is_named(
     assert str(broken.snapshot_id) in gap
 
 
-def test_changes_of_columns_are_told_with_their_reason(landing: FakeLanding, read_it: Run) -> None:
+def test_changes_of_columns_are_reported_with_their_reason(landing: FakeLanding, read_it: Run) -> None:
     landing.cycle("a")
     assert "of columns" not in read_it()
     change = Added(path=("extra",), kind=StringType())

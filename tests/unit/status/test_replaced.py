@@ -152,7 +152,7 @@ def test_the_accounts_of_what_was_landed_anew_count() -> None:
     assert "of orders[0] [5, 15) it has 1 rows, but 0 records of shop.orders were rejected" in found
 
 
-def test_the_statement_comes_back_and_damage_is_none() -> None:
+def test_the_statement_comes_back_and_corruption_is_none() -> None:
     record = deleting().record
     assert replaced_of(record) == TOOK
     assert replaced_of(replace(record, extra={REPLACED: "x"})) is None
@@ -169,7 +169,7 @@ LANE = replace(section(Coverage(), starts={P0: 5}), lane=REPLAY, epoch=UUID(int=
 OTHER = section(cover((P1, 5, 9)), landing="returns", starts={P1: 5})
 
 
-def test_what_is_gone_for_good_renews_every_lane_of_the_landing() -> None:
+def test_what_is_missing_for_good_renews_every_stream_of_the_landing() -> None:
     taken = cover((P0, 5, 20))
     live, lane, other = sections_after(
         [LIVE_SECTION, LANE, OTHER], "orders", taken, Replacement(lane="live"), TOKEN, {}
@@ -182,7 +182,7 @@ def test_what_is_gone_for_good_renews_every_lane_of_the_landing() -> None:
     assert other == OTHER
 
 
-def test_what_another_lane_lands_anew_renews_nobody() -> None:
+def test_what_another_stream_lands_anew_renews_no_other() -> None:
     taken = cover((P0, 5, 20))
     anew = Replacement(lane=REPLAY, coverage=taken, evaluated=(("r2", taken),))
     live, lane, _ = sections_after([LIVE_SECTION, LANE, OTHER], "orders", taken, anew, TOKEN, {})

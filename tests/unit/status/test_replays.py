@@ -75,14 +75,14 @@ def test_a_commit_of_a_release_that_dropped_it_is_found() -> None:
     assert "the ledger no longer records" in problems((carry, having((3, 5)), HAS))
 
 
-def test_a_word_that_goes_back_closes_what_is_read_again() -> None:
+def test_a_decision_that_goes_back_closes_what_is_read_again() -> None:
     init = SnapshotRecord(kind=SnapshotKind.INIT, branch="main", landing="orders", lane="live")
     after = having((10, 20), of=replace(BARE, covered=coverage((0, 0, 10))))
     assert BARE.closed_with(coverage((0, 0, 10))) == after[0].replayed
     assert problems((init, HAS, after)) == ""
 
 
-def test_a_damaged_word_of_a_replay_is_wrong_and_no_replay() -> None:
+def test_a_corrupt_decision_of_a_replay_is_wrong_and_no_replay() -> None:
     corrupted = replace(replays((3, 5)), extra={REPLAYED: "{}"})
     with pytest.raises(WireError):
         replay_of(corrupted)
@@ -110,7 +110,7 @@ def test_a_full_ledger_goes_without_rules_and_never_without_replays() -> None:
         encode_ledger([lots])
 
 
-def test_prune_takes_out_what_is_gone_and_remembers_former_offsets_of_a_topic_that_is_there_anew() -> None:
+def test_prune_takes_out_what_is_missing_and_remembers_former_offsets_of_a_topic_that_is_there_anew() -> None:
     removed, anew = at(1), replace(at(0), topic_id="anew")
     two = replace(
         BARE,

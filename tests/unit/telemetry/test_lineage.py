@@ -85,7 +85,7 @@ def fields_of(facet: Any) -> Any:
     return {name: value for name, value in Serde.to_dict(facet).items() if not name.startswith("_")}
 
 
-def test_a_commit_tells_topic_and_tables_with_offsets_rows_and_snapshots() -> None:
+def test_a_commit_reports_topic_and_tables_with_offsets_rows_and_snapshots() -> None:
     counts = Counts(landed=8, rejected=1, filtered=1)
     closed = Closed(
         commit_id=UUID(int=1),

@@ -67,7 +67,7 @@ def sent(samples: Iterator[Sample]) -> dict[tuple[str, ...], float]:
     return {(s.metric.name.removeprefix("lakecommit."), *s.tags): s.value for s in samples}
 
 
-def test_a_closed_cycle_tells_rows_per_table_freshness_and_what_is_left() -> None:
+def test_a_closed_cycle_reports_rows_per_table_freshness_and_what_is_left() -> None:
     closed = Closed(
         commit_id=CYCLE,
         table="shop.orders",
@@ -96,7 +96,7 @@ def test_a_closed_cycle_tells_rows_per_table_freshness_and_what_is_left() -> Non
     }
 
 
-def test_a_window_that_is_not_wholly_published_tells_no_lag_and_a_cycle_that_was_over_tells_nothing() -> None:
+def test_a_window_that_is_not_wholly_published_reports_no_lag_and_a_cycle_that_was_over_reports_nothing() -> None:
     closed = Closed(commit_id=CYCLE, missing=("orders[0][0, 5)",), blocked=("orders[1][0, 5)",))
     names = {s.metric for s in closed_samples("orders", closed, 1.5)}
     assert not names & {LAG, VALID_THROUGH, ROWS}

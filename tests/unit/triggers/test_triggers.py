@@ -116,7 +116,7 @@ def test_any_limit_is_enough(limits: BacklogLimits, found: Backlog, number: int)
     assert len(limits.reached(found)) == number
 
 
-def test_a_backlog_is_told_once_until_it_was_planned_of_or_nobody_did_anything() -> None:
+def test_a_backlog_is_reported_once_until_it_is_planned_or_nothing_was_done() -> None:
     trigger, reached = _LastEvent(again=300.0), ["10 rows"]
     assert trigger.is_news(backlog(10), reached, 0.0)
     assert not trigger.is_news(backlog(12), reached, 10.0)

@@ -95,7 +95,7 @@ def test_partitions_with_dear_records_are_named() -> None:
     assert found.dear == {str(P0): 240}
 
 
-def test_what_told_no_cost_or_has_no_plan_in_the_log_is_not_measured() -> None:
+def test_what_reported_no_cost_or_has_no_plan_in_the_log_is_not_measured() -> None:
     story = Story()
     story.opens("a", [A])
     story.reports("a", A)

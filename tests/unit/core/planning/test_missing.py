@@ -63,7 +63,7 @@ class TestFindMissing:
     def test_nothing_when_the_ledger_is_at_the_end(self) -> None:
         assert not missing_of(Story(), ledger(covered=A), now=marks(p0=10)).ranges
 
-    def test_a_lane_begins_at_its_start(self) -> None:
+    def test_a_stream_begins_at_its_start(self) -> None:
         found = missing_of(Story(), ledger(starts={P0: 7}), now=marks(p0=10))
         assert found.ranges == {(ORDERS,): coverage([(P0, 7, 10)])}
 
@@ -85,7 +85,7 @@ class TestFindMissing:
     def test_what_the_table_has_behind_a_hole_is_not_missing(self, have: TableLedger) -> None:
         assert missing_of(Story(), have, now=marks(p0=10)).ranges == {(ORDERS,): coverage([(P0, 0, 4), (P0, 6, 10)])}
 
-    def test_ranges_are_told_apart_by_the_tables_that_lack_them(self) -> None:
+    def test_ranges_are_distinguished_by_the_tables_that_lack_them(self) -> None:
         found = missing_of(Story(), ledger(ORDERS, covered=[(P0, 0, 6)]), ledger(DEAD), now=marks(p0=10))
         assert found.ranges == {(DEAD,): coverage([(P0, 0, 6)]), (ORDERS, DEAD): coverage([(P0, 6, 10)])}
 
@@ -164,7 +164,7 @@ class TestRemovedFromTheSource:
         with pytest.raises(SourceError, match=r"orders\[0\] \[4, 6\) of shop.orders;"):
             missing_of(Story(), ledger(covered=[(P0, 0, 4)]), ledger(DEAD, covered=A), now=self.NOW)
 
-    def test_what_only_a_table_beside_it_lacks_waits_there_alone(self) -> None:
+    def test_what_only_a_table_next_to_it_lacks_waits_there_alone(self) -> None:
         found = missing_of(Story(), ledger(covered=A), ledger(DEAD, covered=[(P0, 0, 4)]), now=self.NOW)
         assert found.ranges == {(DEAD,): coverage([(P0, 6, 10)]), (ORDERS, DEAD): coverage([(P0, 10, 12)])}
         assert found.removed == {DEAD: coverage([(P0, 4, 6)])}
@@ -236,7 +236,7 @@ class TestChoose:
         taken = whole(choose(found, ENDS, WindowLimits(max_records=limit)).ranges)
         assert set(taken.parts) == set(whole(found.ranges).parts)
 
-    def test_explain_says_why_each_end_was_chosen_and_what_is_left(self) -> None:
+    def test_explain_reports_why_each_end_was_chosen_and_what_is_left(self) -> None:
         found = Missing(
             ranges={(ORDERS,): coverage([(P0, 0, 90), (P1, 0, 5)])},
             notes={P1: "an open transaction holds it"},
@@ -378,7 +378,7 @@ class TestCut:
         assert of.budget == second.budget
 
     @pytest.mark.parametrize("suspect", [(P0, 8, 9), (P0, 1, 2)], ids=["beside it", "in it"])
-    def test_no_range_beside_a_raised_one_is_judged_by_its_budget(
+    def test_no_range_next_to_a_raised_one_is_evaluated_by_its_budget(
         self, suspect: tuple[SourcePartition, int, int]
     ) -> None:
         """Nobody has given its records up. Both are in a partition whose ranges are all tried alone."""
@@ -424,7 +424,7 @@ class TestCut:
 
     @STEADY
     @given(missings(), LIMITS)
-    def test_no_slice_is_larger_than_asked_for_or_of_two_groups(self, found: Missing, limits: WindowLimits) -> None:
+    def test_no_slice_is_larger_than_requested_or_of_two_groups(self, found: Missing, limits: WindowLimits) -> None:
         for s in cut_of(choose(found, ENDS, limits), limits):
             assert 0 < len(s) <= limits.slice_records
             assert {span.partition.partition % limits.groups for span in s.spans} == {s.group}

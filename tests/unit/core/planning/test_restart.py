@@ -90,7 +90,7 @@ def test_what_is_landed_behind_a_hole_is_read_again_from_the_stated_offset_on() 
     assert again(0, P1) == (coverage([(P1, 30, 40), (P1, 50, 60)]), Coverage(), RangeSet())
 
 
-def test_a_partition_that_is_newer_than_its_topics_origin_keeps_what_it_has() -> None:
+def test_a_partition_that_is_newer_than_its_topics_initial_entry_keeps_what_it_has() -> None:
     section = at({P0: 50, P1: 40}, starts={P0: 0})
     assert ends(restarted({}, section)) == {P0: 50, P1: 40}
     assert ends(restarted({P1: 60}, section)) == {P0: 50, P1: 60}
@@ -98,7 +98,7 @@ def test_a_partition_that_is_newer_than_its_topics_origin_keeps_what_it_has() ->
     assert ends(restarted({P1: 60}, at({P0: 50}, starts={P0: 0}))) == {P0: 50, P1: 60}
 
 
-def test_what_the_source_has_lost_is_no_concern_of_a_word_on_another_partition() -> None:
+def test_what_the_source_has_lost_is_no_concern_of_a_decision_on_another_partition() -> None:
     r = restarted({P0: 60}, at({P0: 50, P1: 10}))
     assert ends(r) == {P0: 60, P1: 10}
     assert not r.removed
@@ -111,7 +111,7 @@ def test_an_offset_that_the_source_has_removed_is_handed_back() -> None:
     assert not restarted({P1: 30}, at({P1: 10})).removed
 
 
-def test_a_log_shorter_than_the_ledger_is_gone_back_over_only_where_that_was_said() -> None:
+def test_a_log_shorter_than_the_ledger_is_missing_back_over_only_where_that_was_reported() -> None:
     section = at({P0: 120, P1: 110}, starts={P0: 105, P1: 0})
     r = restarted({P0: 80}, section)
     assert ends(r) == {P0: 80, P1: 110}
@@ -150,7 +150,7 @@ def test_what_is_landed_of_a_topic_that_is_not_read_now_is_kept() -> None:
     passed=st.dictionaries(st.sampled_from([P0, P1, P2]), st.tuples(st.integers(0, 40), st.integers(0, 40))),
     back=st.booleans(),
 )
-def test_the_same_word_again_changes_nothing_and_nothing_landed_is_forgotten(
+def test_the_same_decision_again_changes_nothing_and_nothing_landed_is_forgotten(
     named: dict[SourcePartition, int],
     have: dict[SourcePartition, int],
     passed: dict[SourcePartition, tuple[int, int]],
@@ -176,7 +176,7 @@ def test_what_others_had_landed_before_the_first_offset_stays_known_where_a_log_
     assert found.back == coverage([(P0, 40, 50)])
 
 
-def test_a_log_that_differs_before_the_first_offset_is_left_to_the_lane_from_there() -> None:
+def test_a_log_that_differs_before_the_first_offset_is_left_to_the_stream_from_there() -> None:
     section = ledger(covered=[(P0, 0, 8), (P0, 10, 50), (P1, 0, 50)], starts={P0: 10, P1: 0}).section
     stated = StatedOffsets(offsets={P0: 100}, fill=True)
     found = restart(stated, LOG, section, passed=coverage([]), firsts={}, diverged={P0: 6})

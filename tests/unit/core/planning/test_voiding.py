@@ -50,7 +50,7 @@ def forward(to: int) -> object:
     ],
     ids=["cut above", "cut inside", "there", "shorter", "made anew", "not read any more"],
 )
-def test_what_the_source_does_not_have_is_gone(found: dict[SourcePartition, Watermark], lost: Ranges) -> None:
+def test_what_the_source_does_not_have_is_missing(found: dict[SourcePartition, Watermark], lost: Ranges) -> None:
     (one,) = accepted([(P0, 100, 200)])
     assert removed(one.coverage, found) == coverage(lost)
     assert bool(irreplaceable([one], found)) is bool(lost)
@@ -83,7 +83,7 @@ def test_what_the_source_has_no_more_is_published_before_the_rest_is_given_up() 
     assert (found.bridged, found.lost) == (Coverage(), ())
 
 
-def test_what_waits_behind_a_hole_is_published_over_it_if_the_word_gives_the_hole_up() -> None:
+def test_what_waits_behind_a_hole_is_published_over_it_if_the_decision_gives_the_hole_up() -> None:
     waiting = accepted([(P0, 150, 200)])
     found = rescued(ORDERS, LANDED.section, waiting, marks(250), forward(250))
     assert found.bridged == coverage([(P0, 100, 150)])

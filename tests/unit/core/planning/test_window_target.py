@@ -54,13 +54,13 @@ def reason(costs: list[WindowCost], limits: WindowLimits = LIMITS, **given: Any)
     return "\n".join(sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **given})[1])
 
 
-def test_without_a_goal_nothing_changes_and_nothing_is_said() -> None:
+def test_without_a_target_nothing_changes_and_nothing_is_reported() -> None:
     limits = WindowLimits(groups=3, max_records=7)
     assert sized(limits, [cost()], missing=[P0], records=BACKLOG) == (limits, ())
 
 
 class TestWindow:
-    def test_where_nothing_was_measured_a_trial_is_planned_with_slices_as_without_a_goal(self) -> None:
+    def test_where_nothing_was_measured_a_trial_is_planned_with_slices_as_without_a_target(self) -> None:
         found = of([], window_seconds=10)
         assert (found.max_records, found.slice_records) == (10 * ASSUMED_RATE, DEFAULT)
         assert reason([], window_seconds=10) == (
@@ -83,10 +83,10 @@ class TestWindow:
         usual = [cost()] * 4
         assert of([odd, *usual], window_seconds=8.5) == of(usual, window_seconds=8.5)
 
-    def test_clocks_that_disagree_take_half_of_the_goal_at_most(self) -> None:
+    def test_clocks_that_disagree_take_half_of_the_target_at_most(self) -> None:
         assert of([cost(idle_ms=10**9)], window_seconds=8).max_records == 800_000
 
-    def test_a_short_goal_still_has_records(self) -> None:
+    def test_a_short_target_still_has_records(self) -> None:
         assert of([cost(100, busy_ms=1, task_ms=1)], window_seconds=0.001).max_records == LEAST_RECORDS
 
     @pytest.mark.parametrize(("task_ms", "counts"), [(400, False), (8000, True)])
@@ -103,7 +103,7 @@ class TestWindow:
 
 
 class TestSlices:
-    def test_all_lanes_are_at_work_to_the_end(self) -> None:
+    def test_all_streams_are_at_work_to_the_end(self) -> None:
         three = cost(task_ms=15_000)
         assert of([three], records=1_000_000, window_seconds=60).slice_records == -(-1_000_000 // 6)
 
@@ -134,7 +134,7 @@ class TestFiles:
     def test_files_of_several_table_partitions_take_more(self) -> None:
         assert of([cost(files=8)], file_bytes=5_000_000).slice_records == 1_000_000
 
-    def test_before_anything_is_measured_they_are_as_without_a_goal(self) -> None:
+    def test_before_anything_is_measured_they_are_as_without_a_target(self) -> None:
         assert of([], file_bytes=5_000_000).slice_records == DEFAULT
         assert reason([], file_bytes=5_000_000) == (
             "window.target_file_size 5000000: none of 10000 records was measured, slices of 250000"
@@ -148,7 +148,7 @@ class TestFiles:
             ({}, replace(LIMITS, record_bytes=1 << 10), 1 << 18, "256 MiB of records are 262144"),
         ],
     )
-    def test_what_stands_in_the_way_is_named(
+    def test_what_replaces_the_way_is_named(
         self, goal: dict[str, Any], limits: WindowLimits, most: int, why: str
     ) -> None:
         assert of([cost()], limits, file_bytes=5_000_000, **goal).slice_records == most

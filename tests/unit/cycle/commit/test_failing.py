@@ -38,7 +38,7 @@ def clocked(monkeypatch: pytest.MonkeyPatch) -> Clocked:
     return Clocked(monkeypatch)
 
 
-def test_a_table_is_tried_ever_more_rarely_and_told_once(clocked: Clocked) -> None:
+def test_a_table_is_tried_ever_more_rarely_and_reported_once(clocked: Clocked) -> None:
     tries = []
     for second in range(300):
         clocked.now = float(second)
@@ -76,14 +76,14 @@ def test_where_no_table_of_rows_would_be_left_none_is_left_out(clocked: Clocked)
     assert clocked.tables.begin()[0] == NONE
 
 
-def test_a_commit_behind_which_nobody_waits_is_patient(clocked: Clocked) -> None:
+def test_a_commit_without_waiters_is_patient(clocked: Clocked) -> None:
     clocked.commit(A, seconds=10.0)
     clocked.commit(A, seconds=10.0)
     clocked.tables.try_all()
     assert clocked.tables.begin() == (NONE, NONE)
 
 
-def test_the_end_is_told_by_the_names_and_whether_trying_again_can_help(clocked: Clocked) -> None:
+def test_the_end_is_reported_by_the_names_and_whether_trying_again_can_help(clocked: Clocked) -> None:
     clocked.tables.note(
         {DEAD: TableError("LC9999", "its column is gone"), A: CatalogError("LC9999", f"{A} is away")}, (), others=True
     )

@@ -29,7 +29,7 @@ def test_more_files_than_a_commit_takes_are_published_in_order_by_several(
     assert landing.kinds().count("TablePublished") == 3
 
 
-def test_files_that_somebody_removed_void_their_slice_and_its_range_is_read_again(landing: FakeLanding) -> None:
+def test_files_that_a_user_removed_void_their_slice_and_its_range_is_read_again(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened)
     landing.clock.passes(CHECK_AGE + timedelta(seconds=1))
@@ -45,7 +45,7 @@ def test_files_that_somebody_removed_void_their_slice_and_its_range_is_read_agai
 
 
 @pytest.mark.heavy
-def test_files_of_young_slices_are_not_looked_for(landing: FakeLanding) -> None:
+def test_files_of_young_slices_are_not_searched(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened)
     landing.clock.passes(CHECK_AGE - timedelta(seconds=1))
@@ -103,7 +103,7 @@ class TestTableWithoutRows:
         assert len(landing.snapshots(DEAD)) == 2
 
 
-def test_files_of_a_slice_from_the_future_are_looked_for(landing: FakeLanding) -> None:
+def test_files_of_a_slice_from_the_future_are_searched_for(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.clock.passes(timedelta(days=365))
     landing.report(opened)
@@ -136,7 +136,7 @@ class TestIdleAmongOthers:
             found.append(section.control.read_from)
         return found
 
-    def test_its_position_is_moved_when_others_have_said_much(self, idle: FakeLanding) -> None:
+    def test_its_position_is_moved_when_others_have_reported_much(self, idle: FakeLanding) -> None:
         self.others_send(idle, 100)
         before = len(idle.control.logs[0])
         closed = idle.cycle("idle")
@@ -153,7 +153,7 @@ class TestIdleAmongOthers:
         assert (self.read_from(idle), len(idle.snapshots(DATA))) == (before, snapshots)
 
     @pytest.mark.heavy
-    def test_not_past_what_somebody_still_needs(self, idle: FakeLanding) -> None:
+    def test_not_past_what_a_user_still_needs(self, idle: FakeLanding) -> None:
         idle.source.ends = {P0: 40, P1: 10}
         opened = idle.open("slow")
         self.others_send(idle, 100)
@@ -198,7 +198,7 @@ def test_a_slice_that_hides_a_record_is_voided_and_its_range_read_again(landing:
     assert {s.spans[0].partition for s in landing.open("b").slices} == {P0}
 
 
-def test_a_slice_without_files_that_says_it_landed_something_is_voided(landing: FakeLanding) -> None:
+def test_a_slice_without_files_that_reports_it_landed_something_is_voided(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, only=lambda s: s.spans[0].partition == P1, files=False, landed=True)
     closed = landing.close(opened=opened)

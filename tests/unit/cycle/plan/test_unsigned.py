@@ -62,7 +62,7 @@ def cut(landing: FakeLanding) -> None:
     landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(expired).commit()
 
 
-def test_a_tag_that_is_gone_ends_no_epoch(pending: FakeLanding) -> None:
+def test_a_tag_that_is_missing_ends_no_epoch(pending: FakeLanding) -> None:
     drop_tag(pending)
     with pytest.raises((SourceError, LedgerError), match=UNVERIFIED):
         pending.open("b")
@@ -77,13 +77,13 @@ def test_a_change_of_spec_that_voids_waits(pending: FakeLanding) -> None:
     assert rows_once_verified(pending) == 20
 
 
-def test_an_attested_ledger_keeps_its_epoch_where_it_is_what_the_newest_said(pending: FakeLanding) -> None:
+def test_an_asserted_ledger_keeps_its_epoch_where_it_is_what_the_newest_reported(pending: FakeLanding) -> None:
     cut(pending)
     assert_tables(pending.session, from_offsets(pending.session, {("orders", 0): 20, ("orders", 1): 10}, [DATA]))
     assert rows_once_verified(pending) == 20
 
 
-def test_a_word_on_a_ledger_in_order_needs_the_word_that_gives_up(pending: FakeLanding) -> None:
+def test_a_decision_on_a_ledger_in_order_needs_the_decision_that_gives_up(pending: FakeLanding) -> None:
     asserted = from_offsets(pending.session, {("orders", 1): 5}, [DATA])
     before = pending.snapshots()
     with pytest.raises(LedgerError, match="LC7009"):

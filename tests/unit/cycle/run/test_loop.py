@@ -93,7 +93,7 @@ def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(e
     ],
     ids=str,
 )
-def test_brokers_that_are_away_are_told_once(
+def test_brokers_that_are_away_are_reported_once(
     engine: FakeEngine,
     monkeypatch: pytest.MonkeyPatch,
     planning: LakecommitError,
@@ -184,7 +184,7 @@ def test_an_error_of_the_engine_closes_the_cycle_first(engine: FakeEngine) -> No
     assert engine.stopped == 1
 
 
-def test_a_run_that_is_told_to_stop_says_what_is_safe_and_publishes_nothing(engine: FakeEngine) -> None:
+def test_a_run_that_is_instructed_to_stop_reports_what_is_safe_and_publishes_nothing(engine: FakeEngine) -> None:
     working = runner(engine)
 
     def stop(job: WindowJob) -> list[SliceResult]:
@@ -227,7 +227,7 @@ class TestYields:
             "live is behind: no window opens until that is landed"
         ]
 
-    def test_a_run_that_waits_and_is_told_to_stop_opens_nothing(
+    def test_a_run_that_waits_and_is_instructed_to_stop_opens_nothing(
         self, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         engine.landing.session.yields = lambda: "live is behind"

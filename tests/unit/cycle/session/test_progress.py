@@ -57,7 +57,7 @@ class Recorded:
             return self.all[-1]
 
 
-def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) -> None:
+def test_slices_and_records_are_reported_as_they_are_reported(landing: FakeLanding) -> None:
     opened, reported = landing.open(), Recorded()
     first, *rest = opened.slices
     with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):
@@ -104,7 +104,7 @@ def test_what_was_reported_before_is_no_part_of_it(landing: FakeLanding) -> None
         assert reported.wait_for(0).all_slices == len(opened.slices) - 1
 
 
-def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing: FakeLanding) -> None:
+def test_a_log_that_cannot_be_read_is_checked_again_and_stops_nothing(landing: FakeLanding) -> None:
     opened, reported = landing.open(), Recorded()
     job = job_of(landing, opened)
     with report_progress(landing.control, [job], reported, 0.01):
@@ -120,7 +120,7 @@ def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing:
         pass
 
 
-def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: FakeLanding) -> None:
+def test_brokers_that_are_away_are_reported_with_what_was_known_before(landing: FakeLanding) -> None:
     opened, reported = landing.open(), Recorded()
     first = opened.slices[0]
     with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):

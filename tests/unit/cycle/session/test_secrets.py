@@ -58,7 +58,7 @@ def vendor(**more: str) -> tuple[Vendor, Tables]:
     return made, Tables(OWN, connect=lambda *_, **__: made)
 
 
-def test_a_catalog_that_hands_out_nothing_is_not_asked() -> None:
+def test_a_catalog_that_hands_out_nothing_is_not_requested() -> None:
     def connect(*_: object, **__: object) -> Vendor:
         raise AssertionError("asked")
 
@@ -79,7 +79,7 @@ def test_each_table_gets_its_own_anew_each_time_and_only_those_that_are_written(
     assert secrets_for(tables, KAFKA, jobs[:1], log=print).io_of("rows") == {**OWN, "s3.session-token": "rows 3"}
 
 
-def test_keys_that_are_about_to_expire_are_an_error_that_may_pass_and_says_what_helps() -> None:
+def test_keys_that_are_about_to_expire_are_an_error_that_may_pass_and_reports_what_helps() -> None:
     soon = int((time.time() + LEAST_SECONDS / 2) * 1000)
     _, tables = vendor(**{"s3.session-token-expires-at-ms": str(soon)})
     with pytest.raises(CatalogError, match="LC6222") as caught:

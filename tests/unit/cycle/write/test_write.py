@@ -40,7 +40,7 @@ def job_of(landing: FakeLanding, ticket: GroupTicket) -> WindowJob | None:
     return group_job(landing.session.landing, landing.control, ticket, "lake")
 
 
-def test_the_job_of_a_group_is_its_whole_share_at_first(landing: FakeLanding) -> None:
+def test_the_job_of_a_group_is_its_complete_share_at_first(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.catalog.away = True
     job = job_of(landing, ticket_of(opened))
@@ -55,7 +55,7 @@ def test_the_job_of_a_group_is_its_whole_share_at_first(landing: FakeLanding) ->
     assert (job.catalog, job.control_topic, job.group) == ("lake", "control", 0)
 
 
-def test_a_retry_does_what_is_left_and_each_slice_keeps_its_place(landing: FakeLanding) -> None:
+def test_a_retry_does_what_is_left_and_each_slice_keeps_its_position(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, first)
     job = job_of(landing, ticket_of(opened))
@@ -111,7 +111,9 @@ def test_of_two_plans_that_raced_the_later_one_does_what_the_earlier_did_not_cla
     assert job.plan.slices[0].slice_id != whole.slice_id
 
 
-def test_a_plan_that_is_not_in_the_log_any_more_is_an_error_that_says_why_and_what_to_do(landing: FakeLanding) -> None:
+def test_a_plan_that_is_not_in_the_log_any_more_is_an_error_that_reports_why_and_what_to_do(
+    landing: FakeLanding,
+) -> None:
     ticket = ticket_of(landing.open())
     partition = ticket.cycle.partition
     landing.control.cut(partition, len(landing.control.logs[partition]))
@@ -256,7 +258,7 @@ class TestTicketsThatNameNoPlan:
         ticket = ticket_of(opened)
         return replace(ticket, cycle=replace(ticket.cycle, plan=""))
 
-    def test_the_plan_is_held_against_the_tables(self, landing: FakeLanding) -> None:
+    def test_the_plan_is_kept_against_the_tables(self, landing: FakeLanding) -> None:
         session, ticket = landing.session, self.of(landing.open())
         job = group_job(session.landing, landing.control, ticket, "lake", session.tables.load)
         assert job is not None

@@ -119,7 +119,7 @@ def corrupted(draw: st.DrawFn) -> tuple[Any, list[Any], list[bytes]]:
 
 @given(corrupted(), STEP)
 @settings(max_examples=examples(600))
-def test_damage_costs_its_own_record_and_is_never_another_row(
+def test_corruption_costs_its_own_record_and_is_never_another_row(
     given_: tuple[Any, list[Any], list[bytes]], step: int
 ) -> None:
     with patch.object(items, "STEP", step):

@@ -356,7 +356,7 @@ class TestHostile:
         assert (found.table.num_rows, [r.kind for r in found.rejects]) == (1, ["not_avro"])
         assert message in found.rejects[0].reason
 
-    def test_items_of_no_bytes_are_believed_up_to_a_number(self) -> None:
+    def test_items_of_no_bytes_are_accepted_up_to_a_number(self) -> None:
         schema = of({"type": "array", "items": {"type": "record", "name": "E", "fields": []}})
         columns = table({"name": "c", "type": {"list": {"struct": [{"name": "x", "type": "int"}]}}})
         decoder = AvroDecoder(columns, FormatOptions(format="avro", schema=json.dumps(schema)))

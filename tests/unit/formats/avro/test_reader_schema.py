@@ -60,7 +60,7 @@ class TestNames:
         found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b"}], self.READER)
         assert found.table.column("name").to_pylist() == ["b"]
 
-    def test_a_field_that_is_asked_for_by_its_name_is_no_alias_of_another(self) -> None:
+    def test_a_field_that_is_requested_by_its_name_is_no_alias_of_another(self) -> None:
         request = record({"name": "name", "type": "string", "aliases": ["id"]}, {"name": "id", "type": "long"})
         found = rows(read(record({"name": "id", "type": "long"}), self.COLUMNS, [{"id": 5}], request))
         assert found == [{"id": 5, "name": None}]
@@ -245,7 +245,7 @@ class TestMistakes:
             (record({"name": "kind", "type": "long", "default": 1}), "the default of kind: column kind: the table has"),
         ],
     )
-    def test_they_are_told_before_anything_is_read(self, reader: Any, message: str) -> None:
+    def test_they_are_reported_before_anything_is_read(self, reader: Any, message: str) -> None:
         with pytest.raises(TableError) as failed:
             read(record({"name": "id", "type": "int"}), self.COLUMNS, [], reader)
         assert message in str(failed.value)

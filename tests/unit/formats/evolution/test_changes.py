@@ -195,7 +195,7 @@ def test_a_name_that_a_partition_field_has_is_left_out() -> None:
     assert "id_bucket is not added: a partition field of the table has that name" in str(found.left_out[0])
 
 
-def test_required_columns_that_are_not_wanted_are_named_at_every_level() -> None:
+def test_required_columns_that_are_not_requested_are_named_at_every_level() -> None:
     inner = StructType(NestedField(2, "x", LongType(), required=True), optional("y", LongType(), 3))
     own = StructType(NestedField(1, "id", LongType(), required=True), optional("s", inner, 4), optional("t", inner, 5))
     found = list(lacking(own, StructType(optional("s", StructType()))))
@@ -276,7 +276,7 @@ def leaves(fields: Any, above: Path = ()) -> Iterator[tuple[Path, IcebergType]]:
 
 @settings(max_examples=examples(900), deadline=None)
 @given(table=TABLES, wanted=INFERRED, widen=st.booleans())
-def test_changes_take_nothing_away_and_make_what_is_wanted_fit(
+def test_changes_take_nothing_away_and_make_what_is_requested_fit(
     table: Schema, inferred: StructType, widen: bool
 ) -> None:
     found = evolution(table, inferred, widen=widen)

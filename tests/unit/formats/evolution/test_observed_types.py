@@ -63,7 +63,7 @@ def test_a_field_without_a_value_waits_in_silence(record: str) -> None:
         (['{"c": 0.123456789012345678}'], "a double would round some of its numbers"),
     ],
 )
-def test_a_field_whose_values_disagree_is_named_with_counts_and_places(records: list[str], why: str) -> None:
+def test_a_field_whose_values_disagree_is_named_with_counts_and_positions(records: list[str], why: str) -> None:
     found = observed({}, *records)
     assert "c" not in inferred(found)
     assert why in str(found.left_out[0])
@@ -165,20 +165,20 @@ def test_times_are_what_their_rule_reads(value: str, misfit: str) -> None:
     ("value", "kind", "misfit"),
     [("AeJA", "decimal(6, 2)", False), ("Aeo", "decimal(4, 2)", True), ("Aeo=", "decimal(4, 2)", False)],
 )
-def test_digits_that_are_kept_as_bytes_count_as_what_they_say(value: str, kind: str, misfit: bool) -> None:
+def test_digits_that_are_kept_as_bytes_count_as_what_they_state(value: str, kind: str, misfit: bool) -> None:
     found = observed({"c": "decimal(4, 2)"}, {"c": value}, options=FormatOptions(encodings={"c": "base64"}))
     assert (inferred(found), bool(found.misfits)) == ({"c": kind}, misfit)
 
 
 @pytest.mark.parametrize("column", ["", "int", "float", "double", "decimal(9, 2)", "list<double>"])
 @pytest.mark.parametrize("number", ["1e1000000", "-1e1000000", "1e-1000000", "-1e99999999999999", f"1e{'9' * 20}"])
-def test_no_number_is_too_large_to_be_looked_at(column: str, number: str) -> None:
+def test_no_number_is_too_large_to_be_checked(column: str, number: str) -> None:
     """One record is never the end of all plans."""
     found = observed({"c": column} if column else {}, f'{{"c": {f"[{number}]" if "list" in column else number}}}')
     assert inferred(found).get("c", column) in (column, "double")
 
 
-def test_of_envelopes_the_rows_are_looked_at() -> None:
+def test_of_envelopes_the_rows_are_checked() -> None:
     change = {"op": "d", "before": {"c": 1}, "after": {"other": 1}}
     values = (change, {"schema": {}, "payload": {"op": "u", "before": {"old": 1}, "after": {"c": 2.5}}}, {"op": "t"})
     found = sample_values([("t[0]@0", json.dumps(v).encode()) for v in values], row_in)

@@ -34,7 +34,7 @@ def connected(fake: FakeRegistry, **settings: object) -> SchemaRegistry:
 
 
 class TestSchemas:
-    def test_a_schema_is_asked_for_once(self, fake: FakeRegistry) -> None:
+    def test_a_schema_is_requested_once(self, fake: FakeRegistry) -> None:
         number = fake.register("orders-value", ORDER)
         registry = connected(fake)
         assert registry.schema(number) is registry.schema(number)
@@ -62,7 +62,7 @@ class TestSchemas:
         found = connected(fake).schema(fake.register("order", ORDER, references=[item, money]))
         assert [name for name, _ in found.imported()] == ["Money", "Item"]
 
-    def test_what_many_import_is_fetched_and_told_once(self, fake: FakeRegistry) -> None:
+    def test_what_many_import_is_fetched_and_reported_once(self, fake: FakeRegistry) -> None:
         # Each imports all before it: there are more ways to the first than anybody can walk.
         references: list[dict[str, Any]] = []
         for n in range(24):
@@ -73,7 +73,7 @@ class TestSchemas:
         inner = dict(found.references)
         assert all(dict(inner["Part22"].references)[f"Part{n}"] is inner[f"Part{n}"] for n in range(22))
 
-    def test_what_it_imports_is_gone(self, fake: FakeRegistry) -> None:
+    def test_what_it_imports_is_missing(self, fake: FakeRegistry) -> None:
         lost = {"name": "Money", "subject": "money", "version": 3}
         number = fake.register("order", ORDER, references=[lost])
         with pytest.raises(UnknownSchemaError, match="subject money, version 3, which schema id 1 imports as Money"):
@@ -84,7 +84,7 @@ class TestSchemas:
         with pytest.raises(RegistryError, match="LC4022"):
             connected(fake).schema(number)
 
-    def test_an_unknown_id_is_asked_for_again(self, fake: FakeRegistry) -> None:
+    def test_an_unknown_id_is_requested_again(self, fake: FakeRegistry) -> None:
         registry = connected(fake)
         with pytest.raises(UnknownSchemaError, match=f"the registry {fake.url} has no schema id 1 .*Schema not found"):
             registry.schema(1)
@@ -99,7 +99,7 @@ class TestSchemas:
         fake.before = lambda path: not_found if "/versions/" in path and "deleted=true" not in path else None
         assert [name for name, _ in connected(fake).schema(number).imported()] == ["Money"]
 
-    def test_what_many_import_is_asked_for_and_walked_through_once(self, fake: FakeRegistry) -> None:
+    def test_what_many_import_is_requested_and_walked_through_once(self, fake: FakeRegistry) -> None:
         below: list[dict[str, object]] = []
         for n in range(30):
             for side in "ab":
@@ -111,7 +111,7 @@ class TestSchemas:
         names = [name for name, _ in found.imported()]
         assert (len(names), set(names[-2:])) == (60, {"R29a", "R29b"})
 
-    def test_an_id_that_is_given_anew_is_said_and_read_by_what_it_is_then(
+    def test_a_reassigned_id_is_reported_and_read_by_its_new_schema(
         self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         number = fake.register("orders-value", ORDER)
@@ -126,7 +126,7 @@ class TestSchemas:
         assert "Click" in registry.schema(number).text
 
     @pytest.mark.parametrize("deleted", [True, False])
-    def test_one_that_cannot_tell_again_leaves_it_known(
+    def test_one_that_cannot_answer_again_leaves_it_known(
         self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch, deleted: bool
     ) -> None:
         number = fake.register("orders-value", ORDER)
@@ -140,7 +140,7 @@ class TestSchemas:
         assert registry.schema(number) == before
         assert len(fake.requests) > 1
 
-    def test_a_type_in_small_letters(self, fake: FakeRegistry) -> None:
+    def test_a_type_in_lower_case(self, fake: FakeRegistry) -> None:
         number = fake.register("orders-value", ORDER, kind="avro")
         assert connected(fake).schema(number).kind == "AVRO"
 
@@ -274,6 +274,6 @@ class TestSettings:
         assert registry_of(kafka) is not registry_of(with_registry({}, {"url": "http://other"}))
         assert registry_of({"bootstrap.servers": "b:1"}) is None
 
-    def test_a_format_that_needs_one_says_so(self) -> None:
+    def test_a_format_that_needs_one_reports_it(self) -> None:
         with pytest.raises(SpecError, match="LC4023"):
             needed(None, "orders", "avro")

@@ -52,7 +52,7 @@ class Away:
         raise RegistryError("LC9999", "away")
 
 
-def test_one_that_is_away_is_not_asked_for_all() -> None:
+def test_one_that_is_away_is_not_requested_all() -> None:
     away = Away()
     with pytest.raises(RegistryError, match="LC9999"):
         learned(away, range(10_000))

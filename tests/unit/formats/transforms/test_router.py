@@ -77,7 +77,7 @@ VALUES = st.one_of(
 
 @settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(st.lists(VALUES.map(str.encode), max_size=40), st.sampled_from(["dead_letter", "s.refunds"]))
-def test_every_value_has_the_fate_that_its_field_says(values: list[bytes], other: str) -> None:
+def test_every_value_has_the_disposition_that_its_field_reports(values: list[bytes], other: str) -> None:
     assert dispositions(routed(values, other=other)) == {i: disposition(value, other) for i, value in enumerate(values)}
 
 
@@ -96,6 +96,6 @@ def test_one_table_alone_costs_no_copy_of_the_values() -> None:
     assert dispositions(routed(values)) == {i: ("s.orders", i) for i in range(1000)}
 
 
-def test_a_long_text_is_shown_short() -> None:
+def test_a_long_text_is_printed_short() -> None:
     (reject,) = routed([json.dumps({"type": "x" * 9999}).encode()]).rejects
     assert len(reject.reason) < 200

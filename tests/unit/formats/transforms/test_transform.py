@@ -221,7 +221,7 @@ def test_a_filter_finds_a_number_that_is_none_greater_than_others_as_an_expressi
     assert [i for (i,) in rows(of, "id")] == [i for i, holds in rows(block, "id", "holds") if holds] == kept
 
 
-def test_what_a_record_says_to_be_infinite_may_be() -> None:
+def test_what_a_record_reports_to_be_infinite_may_be() -> None:
     texts = ["inf", "-Infinity", "NaN", "1e999", "1.5"]
     made = transformed(
         "select id, cast(name as double) as d from record",
@@ -244,7 +244,7 @@ def test_a_try_makes_null_of_what_would_be_refused() -> None:
         ("coalesce(n, name::int + 1) as n, coalesce(n + 1, name::int + 1)::varchar as text", (5, "6")),
     ],
 )
-def test_what_is_asked_twice_and_need_not_be_answered_refuses_no_record(sql: str, row: tuple[Any, ...]) -> None:
+def test_an_expression_used_twice_but_not_needed_refuses_no_record(sql: str, row: tuple[Any, ...]) -> None:
     made = transformed(f"select id, {sql} from record", values({"id": 1, "name": "x", "n": 5}))
     assert (rows(made, "n", "text"), made.rejects) == ([row], ())
 
@@ -300,7 +300,7 @@ def test_a_star_may_be_that_of_a_struct() -> None:
     assert rows(made, "id", "text", "n") == [(1, "a", 5)]
 
 
-def test_a_row_does_not_depend_on_where_its_record_stands() -> None:
+def test_a_row_does_not_depend_on_where_its_record_is() -> None:
     sql = "select id, concat_ws(',', *columns(c -> c in ('id', 'name'))) as text from record"
     given = values(*({"id": i, "name": "a"} for i in range(3)))
     alone = [rows(transformed(sql, [value]), "id", "text")[0] for value in given]
@@ -308,7 +308,7 @@ def test_a_row_does_not_depend_on_where_its_record_stands() -> None:
 
 
 @pytest.mark.parametrize("kind", ["long", "decimal(38, 0)", "decimal(38, 2)", "int"])
-def test_whole_numbers_of_sixteen_bytes_go_into_what_holds_them(kind: str) -> None:
+def test_complete_numbers_of_sixteen_bytes_go_into_what_holds_them(kind: str) -> None:
     most = {"long": 2**63 - 1, "decimal(38, 0)": 10**38 - 1, "decimal(38, 2)": 10**36 - 1, "int": 2**31 - 1}[kind]
     table = [TABLE[0], {"name": "n", "type": kind}, {"name": "ns", "type": f"list<{kind}>"}]
     given = [0, -1, most, -most, most + 1, -most - 2, None, 2**127 - 1, -(2**127), 5]
@@ -328,7 +328,7 @@ def test_whole_numbers_of_sixteen_bytes_go_into_what_holds_them(kind: str) -> No
     assert [int(n) for (n,) in rows(unsigned, "n")] == [7, most]
 
 
-def test_what_the_format_refuses_is_refused_as_before_and_keeps_its_place() -> None:
+def test_what_the_format_refuses_is_refused_as_before_and_keeps_its_position() -> None:
     made = transformed(
         "select id, name as text from record where id <> 3",
         [b"{", *values({"id": 1}, {"id": "x"}, {"id": 3}, {"name": "a"}, {"id": 5, "more": 1})],
@@ -442,7 +442,7 @@ def once(n: int) -> Decimal:
 
 
 @pytest.mark.parametrize("call", ["maybe(n)", "several(n)[2]", "named(n)['a']", "wide(n)"])
-def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
+def test_an_answer_is_checked_with_all_that_is_in_it(call: str) -> None:
     name = call.partition("(")[0]
     made = transformed(
         f"select id, cast({call} as long) as id2 from record",
@@ -594,7 +594,7 @@ def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], mess
         ),
     ],
 )
-def test_wrong_fields_are_told_without_an_engine(fields: dict[str, Any], message: str) -> None:
+def test_wrong_fields_are_reported_without_an_engine(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as refused:
         landing_of(name="a", topics="a", table="s.t", **fields)
     assert message in str(refused.value)
@@ -729,7 +729,7 @@ FALLIBLE_RECORDS = st.fixed_dictionaries(
 
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(FALLIBLE_SQL, st.lists(FALLIBLE_RECORDS, max_size=25))
-def test_rows_reasons_and_places_are_those_of_each_record_alone(sql: str, records: list[dict[str, Any]]) -> None:
+def test_rows_reasons_and_positions_are_those_of_each_record_alone(sql: str, records: list[dict[str, Any]]) -> None:
     of = landing(sql, functions={"doubled": f"{__name__}.doubled"})
     decoder = block_decoder(of, {"s.t": schema_of(MADE)})
     block = decoder.decode(values(*records))

@@ -64,7 +64,7 @@ def change(op: str, before: Any, after: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_each_change_is_a_row_with_what_the_envelope_says(wrapped: bool) -> None:
+def test_each_change_is_a_row_with_what_the_envelope_reports(wrapped: bool) -> None:
     order = {"id": "tx1", "total_order": 3, "data_collection_order": 1}
     block = unwrapped(
         [
@@ -418,7 +418,7 @@ MICROS = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
         ("binary", {"type": "string"}, "abcd", {"x": "hex"}, None),
     ],
 )
-def test_a_schema_is_held_against_columns_on_every_level_and_against_how_bytes_are_read(
+def test_a_schema_is_kept_against_columns_on_every_level_and_against_how_bytes_are_read(
     kind: Any, stated: dict[str, Any], value: Any, rules: dict[str, str], message: str | None
 ) -> None:
     schema = connect_schema()
@@ -434,7 +434,7 @@ def test_a_schema_is_held_against_columns_on_every_level_and_against_how_bytes_a
     assert all((message or "") in r.reason for r in block.rejects)
 
 
-def test_sql_may_stand_behind_an_envelope() -> None:
+def test_sql_may_follow_an_envelope() -> None:
     record = [*ROW, *CHANGE]
     block = unwrapped(
         [change("c", None, {"id": 1, "name": "a"}), change("d", {"id": 1, "name": "a"}, None)],
@@ -460,7 +460,7 @@ def test_sql_may_stand_behind_an_envelope() -> None:
         ({"unwrap": "debezium", "unknown_fields": "dead_letter"}, "only `columns.unknown_fields: ignore` is possible"),
     ],
 )
-def test_a_wrong_section_is_told(fields: dict[str, Any], message: str) -> None:
+def test_a_wrong_section_is_reported(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as refused:
         landing_of(name="a", topics="a", table="s.t", **fields)
     assert message in str(refused.value)
@@ -478,6 +478,6 @@ def test_a_wrong_section_is_told(fields: dict[str, Any], message: str) -> None:
         ([{"name": "nam", "type": "string"}], r"no column 'name' \(its columns are nam\) \(did you mean 'nam'"),
     ],
 )
-def test_a_table_that_an_envelope_cannot_fill_is_told(columns: list[dict[str, Any]], message: str) -> None:
+def test_a_table_that_an_envelope_cannot_fill_is_reported(columns: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(TableError, match=message):
         unwrapped([], columns, timestamps={"name": "epoch_millis"} if columns[0]["name"] == "nam" else {})

@@ -218,7 +218,7 @@ def test_the_test_vectors_of_the_specification(kind: IcebergType, value: Any, ex
 
 
 @pytest.mark.parametrize("kind", [FloatType(), DoubleType()])
-def test_floats_are_told_apart_by_bits_and_nan_is_one(kind: IcebergType) -> None:
+def test_floats_are_distinguished_by_bits_and_nan_is_one(kind: IcebergType) -> None:
     width = np.float32 if isinstance(kind, FloatType) else np.float64
     odd_nan = np.array([-np.nan], width)
     schema = Schema(NestedField(1, "c", kind))

@@ -64,7 +64,7 @@ class TestResetOffsets:
         assert str(previewed.behind) == "orders[0] [5, 20)"
         assert not previewed.loses
 
-    def test_verify_names_what_was_given_up_by_whom_and_why(self, landing: FakeLanding) -> None:
+    def test_verify_names_what_was_given_up_by_which_user_and_why(self, landing: FakeLanding) -> None:
         ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=DECISION)
         ledger_init(landing.session, {("orders", 0): 15}, decision=DECISION)
         lines = notes(landing)
@@ -76,7 +76,7 @@ class TestResetOffsets:
         assert lines[-1].endswith("an outage; gives up orders[0] [3, 15)")
 
     @pytest.mark.heavy
-    def test_what_a_table_has_passed_without_a_row_is_not_told_as_given_up(
+    def test_what_a_table_has_passed_without_a_row_is_not_reported_as_given_up(
         self, make_landing: Callable[..., FakeLanding]
     ) -> None:
         """Good records leave no row in the dead-letter table, and its ledger is brought forward rarely."""
@@ -88,7 +88,7 @@ class TestResetOffsets:
         assert "a user set the ledger of landing 'rows'; gives up nothing" in lines
         assert not any("gives up orders" in text for text in lines)
 
-    def test_beside_what_was_passed_it_names_what_is_given_up(self, make_landing: Callable[..., FakeLanding]) -> None:
+    def test_next_to_what_was_passed_it_names_what_is_given_up(self, make_landing: Callable[..., FakeLanding]) -> None:
         landing = make_landing(dead_letter_table=DEAD)
         opened = landing.open()
         landing.report(opened, lambda s: s.spans[0].partition == P1)
@@ -105,7 +105,7 @@ class TestResetOffsets:
             ({("orders", 0): 21}, r"orders\[0\] ends at 20, not at 21 or later: nothing is changed"),
         ],
     )
-    def test_a_word_that_cannot_be_changes_nothing(
+    def test_a_decision_that_cannot_be_changes_nothing(
         self, landing: FakeLanding, start: dict[tuple[str, int], int], message: str
     ) -> None:
         landing.cycle()
@@ -121,7 +121,7 @@ class TestResetOffsets:
 
 
 class TestResetBlocked:
-    def test_where_nothing_is_blocked_it_says_so(self, landing: FakeLanding) -> None:
+    def test_where_nothing_is_blocked_it_reports_it(self, landing: FakeLanding) -> None:
         landing.cycle()
         with pytest.raises(BlockedRangeError, match="LC7043"):
             unblock(landing.session)
@@ -159,7 +159,7 @@ class TestResetBlocked:
         (message,) = [text for text in notes(landing) if text.startswith("decision of a user")]
         assert message == f"decision of a user: {replace(DECISION, what='gives up orders[0] [0, 20)')}"
 
-    def test_the_history_tells_once_who_had_a_range_read_again_also_where_the_commit_failed(
+    def test_the_history_reports_once_which_user_had_a_range_read_again_also_where_the_commit_failed(
         self, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         block(landing)
@@ -194,7 +194,7 @@ class TestResetBlocked:
         unblock(landing.session, skip=True, only_bad=True)
         assert ends(landing)["orders[0]"] == 20
 
-    def test_where_nobody_knows_which_are_bad_the_whole_range_has_to_be_named(self, landing: FakeLanding) -> None:
+    def test_where_it_is_unknown_which_are_bad_the_complete_range_has_to_be_named(self, landing: FakeLanding) -> None:
         block(landing)
         with pytest.raises(BlockedRangeError, match="LC7042") as raised:
             unblock(landing.session, skip=True, only_bad=True)
@@ -239,7 +239,7 @@ class TestTriedAgain:
         assert landing.cycle("b").rows == 20
         assert ends(landing)["orders[0]"] == 20
 
-    def test_a_preview_says_it_and_lifts_nothing(self, landing: FakeLanding) -> None:
+    def test_a_preview_reports_it_and_lifts_nothing(self, landing: FakeLanding) -> None:
         block(landing)
         landing.session = landing.connect(unknown_fields="dead_letter")
         assert sum(len(s) for s in preview(landing.session).slices) == 20

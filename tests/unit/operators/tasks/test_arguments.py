@@ -51,7 +51,7 @@ def operation(name: str, **arguments: Any) -> LandingOperationOperator:
         (StalledCommitSensor, {"landing": "orders"}, "kafka_config", "kafka_config_id"),
     ],
 )
-def test_an_unknown_argument_is_told_with_the_one_that_may_be_meant(
+def test_an_unknown_argument_is_reported_with_the_one_that_may_be_meant(
     make: Any, arguments: dict[str, Any], wrong: str, meant: str
 ) -> None:
     make(task_id="a", pool="default_pool", **arguments)
@@ -59,7 +59,7 @@ def test_an_unknown_argument_is_told_with_the_one_that_may_be_meant(
         make(task_id="a", **arguments, **{wrong: None})
 
 
-def test_all_unknown_arguments_of_a_group_are_told_together() -> None:
+def test_all_unknown_arguments_of_a_group_are_reported_together() -> None:
     with DAG("d", schedule=None, start_date=datetime(2026, 1, 1)):
         KafkaToIcebergTaskGroup("well", landing=ORDERS, default_args={"retries": 1}, prefix_group_id=True)
         with pytest.raises(SpecError, match="LC8348"):
@@ -67,7 +67,7 @@ def test_all_unknown_arguments_of_a_group_are_told_together() -> None:
 
 
 @pytest.mark.parametrize("time", ["1h30m", 5400, timedelta(minutes=90)])
-def test_times_may_be_told_in_many_ways(time: Any) -> None:
+def test_times_may_be_reported_in_many_ways(time: Any) -> None:
     policy = StallPolicy(max_valid_through_age=time, fail_after=time)
     guard = StalledCommitSensor(task_id="a", landing="orders", policy=policy)
     assert guard._target().guard.max_age == guard._target().guard.fail_after == 5400.0
@@ -106,7 +106,7 @@ with DAG("wrong", schedule=None, start_date=datetime(2026, 1, 1)):
 """
 
 
-def test_a_dag_with_a_wrong_landing_is_an_import_error_that_tells_all_of_it(tmp_path: Path) -> None:
+def test_a_dag_with_a_wrong_landing_is_an_import_error_that_reports_all_of_it(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
     file.write_text(WRONG)
     with pytest.raises(SpecError) as refused:
@@ -166,7 +166,7 @@ def test_what_is_no_landing_is_named(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["orders", "{{ params.landing }}"])
-def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
+def test_a_name_in_place_of_a_landing_is_reported_as_that(name: str) -> None:
     with pytest.raises(SpecError, match="LC8304"):
         PlanWindowOperator(task_id="p", landing=name)
 
@@ -187,7 +187,7 @@ def test_a_name_in_place_of_a_landing_is_told_as_that(name: str) -> None:
         (ASSERT, {"from_log": True, "others": "maybe"}, "others='maybe'"),
     ],
 )
-def test_a_wrong_value_is_told_before_anybody_runs_or_approves_it(
+def test_a_wrong_value_is_reported_before_it_runs_or_is_approved(
     kind: Any, wrong: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
@@ -198,7 +198,7 @@ def test_a_wrong_value_is_told_before_anybody_runs_or_approves_it(
     ("wrong", "message"),
     [({"max_cycles": "a"}, "max_cycles='a': use a number"), ({"spark_conf": "x=y"}, "spark_conf='x=y': use a mapping")],
 )
-def test_a_wrong_value_of_a_landing_task_is_told(wrong: dict[str, Any], message: str) -> None:
+def test_a_wrong_value_of_a_landing_task_is_reported(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
         KafkaToIcebergOperator(task_id="a", landing=ORDERS, **wrong)
 
@@ -267,7 +267,7 @@ def test_one_text_may_name_several_partitions(partitions: Any) -> None:
     assert ResetBlocked(how="skip", partitions=partitions)._chosen() == ({("orders", 0), ("orders", 1)}, None)
 
 
-def test_the_words_on_other_landings_are_those_of_the_ledger() -> None:
+def test_the_texts_on_other_landings_are_those_of_the_ledger() -> None:
     assert tuple(OtherSections) == OTHERS
 
 

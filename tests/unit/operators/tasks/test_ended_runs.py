@@ -57,12 +57,12 @@ def has_ended(answers: Answers, of: Cycle) -> bool:
     ("state", "ended"),
     [("queued", False), ("running", False), ("restarting", False), ("success", True), ("failed", True), (None, True)],
 )
-def test_a_run_is_gone_when_it_has_ended_or_is_not_there(state: str | None, ended: bool) -> None:
+def test_a_run_is_missing_when_it_has_ended_or_is_not_there(state: str | None, ended: bool) -> None:
     runs = {("land", "other"): state} if state else {}
     assert has_ended(Answers(runs), cycle("other", number=2)) is ended
 
 
-def test_a_run_of_another_dag_of_this_airflow_is_asked_for_there() -> None:
+def test_a_run_of_another_dag_of_this_airflow_is_requested_there() -> None:
     assert has_ended(
         Answers({("renamed", "other"): "failed", ("land", "other"): "running"}), cycle("other", dag="renamed")
     )
@@ -73,11 +73,11 @@ def test_a_run_that_is_not_there_may_be_of_an_airflow_of_the_same_name(capsys: p
     assert "another Airflow also has the [lakecommit] deployment_id 'airflow'" in capsys.readouterr().out
 
 
-def test_the_own_run_is_alive_whatever_airflow_says() -> None:
+def test_the_own_run_is_alive_whatever_airflow_reports() -> None:
     assert not has_ended(Answers({}), cycle("own"))
 
 
-def test_cycles_of_other_deployments_and_of_the_command_line_are_not_ours_to_judge() -> None:
+def test_cycles_of_other_deployments_and_of_the_command_line_are_not_ours_to_evaluate() -> None:
     assert not has_ended(Answers({}), cycle("other", deployment="elsewhere"))
     assert not has_ended(Answers({}), replace(cycle("other"), run="another"))
 

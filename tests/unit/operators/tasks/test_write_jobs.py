@@ -69,7 +69,7 @@ def jobs_of(landing: FakeLanding) -> Sequence[WindowJob]:
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_kill_or_a_deadline_asks_every_job_and_no_further_one_begins(started: Started, killed: bool) -> None:
+def test_a_kill_or_a_deadline_requests_every_job_and_no_further_one_begins(started: Started, killed: bool) -> None:
     jobs = WriteJobs(started, started.landing.session.tables, {}, logging.getLogger())
     first, second = jobs_of(started.landing)
     with ThreadPoolExecutor() as pool, jobs.until_deadline(None if killed else timedelta(seconds=1)):
@@ -91,7 +91,7 @@ def test_a_kill_between_two_jobs_stops_the_engine(started: Started) -> None:
     assert started.ending() == []
 
 
-def test_jobs_that_cannot_be_asked_are_stopped(started: Started) -> None:
+def test_jobs_that_cannot_be_requested_are_stopped(started: Started) -> None:
     jobs = WriteJobs(started, started.landing.session.tables, {}, logging.getLogger())
     job, _ = jobs_of(started.landing)
     with ThreadPoolExecutor() as pool:

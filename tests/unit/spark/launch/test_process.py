@@ -77,7 +77,7 @@ def test_a_process_id_that_was_given_again_is_another_process(child: subprocess.
         ({"host": "elsewhere", "boot": "an earlier one"}, False),
     ],
 )
-def test_of_another_place_only_an_earlier_boot_of_the_same_host_is_certain(changed: dict[str, str], dead: bool) -> None:
+def test_of_another_host_only_an_earlier_boot_of_the_same_host_is_certain(changed: dict[str, str], dead: bool) -> None:
     ended = replace(ProcessName.own(), pid=2**22 + 1, start="1", **changed)
     assert is_dead(cycle_of(ended)) is dead
 

@@ -99,7 +99,7 @@ def test_one_alone_is_run_as_it_is(job: WindowJob) -> None:
         ((S.DONE, S.AGAIN), (S.AGAIN, S.DONE), S.DONE),
     ],
 )
-def test_each_slice_is_as_the_replica_tells_that_came_furthest(
+def test_each_slice_is_as_the_replica_reports_that_came_furthest(
     job: WindowJob, first: Sequence[SliceStatus], second: Sequence[SliceStatus], together: SliceStatus
 ) -> None:
     statuses, lines = run(job, ends(*first), ends(*second))
@@ -112,7 +112,7 @@ def test_what_two_have_done_counts_once(job: WindowJob) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_one_that_dies_costs_nothing_and_is_told(job: WindowJob, number: int) -> None:
+def test_one_that_dies_costs_nothing_and_is_reported(job: WindowJob, number: int) -> None:
     acts = [ends(S.DONE), ends(S.DONE)]
     acts[number] = dies(SparkJobError("LC9999", "its executors are gone"))
     statuses, lines = run(job, *acts)
@@ -135,7 +135,7 @@ def test_what_is_no_end_of_a_spark_job_is_raised(job: WindowJob) -> None:
         run(job, ends(S.DONE), dies(SpecError("LC9999", "no such server")))
 
 
-def test_who_waited_for_earlier_work_asks_what_is_left_unless_all_is_done(job: WindowJob) -> None:
+def test_a_process_that_waited_for_earlier_work_requests_what_is_left_unless_all_is_done(job: WindowJob) -> None:
     waited = dies(EarlierWorkError("LC9999", "it has ended"))
     with pytest.raises(EarlierWorkError):
         run(job, waited, ends(S.DONE, S.AGAIN))

@@ -42,7 +42,7 @@ def test_who_has_all_rights_has_those_of_every_role() -> None:
     assert {check: f.observed for check, f in found(granted()).items()} == {f"role {r}": "has its rights" for r in Role}
 
 
-def test_what_a_role_lacks_is_told_by_resource_with_what_grants_it() -> None:
+def test_what_a_role_lacks_is_reported_by_resource_with_what_grants_it() -> None:
     rights = granted(sources={"orders": frozenset({DESCRIBE}), "returns": frozenset()}, ids=False)
     (plan,) = (f for f in role_findings(rights, LANDING_ROLES) if f.check == "role plan")
     assert plan.level is Level.FAIL
@@ -77,7 +77,7 @@ def text_of(role: Role, **changes: Any) -> str:
     return found_.observed
 
 
-def test_settings_that_may_not_be_read_are_a_warning_for_those_who_look_at_them() -> None:
+def test_settings_that_may_not_be_read_are_a_warning_for_those_who_check_them() -> None:
     rights = granted(sources={"orders": EVERYTHING - {CONFIGS}}, on_control=EVERYTHING - {CONFIGS})
     results = found(rights)
     assert results["role plan"].level is results["role commit"].level is Level.WARN
@@ -86,7 +86,7 @@ def test_settings_that_may_not_be_read_are_a_warning_for_those_who_look_at_them(
     assert results["role write"].level is results["role sensor"].level is Level.OK
 
 
-def test_of_what_does_not_exist_nothing_is_said_to_be_lacking() -> None:
+def test_nothing_is_reported_as_lacking_for_what_does_not_exist() -> None:
     results = found(granted(sources={"orders": None}, on_control=None, ids=None))
     assert {f.level for f in results.values()} == {Level.OK}
     assert results["role write"].observed == "has its rights on topics"
