@@ -114,7 +114,7 @@ def test_commands_are_found_where_users_read_them() -> None:
     assert {
         "README.md",
         "docs/reference/errors.rst",
-        "docs/reference/command_line.rst",
+        "docs/reference/_behavior.rst",
         "docs/operate/runbook.rst",
     } <= found
     assert sum(where.endswith(".py") for where in found) > 10
