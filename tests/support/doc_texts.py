@@ -33,8 +33,9 @@ class Quote:
 
 
 def pages() -> list[Path]:
-    """All that is written for readers."""
-    docs = [p for ending in ("rst", "md") for p in (ROOT / "docs").rglob(f"*.{ending}") if "_build" not in p.parts]
+    """Return every page that is written for readers, without those that the build makes."""
+    docs = [p for ending in ("rst", "md") for p in (ROOT / "docs").rglob(f"*.{ending}")]
+    docs = [p for p in docs if not {"_build", "commands"} & set(p.parts)]
     return sorted(p for p in (*docs, *ROOT.glob("*.md")) if p.name != "CHANGELOG.md")
 
 

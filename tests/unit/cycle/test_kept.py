@@ -307,31 +307,33 @@ class TestBehindABlock:
         landing.close("older", older)
         return landing
 
-    def test_what_the_source_has_no_more_waits_and_lands(self, entangled: FakeLanding) -> None:
-        entangled.source.starts = {P0: 8}
-        opened = entangled.open("next")
+    def test_what_the_source_has_no_more_waits_and_lands(self, blocked_by_another: FakeLanding) -> None:
+        blocked_by_another.source.starts = {P0: 8}
+        opened = blocked_by_another.open("next")
         assert [str(s) for s in opened.slices] == ["orders[1][0, 5)"]
-        entangled.report(opened)
-        closed = entangled.close("next", opened)
-        assert (rows(entangled), closed.waiting, ends(entangled)) == (20, (), (10, 10))
+        blocked_by_another.report(opened)
+        closed = blocked_by_another.close("next", opened)
+        assert (rows(blocked_by_another), closed.waiting, ends(blocked_by_another)) == (20, (), (10, 10))
 
     @pytest.mark.heavy
-    def test_what_can_be_read_again_is_voided_and_its_other_partition_goes_on(self, entangled: FakeLanding) -> None:
-        opened = entangled.open("next")
+    def test_what_can_be_read_again_is_voided_and_its_other_partition_goes_on(
+        self, blocked_by_another: FakeLanding
+    ) -> None:
+        opened = blocked_by_another.open("next")
         assert {str(s) for s in opened.slices} == {"orders[0][5, 10)", "orders[1][0, 5)", "orders[1][5, 10)"}
-        assert entangled.printed(
+        assert blocked_by_another.printed(
             "waits for a blocked or failing range of orders[1]; its ranges are read again separately"
         )
-        entangled.report(opened, lambda s: s.spans[0].partition == P0)
-        entangled.close("next", opened)
-        assert ends(entangled) == (10, 0)
-        entangled.cycle("last")
-        assert (rows(entangled), ends(entangled)) == (20, (10, 10))
+        blocked_by_another.report(opened, lambda s: s.spans[0].partition == P0)
+        blocked_by_another.close("next", opened)
+        assert ends(blocked_by_another) == (10, 0)
+        blocked_by_another.cycle("last")
+        assert (rows(blocked_by_another), ends(blocked_by_another)) == (20, (10, 10))
 
-    def test_nothing_is_voided_by_a_preview(self, entangled: FakeLanding) -> None:
-        before = entangled.kinds()
-        assert len(preview(entangled.session).slices) == 3
-        assert entangled.kinds() == before
+    def test_nothing_is_voided_by_a_preview(self, blocked_by_another: FakeLanding) -> None:
+        before = blocked_by_another.kinds()
+        assert len(preview(blocked_by_another.session).slices) == 3
+        assert blocked_by_another.kinds() == before
 
 
 class TestOtherLandings:
