@@ -2,7 +2,9 @@
 """Pages of the commands: one per command, and the table that lists them.
 
 Usage, arguments and examples come from the parser, behavior and output from the command's section of
-``docs/reference/_behavior.rst``. Contract: the pages are written to ``docs/reference/commands`` before the sources are read, and only if they changed.
+``docs/reference/_behavior.rst``.
+
+Contract: the pages are written to ``docs/reference/commands`` before the sources are read, and only if they changed.
 """
 
 from __future__ import annotations
