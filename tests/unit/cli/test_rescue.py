@@ -41,12 +41,12 @@ def test_a_worker_is_requested_with_that_login(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("{url: 'http://a', user: me}", "unknown key 'user'"),
-        ("[]", "a mapping of url, login"),
-        ("{login: me}", "`url` of a Kafka Connect worker is missing"),
-        ("{url: 'http://a', headers: [x]}", "`headers` is a mapping"),
-        ("{url: 'http://a', verify: 3}", "`verify` true, false or a file"),
-        ("{password: canary-4711", "cannot be parsed as YAML"),
+        ("{url: 'http://a', user: me}", "unknown key 'user'.*LC8022"),
+        ("[]", "a mapping of url, login.*LC8022"),
+        ("{login: me}", "`url` of a Kafka Connect worker is missing.*LC8023"),
+        ("{url: 'http://a', headers: [x]}", "`headers` is a mapping.*LC8024"),
+        ("{url: 'http://a', verify: 3}", "`verify` true, false or a file.*LC8024"),
+        ("{password: canary-4711", "cannot be parsed as YAML.*LC8005"),
     ],
 )
 def test_another_file_is_refused_and_no_password_printed(text: str, named: str, tmp_path: Path) -> None:

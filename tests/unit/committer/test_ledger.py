@@ -88,7 +88,9 @@ def test_a_rollback_past_the_initial_entry_names_the_command(lake: Lake) -> None
     lake.append_foreign()
     state = lake.state()
     assert state.condition is Condition.LOST
-    with pytest.raises(LedgerError, match=r"lost.*lakecommit reset offsets SPEC --from.*" + str(state.tag_id)):
+    with pytest.raises(
+        LedgerError, match=r"lost.*lakecommit reset offsets SPEC --from.*" + str(state.tag_id) + ".*LC3008"
+    ):
         require_ledger(state, lake.name)
 
 

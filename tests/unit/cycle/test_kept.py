@@ -393,7 +393,7 @@ class TestUnsigned:
         reported_and_cut(landing)
         self.doubt(landing, "it is not signed")
         message = r"unverified records of \S+ report orders\[0\] \[20, 40\).*unsigned\.below: control-1/\d:\d+`"
-        with pytest.raises(SourceError, match=message):
+        with pytest.raises(SourceError, match=rf"{message}.*LC6019"):
             landing.open("b")
         with pytest.raises(LedgerError, match="LC7020"):
             ledger_init(landing.session, "earliest")

@@ -102,7 +102,7 @@ class TestAnotherLandingOfTheTable:
     def test_a_rollback_is_not_settled_over_its_head(self, tenants: tuple[FakeLanding, FakeLanding]) -> None:
         one, other = tenants
         head, before = roll_back(one), len(one.snapshots())
-        with pytest.raises(LedgerError, match=r"of landing paid payments\[0\] \[0, ?40\) \(40 records") as raised:
+        with pytest.raises(LedgerError, match=r"payments\[0\] \[0, ?40\) \(40.*LC6001") as raised:
             one.open("after")
         assert len(one.snapshots()) == before
         assert f"put the branch back on snapshot {head}" in str(raised.value)
@@ -193,7 +193,7 @@ class TestPruning:
         )
 
     def test_what_cannot_be_read_again_is_published_first(self, landing: FakeLanding) -> None:
-        with pytest.raises(LedgerError, match=r"of landing rows orders\[0\] \[20, ?30\).*`lakecommit land`"):
+        with pytest.raises(LedgerError, match=r"orders\[0\] \[20, ?30\).*`lakecommit land`.*LC7022"):
             prune(landing.session, self.prunable(landing))
         landing.cycle("publishes")
         prune(landing.session, self.prunable(landing))
@@ -224,7 +224,7 @@ class TestAnotherControlTopic:
     def test_what_the_former_one_holds_is_published_first(self, landing: FakeLanding) -> None:
         epoch = section(landing).epoch
         for step in (lambda: landing.open("moved"), lambda: landing.close("moved")):
-            with pytest.raises(LedgerError, match=r"control topic control, .*orders\[0\] \[20, ?30\) \(10 records\)"):
+            with pytest.raises(LedgerError, match=r"orders\[0\] \[20, ?30\) \(10 records\).*LC6002"):
                 step()
         assert section(landing).epoch == epoch
         now, landing.control = landing.control, self.before
@@ -264,7 +264,7 @@ class TestAnotherTable:
 
     def test_the_former_one_gets_what_is_reported_for_it(self, landing: FakeLanding) -> None:
         with pytest.raises(
-            LedgerError, match=rf"reported slices for {DATA}, .*\[20, ?30\) \(10 records\).*name {DATA} until"
+            LedgerError, match=rf"reported slices for {DATA}, .*\[20, ?30\) \(10 records\).*name {DATA} until.*LC6007"
         ):
             landing.open("moved")
         landing.session = landing.connect()
@@ -397,7 +397,7 @@ class TestALogThatLostItsEnd:
         landing.leader_epoch = 1
         landing.report(opened, lambda s: s.spans[0].range.start == 30)
         landing.source.epochs, landing.source.starts = {P0: [0, 25]}, {P0: 22}
-        with pytest.raises(SourceError, match=r"orders\[0\] \[20, ?22\)"):
+        with pytest.raises(SourceError, match=r"orders\[0\] \[20, ?22\).*LC6203"):
             landing.close("late", opened)
         assert not landing.printed("its range is read again")
         with pytest.raises(LedgerError, match="LC7019"):

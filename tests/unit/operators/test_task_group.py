@@ -78,10 +78,10 @@ def test_a_set_has_the_tasks_of_a_landing(tmp_path: Path, by_path: bool) -> None
 @pytest.mark.parametrize(
     ("landing", "wrong", "message"),
     [
-        (SHOP, {"hourly": True}, "`hourly` is for a single landing"),
-        (SHOP, {"replica_queues": ["a"]}, "1 replicas"),
-        (SHOP, {"tasks": 0}, "tasks=0: use a number of at least 1"),
-        (ORDERS, {"tasks": 2}, "`tasks` is for a landing set"),
+        (SHOP, {"hourly": True}, "`hourly` is for a single landing.*LC8309"),
+        (SHOP, {"replica_queues": ["a"]}, "1 replicas.*LC8707"),
+        (SHOP, {"tasks": 0}, "tasks=0: use a number of at least 1.*LC8345"),
+        (ORDERS, {"tasks": 2}, "`tasks` is for a landing set.*LC8344"),
     ],
 )
 def test_what_is_for_the_other_of_the_two_is_refused(landing: object, wrong: dict[str, object], message: str) -> None:

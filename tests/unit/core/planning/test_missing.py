@@ -106,9 +106,7 @@ class TestFindMissing:
         assert not missing_of(Story(), ledger(covered=A), now={P0: Watermark(start=0, stable=4, high=10)}).ranges
 
     def test_offsets_that_retention_removed_are_named_with_the_table_and_the_command(self) -> None:
-        with pytest.raises(
-            SourceError, match=r"orders\[0\] \[4, 6\) of shop\.orders;.*lakecommit reset offsets SPEC --from"
-        ):
+        with pytest.raises(SourceError, match=r"orders\[0\] \[4, 6\).*shop\.orders;.*--from.*LC1303"):
             missing_of(Story(), ledger(covered=[(P0, 0, 4)]), now={P0: Watermark(start=6, stable=9, high=9)})
 
     def test_retention_that_removed_only_what_has_landed_is_no_error(self) -> None:
@@ -123,7 +121,7 @@ class TestFindMissing:
         assert found.ranges == {(ORDERS,): coverage([(P0, 10, 12)])}
 
     def test_a_partition_that_ends_before_the_ledger_is_an_error(self) -> None:
-        with pytest.raises(SourceError, match=r"landed orders\[0\] up to 10, but the partition ends at 7"):
+        with pytest.raises(SourceError, match=r"orders\[0\].*10,.*7.*LC1302"):
             missing_of(Story(), ledger(covered=A), now=marks(p0=7))
 
     def test_a_topic_made_anew_is_an_error(self) -> None:
@@ -161,7 +159,7 @@ class TestRemovedFromTheSource:
     NOW: ClassVar = {P0: Watermark(start=6, stable=12, high=12)}
 
     def test_what_the_data_table_lacks_stops_the_landing(self) -> None:
-        with pytest.raises(SourceError, match=r"orders\[0\] \[4, 6\) of shop.orders;"):
+        with pytest.raises(SourceError, match=r"orders\[0\] \[4, 6\).*LC1303"):
             missing_of(Story(), ledger(covered=[(P0, 0, 4)]), ledger(DEAD, covered=A), now=self.NOW)
 
     def test_what_only_a_table_next_to_it_lacks_waits_there_alone(self) -> None:
@@ -171,7 +169,7 @@ class TestRemovedFromTheSource:
 
     def test_what_both_lack_stops_the_landing(self) -> None:
         both = (ledger(covered=[(P0, 0, 4)]), ledger(DEAD, covered=[(P0, 0, 4)]))
-        with pytest.raises(SourceError, match=r"\[4, 6\) of shop.orders, .*\[4, 6\) of shop.orders_dead"):
+        with pytest.raises(SourceError, match=r"\[4, 6\).*\[4, 6\).*shop.orders_dead.*LC1303"):
             missing_of(Story(), *both, now=self.NOW)
 
 

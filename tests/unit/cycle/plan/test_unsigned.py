@@ -64,7 +64,7 @@ def cut(landing: FakeLanding) -> None:
 
 def test_a_tag_that_is_missing_ends_no_epoch(pending: FakeLanding) -> None:
     drop_tag(pending)
-    with pytest.raises((SourceError, LedgerError), match=UNVERIFIED):
+    with pytest.raises((SourceError, LedgerError), match=rf"{UNVERIFIED}.*LC6019"):
         pending.open("b")
     assert rows_once_verified(pending) == 20
 
@@ -72,7 +72,7 @@ def test_a_tag_that_is_missing_ends_no_epoch(pending: FakeLanding) -> None:
 def test_a_change_of_spec_that_voids_waits(pending: FakeLanding) -> None:
     other = {"on_spec_change": "void", "unknown_fields": "dead_letter"}
     pending.session.landing = changed_landing(pending.session.landing, **other)
-    with pytest.raises(SourceError, match=UNVERIFIED):
+    with pytest.raises(SourceError, match=rf"{UNVERIFIED}.*LC6019"):
         pending.open("b")
     assert rows_once_verified(pending) == 20
 

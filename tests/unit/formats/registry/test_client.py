@@ -174,17 +174,23 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("answer", "message"),
         [
-            ((500, "application/json", b'{"error_code": 50001, "message": "in the backend store"}'), "HTTP 500"),
-            ((404, "text/html", b"<html>not here</html>"), "HTTP 404"),
-            ((404, "application/json", b'{"error_code": 404, "message": "HTTP 404 Not Found"}'), "HTTP 404"),
-            ((401, "application/json", b'{"error_code": 401, "message": "Unauthorized"}'), "check the credentials"),
-            ((403, "application/json", b'{"error_code": 40301, "message": "no"}'), "check the credentials"),
-            (HTML, "gave no valid answer"),
-            ((200, "application/json", b"[]"), "gave no valid answer"),
-            ((200, "application/json", b'{"schema": 7}'), "an unusable schema for .*: it has no text"),
-            ((200, "application/json", b"{}"), "an unusable schema for .*: it has no text"),
-            ((204, "application/json", b""), "gave no valid answer"),
-            ((302, "text/html", b""), "HTTP 302"),
+            (
+                (500, "application/json", b'{"error_code": 50001, "message": "in the backend store"}'),
+                "HTTP 500.*LC4026",
+            ),
+            ((404, "text/html", b"<html>not here</html>"), "HTTP 404.*LC4026"),
+            ((404, "application/json", b'{"error_code": 404, "message": "HTTP 404 Not Found"}'), "HTTP 404.*LC4026"),
+            (
+                (401, "application/json", b'{"error_code": 401, "message": "Unauthorized"}'),
+                "check the credentials.*LC4026",
+            ),
+            ((403, "application/json", b'{"error_code": 40301, "message": "no"}'), "check the credentials.*LC4026"),
+            (HTML, "gave no valid answer.*LC4025"),
+            ((200, "application/json", b"[]"), "gave no valid answer.*LC4025"),
+            ((200, "application/json", b'{"schema": 7}'), "an unusable schema for .*: it has no text.*LC4022"),
+            ((200, "application/json", b"{}"), "an unusable schema for .*: it has no text.*LC4022"),
+            ((204, "application/json", b""), "gave no valid answer.*LC4025"),
+            ((302, "text/html", b""), "HTTP 302.*LC4026"),
         ],
     )
     def test_an_answer_that_is_none_blames_no_record(

@@ -49,11 +49,11 @@ def test_one_that_has_too_many_questions_reports_it(first: FakeRegistry) -> None
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((302, "text/html", b""), "it redirects: use the target address as its url"),
-        ((404, "text/html", b"no"), "check that its url has the full path"),
-        ((401, "text/html", b"no"), "check the credentials"),
-        ((200, "text/html", b"<html>"), "check its url: the answer is not JSON"),
-        ((500, "text/html", b"no"), "check its url and its own log"),
+        ((302, "text/html", b""), "it redirects: use the target address as its url.*LC4026"),
+        ((404, "text/html", b"no"), "check that its url has the full path.*LC4026"),
+        ((401, "text/html", b"no"), "check the credentials.*LC4026"),
+        ((200, "text/html", b"<html>"), "check its url: the answer is not JSON.*LC4025"),
+        ((500, "text/html", b"no"), "check its url and its own log.*LC4026"),
     ],
 )
 def test_the_remedy_is_that_of_the_answer(first: FakeRegistry, answer: tuple[int, str, bytes], message: str) -> None:

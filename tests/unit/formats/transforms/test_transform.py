@@ -545,11 +545,14 @@ def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, messa
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ({"gone": "tests.unit.formats.transforms.test_transform.gone"}, "gone cannot be imported"),
-        ({"upper": f"{__name__}.doubled"}, "SQL already has a function upper"),
-        ({"bare": f"{__name__}.bare"}, "bare .* cannot be used"),
-        ({"once": f"{__name__}.once"}, "once .* cannot be used: .* bool, int, float, str, bytes, and lists and dicts"),
-        ({"table": f"{__name__}.TABLE"}, "table .* is not a function but a list"),
+        ({"gone": "tests.unit.formats.transforms.test_transform.gone"}, "gone cannot be imported.*LC4031"),
+        ({"upper": f"{__name__}.doubled"}, "SQL already has a function upper.*LC4033"),
+        ({"bare": f"{__name__}.bare"}, "bare .* cannot be used.*LC4034"),
+        (
+            {"once": f"{__name__}.once"},
+            "once .* cannot be used: .* bool, int, float, str, bytes, and lists and dicts.*LC4034",
+        ),
+        ({"table": f"{__name__}.TABLE"}, "table .* is not a function but a list.*LC4032"),
     ],
 )
 def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], message: str) -> None:

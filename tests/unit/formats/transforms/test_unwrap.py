@@ -471,11 +471,11 @@ def test_a_wrong_section_is_reported(fields: dict[str, Any], message: str) -> No
     [
         (
             [*ROW, {"name": "_is_deleted", "type": "string"}],
-            "_is_deleted is true for deleted rows: it must be boolean",
+            "_is_deleted is true for deleted rows: it must be boolean.*LC4046",
         ),
-        ([*ROW, {"name": "_op", "type": "long"}], "_op is filled from op: it must be string"),
-        ([{"name": "_op", "type": "string"}], "no column for a field of the row"),
-        ([{"name": "nam", "type": "string"}], r"no column 'name' \(its columns are nam\) \(did you mean 'nam'"),
+        ([*ROW, {"name": "_op", "type": "long"}], "_op is filled from op: it must be string.*LC4047"),
+        ([{"name": "_op", "type": "string"}], "no column for a field of the row.*LC4045"),
+        ([{"name": "nam", "type": "string"}], r"no column 'name' \(its columns are nam\) \(did you mean 'nam'.*LC4049"),
     ],
 )
 def test_a_table_that_an_envelope_cannot_fill_is_reported(columns: list[dict[str, Any]], message: str) -> None:

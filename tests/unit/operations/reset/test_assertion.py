@@ -107,8 +107,8 @@ def test_a_snapshot_reports_what_its_ledger_reports(landing: FakeLanding) -> Non
 @pytest.mark.parametrize(
     ("at", "message"),
     [
-        ({("orders", 9): 0}, r"orders\[9\]: the source has no such partition"),
-        ({("orders", 0): 99}, r"cannot hold orders\[0\] .*the partition ends at 20"),
+        ({("orders", 9): 0}, r"orders\[9\]: the source has no such partition.*LC7007"),
+        ({("orders", 0): 99}, r"cannot hold orders\[0\] .*the partition ends at 20.*LC7018"),
     ],
 )
 def test_a_decision_that_cannot_be_true_is_refused(
@@ -137,7 +137,9 @@ def test_the_log_is_not_trusted_against_a_ledger_that_was_rolled_back(landing: F
     landing.cycle("b")
     assert first is not None
     landing.session.tables.load(DATA).manage_snapshots().rollback_to_snapshot(first).commit()
-    with pytest.raises(LedgerError, match=rf"orders\[0\] \[20, 40\) was published.*rolled back.*--snapshot {first}"):
+    with pytest.raises(
+        LedgerError, match=rf"orders\[0\] \[20, 40\) was published.*rolled back.*--snapshot {first}.*LC7014"
+    ):
         from_log(landing.session, [DATA])
 
 
@@ -175,7 +177,7 @@ def test_what_is_reported_and_missing_at_the_source_is_not_voided_by_a_decision(
     landing.source.starts = {P0: 40}
     asserted = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
     before = landing.snapshots()
-    with pytest.raises(LedgerError, match=r"orders\[0\] \[20, 40\) \(20 records\) is reported.*--give-up-reported"):
+    with pytest.raises(LedgerError, match=r"orders\[0\] \[20, 40\) \(20 records\).*--give-up-reported.*LC7009"):
         assert_tables(landing.session, asserted)
     assert landing.snapshots() == before
     assert_tables(landing.session, asserted, give_up_reported=True)

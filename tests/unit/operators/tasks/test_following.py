@@ -40,10 +40,10 @@ def test_a_lifetime_with_its_window_age_is_taken() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"follow_for": TEN, "execution_timeout": TEN}, "must end a minute before execution_timeout 0:10:00"),
-        ({"follow_for": timedelta(0)}, "lifetime datetime.timedelta.0. is not a time above zero"),
-        ({"follow_for": TEN, "window_age": timedelta(seconds=-1)}, "window_age .* is not a time above zero"),
-        ({"follow_for": TEN, "max_cycles": 3}, "max_cycles and follow_for exclude each other"),
+        ({"follow_for": TEN, "execution_timeout": TEN}, "must end a minute before execution_timeout 0:10:00.*LC8353"),
+        ({"follow_for": timedelta(0)}, "lifetime datetime.timedelta.0. is not a time above zero.*LC6216"),
+        ({"follow_for": TEN, "window_age": timedelta(seconds=-1)}, "window_age .* is not a time above zero.*LC6216"),
+        ({"follow_for": TEN, "max_cycles": 3}, "max_cycles and follow_for exclude each other.*LC8334"),
     ],
     ids=["timeout", "lifetime", "age", "cycles"],
 )
