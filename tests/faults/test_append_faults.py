@@ -106,7 +106,7 @@ def test_an_outage_after_the_request_is_waited_out(lake: Lake, ours: LedgerSecti
 def test_an_outage_that_lasts_leaves_the_outcome_unknown_and_nothing_deleted(lake: Lake, ours: LedgerSection) -> None:
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     lake.catalog.faults.append(Fault.AWAY_AFTER)
-    with pytest.raises(CommitUnknownError, match=r"1 commit request\(s\) for shop\.orders.*nothing was deleted"):
+    with pytest.raises(CommitUnknownError, match=r"1.*request\(s\).*shop\.orders.*LC3041"):
         lake.publish(request, seconds=60)
     assert lake.clock.now == pytest.approx(60)
     assert lake.rows() == 10
@@ -130,7 +130,7 @@ def test_storage_that_cannot_be_written_is_a_catalog_error(
 ) -> None:
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFile.create", full)
-    with pytest.raises(CatalogError, match=r"manifests of shop\.orders could not be written.*No space left"):
+    with pytest.raises(CatalogError, match=r"shop\.orders.*LC3030"):
         lake.publish(request)
     assert lake.catalog.commits == 1, "the origin's"
 
@@ -254,7 +254,7 @@ def full(*_: object, **__: object) -> None:
 def test_requests_are_bounded(lake: Lake, ours: LedgerSection) -> None:
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     lake.catalog.faults.extend([Fault.NOT_APPLIED] * 9)
-    with pytest.raises(CommitUnknownError, match=r"4 commit request\(s\).*500: try again later"):
+    with pytest.raises(CommitUnknownError, match=r"4.*request\(s\).*500:.*LC3041"):
         lake.publish(request, requests=4)
     assert lake.rows() == 0
 

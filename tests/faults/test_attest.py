@@ -199,7 +199,7 @@ def test_a_table_that_was_migrated_is_asserted_from_the_log(make_world: Make, pr
     produce(world.landing.topics, records(60, 40))
     world.settle()
     remade(world)
-    with pytest.raises(LedgerError, match=r"`lakecommit reset assert SPEC --from-log`"):
+    with pytest.raises(LedgerError, match=r"`lakecommit reset assert SPEC --from-log`.*LC6015"):
         world.open("refused")
     asserted = run_assertion(world, from_log)
     assert [t.table for t in asserted.tables] == [ROWS], "the dead letters have their ledger"
@@ -344,9 +344,9 @@ def test_statements_that_cannot_be_true_are_refused(make_world: Make, produce: P
             from_snapshot(session, 5)
         with pytest.raises(LedgerError, match=rf"snapshot {odd} .*{landed}.*LC7002"):
             from_snapshot(session, odd)
-        with pytest.raises(SourceError, match=r"\[0\] \[0, 21\): the partition ends at 20"):
+        with pytest.raises(SourceError, match=r"\[0\] \[0, 21\):.*20.*LC7018"):
             from_offsets(session, {(topic, 0): 21}, [ROWS])
-        with pytest.raises(SourceError, match=r"\[7\]: the source has no such partition"):
+        with pytest.raises(SourceError, match=r"\[7\]:.*LC7007"):
             from_offsets(session, {(topic, 7): 1}, [ROWS])
     assert landed is not None
     with elsewhere.session() as session, pytest.raises(SourceError, match="LC7017"):
@@ -382,7 +382,7 @@ def test_the_command_shows_first_and_writes_only_with_yes(
     assert state(world).condition is Condition.CUT
     answer = json.loads(command(None, yes=True, as_json=True))
     assert (answer["written"], answer["attested"]) == (True, {ROWS: {f"{topic}[0]": 20}})
-    with pytest.raises(SpecError, match=r"--table shop\.none is unknown; the landing has shop\.rows"):
+    with pytest.raises(SpecError, match=r"--table shop\.none.*shop\.rows.*LC8026"):
         command(None, yes=False, snapshot=None, from_log=True, table=["shop.none"])
     goes_on(world, produce, Counter([*range(20), -1, -2]))
 
@@ -403,7 +403,7 @@ def test_rows_of_a_landing_that_a_rollback_took_out_with_its_first_snapshot_are_
     table(world).manage_snapshots().set_current_snapshot(head).commit()
     produce(first.landing.topics, records(150, 5))
     first.settle()
-    with pytest.raises(LedgerError, match=r"before the first one.*`lakecommit reset offsets SPEC --from"):
+    with pytest.raises(LedgerError, match=r"`lakecommit reset offsets SPEC --from.*LC6014"):
         world.open("refused")
     with world.session() as session:
         with pytest.raises(LedgerError, match=r"\[0, 20\) was published.*branch main.*LC7015"):

@@ -162,7 +162,7 @@ def test_a_loss_in_another_partition_is_still_reported(make_world: Make, produce
     with pytest.raises(SourceError, match=r"\[1\] begins at 30, not at 25.*LC7013"):
         init(world, p0=30, p1=25)
     init(world, p0=30)
-    with pytest.raises(SourceError, match=r"removed.*\[1\] \[20, 30\).*reset offsets"):
+    with pytest.raises(SourceError, match=r"\[1\] \[20, 30\).*LC1303"):
         world.settle()
     world.lines.clear()
     with world.session() as session:

@@ -109,9 +109,7 @@ def test_the_control_topic_is_moved(
     reported(world)
     forget(topic_of(world), 20)
     moved = replace(world, landing=changed_landing(world.landing, control_topic=make_topic(6)))
-    with pytest.raises(
-        LedgerError, match=rf"control topic {world.landing.connections.control_topic}, .*name control topic"
-    ):
+    with pytest.raises(LedgerError, match=rf"control topic {world.landing.connections.control_topic}, .*LC6002"):
         moved.run()
     world.settle()
     produce(topic_of(world), records(20, 5))

@@ -223,7 +223,7 @@ def test_rows_that_others_deleted_need_a_confirmation(marked: World) -> None:
         )
         hard = delete_preview(session, None)
         assert [t.missing for t in hard.tables] == [1, 0]
-        with pytest.raises(LedgerError, match="--fewer"):
+        with pytest.raises(LedgerError, match=r"--fewer.*LC7230"):
             delete_back(session, hard, decision("reset hard"))
         delete_back(session, hard, decision("reset hard"), fewer=True)
     marked.settle()

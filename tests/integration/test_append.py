@@ -316,7 +316,7 @@ def test_a_manifest_with_equality_deletes_is_never_written_anew(tmp_path: Path) 
     found = manifests(lake)
     assert sorted(m.existing_files_count for m in found) == [0, 0, TIER]
     assert mixed in {m.manifest_path for m in found}
-    with pytest.raises(TableError, match="equality deletes"):
+    with pytest.raises(TableError, match="LC3052"):
         OverwritingFiles(lake.load().transaction(), [odd.file_path], branch=MAIN_BRANCH)._manifests()
 
 
@@ -383,7 +383,7 @@ def test_a_branch_is_written_to_with_its_settings_kept(lake: Lake) -> None:
 
 
 def test_a_branch_that_does_not_exist_is_refused(lake: Lake) -> None:
-    with pytest.raises(TableError, match="no branch 'nope'"):
+    with pytest.raises(TableError, match=r"'nope'.*LC3009"):
         lake.publish(lake.request(staged((0, 0, 10), epoch=uuid4()), branch="nope"))
 
 

@@ -302,7 +302,7 @@ def test_a_registry_without_a_name_is_requested_in_the_landings_name(
 ) -> None:
     send(world, produce, fake, OLD, {"id": 1, "country": "DE"})
     world.kafka = {"bootstrap.servers": world.kafka["bootstrap.servers"]}
-    with pytest.raises(SpecError, match="landing 'rows': records of format avro name their schema in a registry"):
+    with pytest.raises(SpecError, match="LC4023"):
         world.open("run")
 
 

@@ -179,9 +179,7 @@ def test_a_log_shorter_than_planned_is_an_error_that_names_the_span(
     topic = make_topic()
     produce(topic, ["a"] * 5)
 
-    with pytest.raises(
-        SourceError, match=rf"{topic}\[0\]\[2, 9\) was planned, but the partition ends at 5.*reset offsets"
-    ):
+    with pytest.raises(SourceError, match=rf"{topic}\[0\]\[2, 9\) .*5.*reset offsets.*LC5030"):
         read(bootstrap, span(topic, 2, 9))
 
 
@@ -189,7 +187,7 @@ def test_a_start_beyond_the_log_is_an_error(bootstrap: str, make_topic: MakeTopi
     topic = make_topic()
     produce(topic, ["a"] * 5)
 
-    with pytest.raises(SourceError, match=r"\[7, 9\) cannot be read at 7: the partition holds \[0, 5\)"):
+    with pytest.raises(SourceError, match=r"\[7, 9\).*7:.*\[0, 5\).*LC5054"):
         read(bootstrap, span(topic, 7, 9))
 
 
@@ -200,9 +198,7 @@ def test_offsets_removed_by_retention_are_an_error(
     produce(topic, ["a"] * 10)
     admin.delete_records([TopicPartition(topic, 0, 6)])[TopicPartition(topic, 0, 6)].result(30)
 
-    with pytest.raises(
-        SourceError, match=r"offsets 4 to 5 are no longer in the topic, which now begins at 6 .*blocked SPEC --skip"
-    ):
+    with pytest.raises(SourceError, match=r"offsets 4 to 5.*6.*blocked SPEC --skip.*LC5053"):
         read(bootstrap, span(topic, 4, 9))
     assert offsets(read(bootstrap, span(topic, 6, 9))) == [6, 7, 8]
 
@@ -215,7 +211,7 @@ def test_a_topic_made_anew_is_not_the_one_that_was_planned(
     planned = id_of(admin, topic)
 
     assert offsets(read(bootstrap, span(topic, 0, 3, topic_id=planned))) == [0, 1, 2]
-    with pytest.raises(SourceError, match=r"the plan was made for another-id.*reset offsets"):
+    with pytest.raises(SourceError, match=r"another-id.*LC5045"):
         read(bootstrap, span(topic, 0, 3, topic_id="another-id"))
 
 
@@ -308,7 +304,7 @@ def test_the_proof_cannot_be_configured_away(bootstrap: str, make_topic: MakeTop
 
     with SliceReader(settings, [span(topic, 0, 4)]) as reader:
         assert offsets(list(reader.read())) == [2, 3]
-    with SliceReader(settings, [span(topic, 6, 9)]) as reader, pytest.raises(SourceError, match="cannot be read at 6"):
+    with SliceReader(settings, [span(topic, 6, 9)]) as reader, pytest.raises(SourceError, match=r" at 6.*LC5054"):
         list(reader.read())
 
 
@@ -349,7 +345,7 @@ def test_a_broker_that_falls_silent_is_reported_after_the_read_timeout(own_broke
         next(chunks)
         os.kill(pid, signal.SIGSTOP)
         try:
-            with pytest.raises(SourceUnavailableError, match=r"no data for 3 s at offset \d+.*read again"):
+            with pytest.raises(SourceUnavailableError, match=r" 3 s at offset \d+.*LC5057"):
                 list(chunks)
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -372,7 +368,7 @@ def test_a_batch_of_another_length_is_corruption_long_before_the_read_timeout(
     at, first, _ = batches(own_broker.directory, topic)[1]
     flip(own_broker.directory, topic, at + place)
     began = time.monotonic()
-    with pytest.raises(SourceCorruptError, match=rf"offsets {first} to .*are corrupt"):
+    with pytest.raises(SourceCorruptError, match=rf"offsets {first} to .*LC5003"):
         read(own_broker.bootstrap, span(topic, 0, 30), read_timeout=60.0)
     assert time.monotonic() - began < 55.0
 

@@ -58,7 +58,7 @@ def test_a_topic_that_is_not_there_is_reported_with_the_one_that_may_be_meant(
     bootstrap: str, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
-    with pytest.raises(SourceError, match=rf"topic '{topic}s' \(did you mean '{topic}'\?\) does not exist in Kafka at"):
+    with pytest.raises(SourceError, match=rf"topic '{topic}s' \(did you mean '{topic}'\?\) LC2006"):
         state_of(bootstrap, f"{topic}s")
 
 
@@ -109,7 +109,7 @@ def test_added_partitions_are_observed_at_the_next_check(
 
 def test_a_missing_topic_is_named_with_a_remedy(bootstrap: str, make_topic: Callable[..., str]) -> None:
     there = make_topic()
-    with pytest.raises(SourceError, match=r"topic 'no-such-topic' does not exist .*correct `topics`") as raised:
+    with pytest.raises(SourceError, match=r"no-such-topic.*`topics`.*LC2006") as raised:
         state_of(bootstrap, there, "no-such-topic")
     assert bootstrap in str(raised.value)
     with SourceTopics({"bootstrap.servers": bootstrap}, (there, "no-such-topic")) as source:
@@ -128,7 +128,7 @@ def test_a_broker_that_is_away_is_reported_within_the_timeout_with_the_cause() -
     began = time.monotonic()
     with (
         SourceTopics({"bootstrap.servers": servers}, ("t",), timeout=2) as source,
-        pytest.raises(SourceUnavailableError, match=rf"no answer from Kafka at {servers} within 2 s: .*refused"),
+        pytest.raises(SourceUnavailableError, match=rf"{servers} within 2 s: .*refused.*LC2011"),
     ):
         source.watermarks()
     assert time.monotonic() - began < 60, "the client's own patience was waited for"
@@ -155,7 +155,7 @@ def test_a_refused_login_is_reported_at_once_and_without_the_password(bootstrap:
     began = time.monotonic()
     with (
         SourceTopics(config, ("t",), timeout=240) as source,
-        pytest.raises(SourceUnavailableError, match=r"refused the login: .*SASL.*check security\.protocol") as raised,
+        pytest.raises(SourceUnavailableError, match=r"SASL.*security\.protocol.*LC2010") as raised,
     ):
         source.watermarks()
     assert time.monotonic() - began < 200, "it was tried again"

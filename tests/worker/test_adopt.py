@@ -483,7 +483,7 @@ def test_by_tasks_that_show_and_do_what_a_user_agreed_to(
 
     shown = task()
     assert adoption.rest.status(scene.connector).is_running
-    with pytest.raises(AirflowFailException, match="back=True: this was not previewed"):
+    with pytest.raises(AirflowFailException, match=r"back=True:.*LC8320"):
         task(agreed=shown, decided_by=YES, back=True)
     done = task(agreed=shown, decided_by=YES, reason="to Airflow")
     assert done["wrong"] == []

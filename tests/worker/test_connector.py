@@ -97,9 +97,7 @@ def test_a_dead_connector_is_restarted_until_it_stays(scene: Scene) -> None:
     scene.begin()
     scene.lake.execute(TRIGGER.format(REFUSAL))
     scene.wait(scene.failed)
-    with pytest.raises(
-        ConnectError, match=r"failed again after the restart; fix the cause first: .*-\d: .*caused by: "
-    ) as dead:
+    with pytest.raises(ConnectError, match="LC8327") as dead:
         done(scene, "restart", stays=WAIT)
     assert scene.connector in str(dead.value)
     scene.lake.execute("drop trigger outage")
@@ -125,7 +123,7 @@ def test_a_rescue_and_the_connector_after_it_double_and_lose_nothing(
     for state in ("RUNNING", "PAUSED"):
         with pytest.raises(ConnectorError, match=f"is {state}"):
             check_stopped(kafka, scene.connector, rest)
-        with pytest.raises(ConnectorError, match="members"):
+        with pytest.raises(ConnectorError, match="LC7524"):
             check_stopped(kafka, scene.connector, None, stated_gone=True)
         done(scene, "pause")
     rest.stop(scene.connector)
