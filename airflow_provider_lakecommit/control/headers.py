@@ -45,7 +45,7 @@ NO_EPOCH = -1
 CORRUPT_HEADERS = "lakecommit-damaged-headers"
 """The header that replaces headers which the client cannot decode."""
 CORRUPT_BATCH = "lakecommit-damaged-batch"
-"""What a record bears that stands for those which cannot be read from its offset on; its value tells why."""
+"""The header of a record that replaces unreadable ones from its offset on; its value is the reason."""
 
 _APPENDED = 5
 """Counts that every landing has; those of an upserting one follow."""

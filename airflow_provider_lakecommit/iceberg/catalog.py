@@ -76,7 +76,7 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
     "write.parquet.compression-codec": "zstd",
     KEEP_SNAPSHOTS: "1000",
 }
-"""Properties of tables that landings create: every commit leaves a metadata file and a snapshot, so old ones are removed."""
+"""Properties of tables that landings create. Every commit leaves a metadata file and a snapshot, so old ones go."""
 
 _NO_RIGHT = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
 _NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
@@ -92,7 +92,7 @@ class Tables:
     """The tables of one catalog.
 
     :param catalog_properties: as :func:`pyiceberg.catalog.load_catalog` takes them, and the catalog's ``name``
-    :param name: the catalog's name where neither the properties nor its database tell one
+    :param name: the catalog's name where neither the properties nor its database have one
     :param connect: makes the catalog from its name and properties
     :param few: clients at a time, as long as none of them takes long; to make one costs more than to use it
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the columnar parser's arrays tell: which fields are present, and the content of lists and maps.
+"""Reads the arrays of the columnar parser: which fields are present, and the content of lists and maps.
 
 Rows are messages as struct arrays, with fields named by
 :func:`~airflow_provider_lakecommit.formats.protobuf.wire_file.wire_name`. A list field is present if not empty.

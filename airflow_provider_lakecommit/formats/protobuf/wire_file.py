@@ -44,7 +44,7 @@ class WireFile:
     ) -> None:
         """Add a field to a message.
 
-        :param optional: whether its presence can be told; always true of a message
+        :param optional: whether its presence is known; always true of a message
         :param of: its message, if it is one
         """
         field = message.field.add(name=wire_name(number), number=number, json_name=wire_name(number))

@@ -29,7 +29,7 @@ def guard_divisors(connection: duckdb.DuckDBPyConnection) -> None:
 def guard(tree: Any, records: Collection[str]) -> None:
     """Guard divisors, exclude the place from ``*``, and keep types of numbers.
 
-    :param records: names of ``record``, to tell its ``*`` from a struct's
+    :param records: names of ``record``, to distinguish its ``*`` from a struct's
     """
     pending = [(tree, False)]
     while pending:

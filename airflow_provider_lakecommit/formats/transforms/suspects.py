@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.formats.transforms.guarded import GUARD, POSITI
 
 Node = dict[str, Any]
 _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lakecommit_failed"
-"""Macros: fails in every record; fails for a divisor of zero; tells whether something fails."""
+"""Macros: fails in every record; fails for a divisor of zero; checks whether an expression fails."""
 
 
 def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
