@@ -63,7 +63,7 @@ class Measure:
         if item.values > _VALUES_PER_BYTE * item.smallest:
             raise ControlEventError(
                 "LC2303",
-                f"a control event has an Avro schema whose items of {item.smallest} bytes decode to {item.values} values",
+                f"a control event has an Avro schema whose {item.smallest}-byte items decode to {item.values} values",
             )
         return cls._of(1, 1, [item])
 
