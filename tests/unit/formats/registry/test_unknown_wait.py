@@ -54,7 +54,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_what_it_hears_of_soon_is_known(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     began, follower = clock.now, Follower(clock, at=1.5)
     with caplog.at_level(logging.WARNING):
-        assert UnknownWait(5).requests(7, follower.request) == "schema"
+        assert UnknownWait(5).asked(7, follower.request) == "schema"
     assert clock.now - began < 2.5
     assert "no schema id 7; retrying for 5 s" in caplog.text
     assert "has schema id 7 after" in caplog.text
@@ -63,12 +63,12 @@ def test_what_it_hears_of_soon_is_known(clock: Clock, caplog: pytest.LogCaptureF
 def test_what_it_never_hears_of_is_waited_for_once(clock: Clock) -> None:
     began, never, waits = clock.now, Follower(clock, at=1e9), UnknownWait(5)
     with pytest.raises(UnknownSchemaError):
-        waits.requests(7, never.request)
+        waits.asked(7, never.request)
     assert clock.now - began == pytest.approx(5)
     requests = never.requests
     assert requests <= 9
     with pytest.raises(UnknownSchemaError):
-        waits.requests(7, never.request)
+        waits.asked(7, never.request)
     assert (never.requests, clock.now - began) == (requests + 1, pytest.approx(5))
 
 
@@ -76,16 +76,16 @@ def test_a_topic_full_of_unknown_keys_is_not_waited_for_without_end(clock: Clock
     began, never, waits = clock.now, Follower(clock, at=1e9), UnknownWait(5)
     for key in range(1000):
         with pytest.raises(UnknownSchemaError):
-            waits.requests(key, never.request)
+            waits.asked(key, never.request)
     assert clock.now - began == pytest.approx(5 * MOST_WAITS)
     clock.now += WITHIN
-    assert waits.requests(UUID(int=9), Follower(clock, at=1).request) == "schema"
+    assert waits.asked(UUID(int=9), Follower(clock, at=1).request) == "schema"
 
 
 def test_what_is_met_late_in_a_wait_has_its_own_time(clock: Clock) -> None:
     waits = UnknownWait(5)
-    assert waits.requests(1, Follower(clock, at=4).request) == "schema"
-    assert waits.requests(2, Follower(clock, at=4).request) == "schema"
+    assert waits.asked(1, Follower(clock, at=4).request) == "schema"
+    assert waits.asked(2, Follower(clock, at=4).request) == "schema"
 
 
 def test_what_it_can_never_hear_of_is_not_waited_for(clock: Clock) -> None:
@@ -94,7 +94,7 @@ def test_what_it_can_never_hear_of_is_not_waited_for(clock: Clock) -> None:
 
     began = clock.now
     with pytest.raises(AbsentKindError):
-        UnknownWait(5).requests(UUID(int=7), request)
+        UnknownWait(5).asked(UUID(int=7), request)
     assert clock.now == began
 
 
@@ -105,7 +105,7 @@ def test_another_error_while_it_is_waited_for_is_its_own(clock: Clock) -> None:
         raise answers.pop(0)
 
     with pytest.raises(RegistryError, match="LC9999"):
-        UnknownWait(5).requests(7, request)
+        UnknownWait(5).asked(7, request)
 
 
 def test_by_a_registry(clock: Clock) -> None:
