@@ -141,13 +141,13 @@ def begin(request: AttemptRequest, environment: Mapping[str, str]) -> subprocess
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """As a machine that is gone does: without a word."""
+    """As a machine that is missing does: without a word."""
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=SECONDS)
 
 
 def killed_in_its_second_slice(request: AttemptRequest, folder: Path, environment: Mapping[str, str]) -> AttemptRequest:
-    """An attempt that is gone when one slice is done; what the next attempt is asked."""
+    """An attempt that dies when one slice is done; return the request of the next attempt."""
     folder.mkdir()
     gate = Gate(folder, request.landing["name"])
     gate.let_pass(0)

@@ -40,8 +40,8 @@ from airflow_provider_lakecommit.hooks import run_note
 
 run_note.SECONDS = 240.0
 """
-"""A task that is told to stop is killed when it has not ended within five seconds, which Airflow lets nobody set. So
-is a note let go that a busy machine has not taken by then.
+"""A task that is reported to stop is killed when it has not ended within five seconds, which Airflow lets nobody set.
+So is a note let go that a busy machine has not taken by then.
 """
 STAND_IN = "stand_in"
 """Connection whose spark-submit is :mod:`tests.airflow.stand_in`."""

@@ -369,7 +369,7 @@ def test_a_replica_that_fails_is_red_and_its_run_is_green_where_the_other_one_ha
 def test_a_write_task_that_would_do_slow_slices_again_runs_its_job_and_ends_as_ever(
     runner: Runner, lake: Lake, produce: Produce
 ) -> None:
-    """Its Spark job is run beside the task's own thread."""
+    """Its Spark job is run next to the task's own thread."""
     python = f"{{{{ '/nowhere/python' if dag_run.conf.get('broken') else '{sys.executable}' }}}}"
     runner.declare({"spark_conf": {"spark.pyspark.driver.python": python}}, speculation=2)
     produce(runner.topic, orders(*range(10)), 0)

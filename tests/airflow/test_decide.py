@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word through Airflow itself: the example DAGs by `dag.test()`, answered as the API server does, and the
+"""A user's decision through Airflow itself: the example DAGs by `dag.test()`, answered as the API server does, and the
 command line on the landing of a DAG, all on a real broker and catalog.
 """
 
@@ -55,7 +55,7 @@ class Repairs:
         (folder / "decide.py").write_text(text)
 
     def run(self, dag: str, answer: str | None, conf: dict[str, Any]) -> dict[str, str]:
-        """States of the tasks; with an answer given by a person while the run waits."""
+        """States of the tasks; with an answer given by a user while the run waits."""
         from airflow.dag_processing.dagbag import DagBag
 
         bag = DagBag(self.folder)

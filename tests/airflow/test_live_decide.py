@@ -105,7 +105,7 @@ def test_dead_letters_are_replayed_after_the_table_is_corrected(live: Live, make
     assert live.run("letters", "a")[0] == "success"
     assert live.lake.ids(one.table) == list(range(3, 10))
     replay = one.dag("dead-letters", kinds="missing_required:note")
-    # Without the correction the same records would be rejected again: nobody is asked.
+    # Without the correction the same records would be rejected again: no request is made.
     assert live.run(replay, "early") == ("success", dict.fromkeys(DONE, "skipped"))
     with live.lake.open().load_table(one.table).update_schema() as update:
         update.make_column_optional("note")

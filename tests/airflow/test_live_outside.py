@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a landing in a live Airflow shows and tells: the page of its tasks, the note of its run, metrics, lineage, and
-asset events that start DAGs of both kinds; and that none of the receivers is missed when it is gone.
+asset events that start DAGs of both kinds; and that none of the receivers is missed when it is missing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's routes in a real API server of Airflow, beside a real broker: who is answered what."""
+"""The page's routes in a real API server of Airflow, next to a real broker: who is answered what."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ READY_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """An API server, and what is told on the control topic that its page reads."""
+    """An API server, and what is reported on the control topic that its page reads."""
 
     url: str
     passwords: dict[str, str]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page as a person on call sees it: in Chromium, in a live Airflow, while commits stall and come again."""
+"""The page as a user on call sees it: in Chromium, in a live Airflow, while commits stall and come again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def live(bootstrap: str, control: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 def shot(browser: Browser, name: str) -> None:
-    """For a person to look at, where a folder for that is named."""
+    """For a user to check, where a folder for that is named."""
     if folder := os.environ.get("LAKECOMMIT_SHOTS"):
         (Path(folder) / f"{name}.png").write_bytes(browser.picture())
 

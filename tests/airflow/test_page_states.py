@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in every state that a landing may be in, on a desk and on a phone, in light and in dark: what a person on
+"""The page in every state that a landing may be in, on a desk and on a phone, in light and in dark: what a user on
 call reads there, and that it can be read.
 """
 
@@ -190,7 +190,7 @@ LONG_BLOCKS = """
   .filter(([lines]) => lines > 3)
   .map(([lines, text]) => `${lines} lines: ${text}`).join("\\n")
 """
-"""Texts that are seen, and are longer than a person on call reads."""
+"""Texts that are seen, and are longer than a user on call reads."""
 WIDE = """
 document.documentElement.scrollWidth <= innerWidth ? "" : [...document.body.querySelectorAll("*")]
   .filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll"))

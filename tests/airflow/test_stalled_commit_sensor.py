@@ -126,7 +126,7 @@ def test_a_stall_that_lasts_turns_red(guarded: Guarded) -> None:
 
 @contextmanager
 def connect_worker(config: dict[str, str]) -> Iterator[int]:
-    """What a worker answers when it is asked for the configuration of `orders`; tells its port."""
+    """What a worker answers to a request for the configuration of `orders`; return its port."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -143,7 +143,7 @@ class MemoryBroker:
             log.end += 1
 
     def log(self, p: SourcePartition) -> MemoryPartition:
-        """:raises SourceError: the topic is gone, was made anew, or lacks the partition"""
+        """:raises SourceError: the topic is missing, was made anew, or lacks the partition"""
         topic = self.topics.get(p.topic)
         if topic is None:
             raise SourceError("LC9999", f"{p}: the topic does not exist")
@@ -177,7 +177,7 @@ class MemoryAdmin:
 
 
 class MemorySource:
-    """The source port: what :class:`~tests.fakes.kafka.FakeSource` tells of the logs as they are at each call."""
+    """The source port: what :class:`~tests.fakes.kafka.FakeSource` reports the logs as they are at each call."""
 
     def __init__(self, broker: MemoryBroker, topics: tuple[str, ...]) -> None:
         self._broker, self._topics = broker, topics

@@ -36,7 +36,7 @@ def status(connector: str = "RUNNING", *tasks: str) -> dict[str, Any]:
 
 
 class Worker(ThreadingHTTPServer):
-    """Answers what it was told to, the last answer for ever; remembers what it was asked."""
+    """Answers what it was reported to, the last answer for ever; remembers what it was asked."""
 
     daemon_threads = True
 

@@ -152,7 +152,7 @@ class RowsLake(Lake):
         return outcome
 
     def starting(self, lane: str = LIVE, *starts: tuple[int, int]) -> LedgerSection:
-        """A lane that begins at these offsets of its partitions."""
+        """A stream that begins at these offsets of its partitions."""
         return section(lane=lane, starts={at(p): o for p, o in starts or ((0, 0), (1, 0))})
 
     def files(self, content: ManifestContent = ManifestContent.DATA) -> list[DataFile]:
@@ -218,7 +218,7 @@ class RowsLake(Lake):
 
 
 def lake_at(path: Path, **options: Any) -> RowsLake:
-    """A table with a live lane, into main."""
+    """A table with a live stream, into main."""
     made = RowsLake(path, **options)
     made.make()
     return made

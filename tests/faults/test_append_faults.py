@@ -217,7 +217,7 @@ def test_an_answer_that_shows_a_foreign_snapshot_is_its_proof(lake: Lake, monkey
 
 
 def test_a_foreign_snapshot_that_was_rolled_back_before_it_was_observed_has_not_landed(lake: Lake) -> None:
-    """Only what is on the branch is there; what somebody took off it is decided about anew, by whoever decides."""
+    """Only what is on the branch is there; what a user took off it is decided about anew, by whoever decides."""
     head = lake.append_foreign()
     lake.catalog.faults.append(Fault.LOST_ANSWER)
     removed: list[int] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reset assert`: the metadata is made to forget what a table holds, a person says it, and landing goes on: nothing is
+"""`reset assert`: the metadata is made to forget what a table holds, a user says it, and landing goes on: nothing is
 lost or doubled against what was said.
 """
 
@@ -101,7 +101,7 @@ def run_assertion(world: World, lookup: Callable[..., Assertion], *arguments: ob
 
 
 def goes_on(world: World, produce: Produce, expected: Counter[int]) -> None:
-    """More records come, and all is landed as it was attested; the tables add up."""
+    """More records come, and all is landed as it was asserted; the tables add up."""
     produce(world.landing.topics, records(1000, 30))
     world.settle()
     world.check(expected + Counter(range(1000, 1030)))
@@ -276,7 +276,7 @@ def test_a_rollback_whose_rows_are_there_all_the_same_is_not_read_again(make_wor
 
 
 def picked(world: World, snapshot_id: int) -> None:
-    """Somebody has a snapshot's files on the head, as Iceberg picks what is no child of it."""
+    """A user has a snapshot's files on the head, as Iceberg picks what is no child of it."""
     found = table(world)
     snapshot = found.snapshot_by_id(snapshot_id)
     assert snapshot is not None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random sequences of what can happen to a landing with checks: whatever the order, `main` has every good row once at
-the end, never one twice, and wrong rows only where a person has released them.
+the end, never one twice, and wrong rows only where a user has released them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Sequence:
             self.of_others = others
 
     def finish(self) -> None:
-        """Without wrong records, and with the decisions that are asked for, everything is landed."""
+        """Without wrong records, and with the decisions that are requested, everything is landed."""
         self.world.landing = self.world.landing.changed(transform=WITHOUT_BAD)
         for _ in range(4):
             with self.refusals():

@@ -219,7 +219,7 @@ def test_a_catalog_that_can_be_read_and_takes_no_commit(make_outage: Callable[..
     drained = world.run()
     assert drained.rows == 3 * LOAD
     assert drained.left == 6 * LOAD
-    assert len(append_records(world)) == 2  # three windows in one snapshot, beside the first
+    assert len(append_records(world)) == 2  # three windows in one snapshot, next to the first
     assert world.run().rows == 6 * LOAD
     outage.check()
 
@@ -359,7 +359,7 @@ def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Out
     with pytest.MonkeyPatch.context() as patch:
 
         def last(self: SqlCatalog, *a: Any, **k: Any) -> Any:
-            """The server takes this one and is gone, with its connections."""
+            """The server takes this one and is missing, with its connections."""
             answer = commit(self, *a, **k)
             self.engine.dispose()
             outage.leave()

@@ -218,7 +218,7 @@ def test_slices_of_which_processes_die_whatever_is_tried_are_blocked_by_name(
             patch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_REPORT))
             with pytest.raises(Killed):
                 world.write(opened, only=lambda index: index == 0)
-        # What several ranges died of together tells of none of them: from then on each stands alone.
+        # What several ranges died of together reports none of them: from then on each stands alone.
         assert len(opened.slices) == (2 if n == 1 else 1)
         world.write(opened, only=lambda index: index == 1)
         world.close(str(n), opened)

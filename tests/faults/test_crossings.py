@@ -156,7 +156,7 @@ def test_a_hard_reset_counts_and_takes_what_the_former_topic_left(
 
 @pytest.mark.heavy
 def test_a_hard_reset_begins_where_the_landing_states(landed: World, produce: Produce) -> None:
-    """Also where the live lane began behind a range that a lane landed."""
+    """Also where the live stream began behind a range that a stream landed."""
     world = replace(
         landed,
         landing=changed_landing(

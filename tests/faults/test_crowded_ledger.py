@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ledger that fills up: it is told early, what is gone can be taken out of it, and nothing comes in twice by that."""
+"""A ledger that fills up: it is reported early, what is missing can be taken out of it, and nothing comes in twice by
+that.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters of ranges that lanes have landed, or landed anew, become rows exactly once as those of the live lane."""
+"""Dead letters of ranges that streams have landed, or landed anew, become rows exactly once as those of the live
+stream.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +199,7 @@ def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alo
 
 @pytest.mark.heavy
 def test_those_of_a_cluster_that_was_left_are_replayed(late: World) -> None:
-    """What the landing had is a lane that nobody lands in."""
+    """What the landing had is a stream that nobody lands in."""
     with late.session() as session:
         from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
         from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord

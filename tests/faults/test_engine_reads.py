@@ -2,7 +2,7 @@
 """What our writer wrote, read by another engine: values of every type that it has, and files found by partition and
 by their bounds under every transform.
 
-A wrong bound or partition value loses rows only for a reader that prunes by it, so each column is asked for with a
+A wrong bound or partition value loses rows only for a reader that prunes by it, so each column is requested with a
 condition that such a reader prunes by, and the answer is compared with what was sent.
 """
 

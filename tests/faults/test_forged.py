@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody may write to the control topic and to nothing else: what becomes of the table then.
+"""A user may write to the control topic and to nothing else: what becomes of the table then.
 
 Whatever is forged, every record is in the table once, no file of anybody else is, and no code of anybody else is
 imported. With a signing key the landing does not even lose time by it; a copy of a record that was really signed is no
-record. What cannot be told from the truth without a key (a range that is said to be blocked) is named and waits.
+record. What cannot be distinguished from the truth without a key (a range that is said to be blocked) is named and
+waits.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ def release(attacker: Attacker) -> None:
 
 
 def an_end_of_all_work(attacker: Attacker) -> None:
-    """As a person asks for it who wants the window published now."""
+    """As a user requests it who wants the window published now."""
     attacker.send([attacker.sender("end").end_request(uuid4(), datetime.now(UTC), job=None, reason="for fun")])
 
 

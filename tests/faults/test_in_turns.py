@@ -91,7 +91,7 @@ def written(world: World, produce: Produce) -> tuple[World, Opened]:
 
 
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[Any]]:
-    """Run something beside; what it returned or raised."""
+    """Run something next to; what it returned or raised."""
     ended: list[Any] = []
 
     def run() -> None:

@@ -270,7 +270,7 @@ TURNS = 8
 
 
 def _blow(process: subprocess.Popen[bytes], chance: random.Random) -> str:
-    """One process below a landing dies or hangs, or the landing is told to end."""
+    """One process below a landing dies or hangs, or the landing is reported to end."""
     kind = chance.choice(["dies", "dies", "hangs", "ends"])
     if kind == "ends":
         process.send_signal(signal.SIGTERM)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A live stream, lanes, resets with their holes, deletions and deaths, in an order that nobody thought of: in the end
+"""A live stream, streams, resets with their holes, deletions and deaths, in an order that nobody thought of: in the end
 each record is there once, and the ledger, its history and the rows agree.
 """
 
@@ -64,7 +64,7 @@ class Campaign:
         self.world.run()
 
     def lane(self) -> None:
-        """Some cycles of a lane that is open."""
+        """Some cycles of a stream that is open."""
         with self.world.session() as session:
             lanes = open_lanes(session)
         if lanes:
@@ -84,14 +84,14 @@ class Campaign:
         return LaneWorld(landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=request, lines=w.lines, runs=runs)
 
     def hole(self) -> None:
-        """The live stream goes to the end, or to somewhere, and leaves the rest to a lane."""
+        """The live stream goes to the end, or to somewhere, and leaves the rest to a stream."""
         self.names += 1
         way = Way(fill=f"hole-{self.names}")
         with self.world.session() as session:
             ledger_init(session, "latest", way, agreed=init_preview(session, "latest", way))
 
     def fill(self) -> None:
-        """A lane over all that is missing."""
+        """A stream over all that is missing."""
         with self.world.session() as session:
             found = lane_preview(session, lane_request(since="2020-01-01"))
         if not found.done:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes beside the live stream: a hole is filled once, whoever else lands, dies, comes late or does the same again."""
+"""Lanes next to the live stream: a hole is filled once, whoever else lands, dies, comes late or does the same again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 
 @dataclass(kw_only=True)
 class LaneWorld(World):
-    """The same landing in a lane."""
+    """The same landing in a stream."""
 
     request: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01"))
 
@@ -68,7 +68,7 @@ def preview_of(world: World, request: LaneRequest) -> LanePreview:
 
 
 def sections(world: World, table: str | None = None) -> dict[str, str]:
-    """What each lane has, without the topic's name."""
+    """What each stream has, without the topic's name."""
     from airflow_provider_lakecommit.committer.ledger import read_ledger
 
     with world.session() as session:
@@ -99,7 +99,7 @@ def test_what_the_landing_began_behind_is_filled_next_to_it(late: World, produce
     past = lane(late, "0=0-30", "1=10-20")
     opened = past.open("first")
     past.write(opened)
-    # The live lane goes on while the other one is open.
+    # The live stream goes on while the other one is open.
     produce(late.landing.topics, records(50, 5), partition=0)
     late.settle()
     past.close("first", opened)
@@ -161,7 +161,7 @@ def test_a_stream_that_dies_anywhere_ends_the_same(late: World, when: str) -> No
 
 
 def undo(late: World, past: LaneWorld) -> None:
-    """The rows that a lane brought, and its ranges, are gone again: the table goes back to before it."""
+    """The rows that a stream brought, and its ranges, are missing again: the table goes back to before it."""
     from airflow_provider_lakecommit.committer.ledger import ancestry
 
     with late.session() as session:

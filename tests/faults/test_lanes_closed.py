@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane that is half landed when its topic is made anew, or its cluster is lost: it is closed all the same, and what
+"""A stream that is half landed when its topic is made anew, or its cluster is lost: it is closed all the same, and what
 it has landed stays.
 """
 
@@ -45,7 +45,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def half(make_world: Make, produce: Produce) -> World:
-    """A lane of 100 offsets is open; 40 of them are landed, 20 more are reported. No record was ever rejected."""
+    """A stream of 100 offsets is open; 40 of them are landed, 20 more are reported. No record was ever rejected."""
     world = make_world(partitions=1, start="latest", slice_records=20)
     produce(world.landing.topics, records(0, 100), partition=0)
     world.settle()
@@ -88,7 +88,7 @@ def test_on_a_topic_that_was_recreated_the_command_that_closes_the_stream_is_nam
 
 
 def test_a_stream_is_closed_whatever_cluster_is_connected(half: World, elsewhere: Broker, produce: Produce) -> None:
-    """As rebind asks for it first. What the lane has landed is kept as that of the cluster it was landed from."""
+    """As rebind requests it first. What the stream has landed is kept as that of the cluster it was landed from."""
     moved = replace(half, kafka={"bootstrap.servers": elsewhere.bootstrap})
     create_topic(AdminClient(dict(moved.kafka)), str(half.landing.topics))
     with moved.session() as session, pytest.raises(LedgerError, match=r"backfill SPEC --close NAME"):

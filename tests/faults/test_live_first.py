@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane that yields waits exactly as long as the live stream has records that are overdue."""
+"""A stream that yields waits exactly as long as the live stream has records that are overdue."""
 
 from __future__ import annotations
 

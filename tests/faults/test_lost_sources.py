@@ -96,7 +96,7 @@ def made_anew_longer(shop: Shop) -> set[int]:
 
 
 def emptied(shop: Shop) -> set[int]:
-    """All that was never read is gone, and nothing came since."""
+    """All that was never read is missing, and nothing came since."""
     shop.send(30, 30)
     places = [TopicPartition(shop.topic, p, -1) for p in range(PARTITIONS)]
     for answer in shop.admin.delete_records(places).values():

@@ -2,7 +2,7 @@
 """The fault matrix: every mess of :mod:`tests.support.messes` between any two steps of a cycle.
 
 Afterwards every id is in the table exactly once (the other writer's own changes aside), `verify` finds nothing wrong,
-and whatever the landing did not get over by itself was told with its remedy.
+and whatever the landing did not get over by itself was reported with its remedy.
 """
 
 from __future__ import annotations

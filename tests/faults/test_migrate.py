@@ -75,7 +75,7 @@ class Copied:
 
     @property
     def lanes(self) -> dict[str, int]:
-        """How many offsets each lane has in the table."""
+        """How many offsets each stream has in the table."""
         with self.new.session() as session:
             from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 

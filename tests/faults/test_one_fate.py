@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A record has one fate: it is a row of the data table or a dead letter, never both and never neither, whatever is read
-again of one table alone after the columns or the landing changed.
+"""A record has one disposition: it is a row of the data table or a dead letter, never both and never neither, whatever
+is read again of one table alone after the columns or the landing changed.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def lag(world: World, produce: Produce) -> None:
 def test_a_table_without_rows_is_brought_forward_when_the_rules_change(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:
-    """So that a control topic that is lost later leaves nothing that was judged otherwise to be read for it alone."""
+    """So that a control topic that is lost later leaves nothing that was evaluated otherwise to be read for it alone."""
     world = make_world(**FIELDS)
     produce(world.landing.topics, [(str(i), {"id": i}) for i in range(20)])
     world.run()

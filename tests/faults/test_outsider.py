@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody does to a landing who knows nothing of it, on real parts: two landings in one table, a control topic
+"""What a user does to a landing who knows nothing of it, on real parts: two landings in one table, a control topic
 that is moved, a dead-letter table that is put in place of another, words given while something is reported.
 """
 

@@ -88,7 +88,7 @@ class Field:
         self.evaluate(requests, [outcomes[n] for n in range(RACERS)])
 
     def evaluate(self, requests: Sequence[AppendRequest], outcomes: Sequence[PublishOutcome | BaseException]) -> None:
-        """What was told agrees, and nothing of what was asked for is missing."""
+        """What was reported agrees, and nothing of what was requested is missing."""
         finished = [o for o in outcomes if isinstance(o, PublishOutcome)]
         assert len(finished) == RACERS, outcomes
         published = Counter(s.slice_id for o in finished for s in o.published)

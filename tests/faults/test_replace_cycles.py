@@ -138,7 +138,7 @@ def test_whenever_it_dies_the_same_call_does_what_is_left(
 
 @pytest.mark.heavy
 def test_ranges_go_while_runs_land_and_all_is_there_once_in_the_end(make_world: Make, produce: Produce) -> None:
-    """Somebody takes ranges out again and again, beside runs that land what is new and what is missing."""
+    """A user takes ranges out again and again, next to runs that land what is new and what is missing."""
     world, choose = make_world(metadata_columns=True), random.Random(5)
     topic, sent, taken, errors = world.landing.topics, 0, 0, list[BaseException]()
     done = threading.Event()

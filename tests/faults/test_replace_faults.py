@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacements that go wrong, and what others do beside them: the rows of the range are gone once, or not at all."""
+"""Replacements that go wrong, and what others do next to them: the rows of the range are missing once, or not at all."""
 
 from __future__ import annotations
 
@@ -358,6 +358,6 @@ def _end(covered: list[OffsetRange]) -> int:
 
 
 def _holes(covered: list[OffsetRange]) -> list[tuple[int, int]]:
-    """What a lane that goes on from offset 0 lacks."""
+    """What a stream that goes on from offset 0 lacks."""
     begins = [0, *(r.end for r in covered)]
     return [(a, r.start) for a, r in zip(begins, covered, strict=False) if r.start > a]

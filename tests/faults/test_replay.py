@@ -43,7 +43,7 @@ DECISION = Decision(command="backfill --close", actor="somebody", host="here", a
 
 @dataclass(kw_only=True)
 class ReplayWorld(World):
-    """The same landing in a lane that replaces."""
+    """The same landing in a stream that replaces."""
 
     fewer: bool = False
     request: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01", replaces=True))
@@ -94,7 +94,7 @@ def odd(first: int, count: int) -> list[tuple[str, str]]:
 
 @contextmanager
 def over_and_over(*acts: Callable[[], object]) -> Iterator[list[BaseException]]:
-    """Each in a thread of its own, again and again; what is no error of the package ends it and is told."""
+    """Each in a thread of its own, again and again; what is no error of the package ends it and is reported."""
     errors, done = list[BaseException](), threading.Event()
 
     def repeat(act: Callable[[], object]) -> None:
@@ -143,7 +143,7 @@ EVERYTHING = Counter([*range(60), *range(100, 160)])
 def test_a_decision_after_a_replay_knows_what_the_stream_has_and_of_what_log_it_was(
     landed: World, produce: Produce
 ) -> None:
-    """Of the live section a lane has the middle: it goes on behind it, and gives nothing of that up."""
+    """Of the live section a stream has the middle: it goes on behind it, and gives nothing of that up."""
     replay(landed, "0=10-50").finish()
     produce(str(landed.landing.topics), records(60, 5), partition=0)
     landed.settle()
@@ -179,7 +179,7 @@ def test_a_replay_of_the_newest_range_keeps_the_leader_epochs_of_the_live_stream
 def test_rejects_of_before_become_rows_by_the_rules_of_now(landed: World, produce: Produce) -> None:
     again = replay(landed, "0=10-50", "1=0-30")
     again.read()
-    # Nothing of it is published before all of it is; the live stream goes on beside it.
+    # Nothing of it is published before all of it is; the live stream goes on next to it.
     produce(str(landed.landing.topics), records(60, 10), partition=0)
     landed.settle()
     landed.check(Counter([*range(20), *range(40, 70), *range(100, 160)]))
@@ -231,7 +231,7 @@ def test_dead_between_its_tables_a_stream_is_not_given_up_and_goes_on(landed: Wo
         replace_lane(session, again.run_identity("dies"))
     landed.check(EVERYTHING)
     assert dead(landed) == Counter(range(20, 40))
-    # By other rules the rest would be of another fate.
+    # By other rules the rest would be of another disposition.
     landed.landing = changed_landing(landed.landing, unknown_fields="dead_letter")
     again = replay(landed, "0=10-50")
     with again.session() as session, pytest.raises(LedgerError, match="LC7207"):
@@ -244,7 +244,7 @@ def test_dead_between_its_tables_a_stream_is_not_given_up_and_goes_on(landed: Wo
 
 @pytest.mark.heavy
 def test_what_is_taken_out_between_its_tables_is_landed_anew_with_the_rest(landed: World) -> None:
-    """A part of what the lane has replaced in one table is deleted there before the other table has its turn."""
+    """A part of what the stream has replaced in one table is deleted there before the other table has its turn."""
     again = replay(landed, "0=10-50")
     again.read()
     with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
@@ -320,7 +320,7 @@ def test_another_engine_compacts_before_it_is_replaced(landed: World) -> None:
 
 @pytest.mark.heavy
 def test_a_table_that_had_no_row_of_it_takes_what_it_passed_first(make_world: Make, produce: Produce) -> None:
-    """Else the live lane would read all of it again, for that table alone and by other rules."""
+    """Else the live stream would read all of it again, for that table alone and by other rules."""
     world = make_world(metadata_columns=True, partitions=1, unknown_fields="dead_letter")
     produce(str(world.landing.topics), records(0, 60))
     world.settle()
@@ -447,7 +447,7 @@ def test_a_stream_is_a_backfill_or_a_replay(landed: World) -> None:
 
 @pytest.mark.campaign
 def test_replays_next_to_runs_that_land_what_is_new(landed: World, produce: Produce) -> None:
-    """Ten replays of ranges at random, some of which die, while runs go on and somebody reads."""
+    """Ten replays of ranges at random, some of which die, while runs go on and a user reads."""
     choose, sent = random.Random(17), 0
     replay(landed, "0=0-60", "1=0-60").finish()
 

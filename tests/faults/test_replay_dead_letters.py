@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters become rows exactly once: after a fix, killed anywhere, two at once, beside runs and other engines."""
+"""Dead letters become rows exactly once: after a fix, killed anywhere, two at once, next to runs and other engines."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_what_is_rolled_back_is_open_again(world: World, produce: Callable[..., 
 
 @pytest.mark.heavy
 def test_dead_letters_of_a_range_that_is_read_again_are_closed(world: World) -> None:
-    """Somebody took rows out, and a person says that all from offset 10 on is read again, by the rules of now."""
+    """A user took rows out, and a user says that all from offset 10 on is read again, by the rules of now."""
     optional(world)
     topic, tables = world.landing.topic_names[0], list(world.landing.tables)
     dead = world.rows(world.landing.dead_letter_table)
@@ -387,7 +387,7 @@ def test_hostile_values_stay_open_and_do_no_harm(
 def test_a_topic_that_was_made_anew_leaves_no_guess(
     world: World, produce: Callable[..., object], admin: AdminClient
 ) -> None:
-    """Offsets that both incarnations had are told apart: those of the former one are closed."""
+    """Offsets that both incarnations had are distinguished: those of the former one are closed."""
     optional(world)
     topic = world.landing.topic_names[0]
     former = {(r["partition"], r["offset"]) for r in world.rows(world.landing.dead_letter_table)}
@@ -429,7 +429,7 @@ def test_another_landing_of_the_tables_keeps_its_own(
 
 @pytest.mark.heavy
 def test_a_dead_letter_table_that_was_rolled_back(world: World, produce: Callable[..., object]) -> None:
-    """Its rows are gone, and come again when their range is read again by the same rules."""
+    """Its rows are missing, and come again when their range is read again by the same rules."""
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
         dead.manage_snapshots().rollback_to_snapshot(dead.metadata.snapshots[0].snapshot_id).commit()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same slices done by several replicas: whoever is first, whoever dies and whoever is told to end, each record is
-in the table once, what is redundant is counted and in no table, and nobody shuts another one out.
+"""The same slices done by several replicas: whoever is first, whoever dies and whoever is reported to end, each record
+is in the table once, what is redundant is counted and in no table, and nobody shuts another one out.
 """
 
 from __future__ import annotations

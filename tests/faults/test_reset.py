@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing that a person sends elsewhere: what the preview says is what happens, killed or not, and `verify` knows."""
+"""A landing that a user sends elsewhere: what the preview says is what happens, killed or not, and `verify` knows."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_latest_now_and_the_hole_in_a_stream_of_its_own(behind: World, produce: 
     assert not preview.loses
     apply(behind, "latest", way)
     produce(behind.landing.topics, records(30, 5), partition=0)
-    # The live lane is level at once, and the hole is landed beside it.
+    # The live stream is level at once, and the hole is landed next to it.
     assert short(behind, behind.run().published[0].coverage) == "[0] [30, 35)"
     behind.check(Counter([*range(10), *range(100, 110), *range(30, 35)]))
     check_verified(behind)
@@ -162,7 +162,7 @@ def test_a_decision_that_dies_is_there_or_not_and_can_be_repeated(behind: World)
                     pass
                 else:
                     assert len(counter.steps) < step
-            # A lane that was opened is in every table or in the first ones: both are gone on with.
+            # A stream that was opened is in every table or in the first ones: both are missing on with.
             if name in sections(behind):
                 lane(behind, name).finish()
             behind.settle()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks that send a landing back with its rows: what is shown is done, by a person's word, killed or not."""
+"""The tasks that send a landing back with its rows: what is shown is done, by a user's decision, killed or not."""
 
 from __future__ import annotations
 

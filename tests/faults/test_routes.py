@@ -181,7 +181,7 @@ def test_a_missing_table_fails_the_plan_or_has_its_records_set_aside(make_world:
     kinds = Counter(row["kind"] for row in aside.rows("shop.dead"))
     assert kinds == {"not_routed": 2, "missing_table": rows["refunds"].total() + 2}
     check_verified(aside)
-    # Made by somebody, it takes what comes from then on; what was set aside is read again by a replay.
+    # Made by a user, it takes what comes from then on; what was set aside is read again by a replay.
     made = replace(
         aside, landing=replace(aside.landing, route={**route, "missing": "dead_letter", "create": ROUTE["create"]})
     )
@@ -300,7 +300,7 @@ def test_a_table_that_comes_and_goes_while_runs_die_has_each_record_once(
 def test_a_stream_makes_no_table_that_was_there(
     make_world: Make, produce: Produce, of: Callable[..., LaneWorld | ReplayWorld]
 ) -> None:
-    """It would have the lane's rows alone, and stand in the place of the one that can be brought back."""
+    """It would have the stream's rows alone, and stand in the place of the one that can be brought back."""
     world = make_world(1, **FIELDS, metadata_columns=True, start="latest" if of is backfill else "earliest")
     produce(world.landing.topics, mixed(0, 40))
     world.settle()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep removes what nothing needs, and nothing else: beside windows, staged slices, zombies and other writers."""
+"""A sweep removes what nothing needs, and nothing else: next to windows, staged slices, zombies and other writers."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_is_staged_stays_however_old_and_is_published_after(world: World, p
 def test_a_zombie_that_reports_after_the_sweep_is_ignored(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files are gone, its claim is open, its report says nothing of that."""
+    """Its files are missing, its claim is open, its report says nothing of that."""
     from airflow_provider_lakecommit.spark import task
 
     produce(world.landing.topic_names[0], records(60, 40))
@@ -151,7 +151,7 @@ def test_a_zombie_that_reports_after_the_sweep_is_ignored(
 def test_a_report_just_before_the_sweep_speaks_is_kept(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reports between the look at the log and the word that its attempt is void."""
+    """It reports between the check the log and the word that its attempt is void."""
     from airflow_provider_lakecommit.operations.maintenance.sweep import _TableSweep
     from airflow_provider_lakecommit.spark import task
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps without any least age between windows, deaths, doubled work and zombies at random, in lanes too.
+"""Sweeps without any least age between windows, deaths, doubled work and zombies at random, in streams too.
 
 After each step every file of a snapshot and of a slice that may be published is there. In the end an independent reader
 has each record once, and no file is left that the table does not have.
@@ -92,7 +92,7 @@ class Campaign:
                     run_task(job, self.world.secrets, n)
 
     def stalls(self) -> None:
-        """Tasks write their files, and say so when nobody expects it any more, or never."""
+        """Tasks write their files, and report it when nobody expects it any more, or never."""
         real = task.send_report
 
         def late(*args: Any, **kwargs: Any) -> Any:
@@ -149,11 +149,11 @@ class Campaign:
 
 
 PAST, PER_LANE = 90, 30
-"""Records of each of two partitions that the live lane begins behind, and those of one lane."""
+"""Records of each of two partitions that the live stream begins behind, and those of one stream."""
 
 
 class LaneCampaign(Campaign):
-    """Six lanes beside the live one, which are closed before they are whole, and begun again under their names."""
+    """Six streams next to the live one, which are closed before they are whole, and begun again under their names."""
 
     def __init__(self, world: World, produce: Callable[..., object], seed: int) -> None:
         super().__init__(world, produce, seed)
@@ -171,7 +171,7 @@ class LaneCampaign(Campaign):
         return self.chance.choice([self.world, *self.lanes[:3], *self.lanes[:3], *self.lanes])
 
     def gives_up(self) -> None:
-        """An open lane is closed as it is; its tasks know nothing of that."""
+        """An open stream is closed as it is; its tasks know nothing of that."""
         with self.world.session() as session:
             for lane in self.chance.sample(open_lanes(session), min(1, len(open_lanes(session)))):
                 with joined_session(session, lane) as own:

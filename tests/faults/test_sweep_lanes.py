@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep knows the files of all lanes: it leaves what an open one needs, and takes what a closed one left."""
+"""A sweep knows the files of all streams: it leaves what an open one needs, and takes what a closed one left."""
 
 from __future__ import annotations
 

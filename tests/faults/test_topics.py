@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens to the topics, source and control, between any two steps of a cycle.
 
-What the source has lost is never skipped in silence: the runs end with the named error until a person says how to go
+What the source has lost is never skipped in silence: the runs end with the named error until a user says how to go
 on, and then what was landed stays and what is in the topic comes. What the control topic has lost is read again.
 """
 
@@ -32,7 +32,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 
 
 class Topics(NamedTuple):
-    """Both topics of a world in a person's hands."""
+    """Both topics of a world in a user's hands."""
 
     world: World
     admin: AdminClient
@@ -80,7 +80,7 @@ CONTROL_CASES = [
     pytest.param(
         mess,
         step,
-        # A client asks for a deleted topic until its patience ends.
+        # A client requests a deleted topic until its patience ends.
         marks=[pytest.mark.campaign] if mess.name == "deleted" and step is not Step.REPORTED else [],
         id=f"{mess.name}, {step.name.lower()}".replace(" ", "-"),
     )
@@ -210,7 +210,7 @@ def test_what_compaction_removes_between_plan_and_read_is_counted_as_gaps(
     produce(topic, [*records(20, 20), *records(20, 20), *records(20, 20)])
 
     def compact() -> None:
-        """New records roll the segment; then wait until what they replace is gone."""
+        """New records roll the segment; then wait until what they replace is missing."""
 
         def compacted() -> bool:
             produce(topic, records(500, 1))

@@ -38,7 +38,7 @@ DEAD = "shop.dead"
 
 
 class Log:
-    """One partition on a broker of its own, in a person's hands."""
+    """One partition on a broker of its own, in a user's hands."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
         self.broker, self.topic = broker, topic

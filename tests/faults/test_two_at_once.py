@@ -154,7 +154,7 @@ class TestClocks:
         world.run()
         produce(world.landing.topics, records(40, 80))
         self.start_in(world, datetime(2100, 1, 1, tzinfo=UTC))
-        # Its time begins when somebody else is seen to have come after it.
+        # Its time begins when another writer is seen to have come after it.
         assert world.open("first sight", release=False).slices == ()
         later: list[Opened] = []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users are told of an upserting landing before it costs or orders wrongly: by `doctor` and by the plan."""
+"""What users are reported of an upserting landing before it costs or orders wrongly: by `doctor` and by the plan."""
 
 from __future__ import annotations
 

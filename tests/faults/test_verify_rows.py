@@ -40,7 +40,7 @@ def found(world: World) -> dict[Severity, list[str]]:
 
 @pytest.fixture
 def world(make_world: Make, produce: Produce) -> World:
-    """All ways by which rows come: live, a lane, dead letters and a replay of some of it."""
+    """All ways by which rows come: live, a stream, dead letters and a replay of some of it."""
     made = make_world(metadata_columns=True, start="latest", unknown_fields="dead_letter", dead_letter_max_ratio=1.0)
     topic = made.landing.topics
     produce(topic, records(0, 20), partition=0)
@@ -60,7 +60,7 @@ def world(make_world: Make, produce: Produce) -> World:
 def test_each_record_is_counted_once_whichever_way_it_came(world: World) -> None:
     findings = found(world)
     assert findings[Severity.WRONG] == []
-    # Of ranges that were landed anew in part, and of what a lane left without a row, nothing tells how many have one.
+    # Of ranges that were landed anew in part, and of what a stream left without a row, nothing tells how many have one.
     assert all("no remaining snapshot has" in text for text in findings[Severity.NOTE])
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that can be done with ranges, at random and with deaths: beside what `test_lane_campaign` does, replays of ranges
-and of dead letters, rules that change, sweeps, expiry, and another engine that compacts.
+"""All that can be done with ranges, at random and with deaths: next to what `test_lane_campaign` does, replays of
+ranges and of dead letters, rules that change, sweeps, expiry, and another engine that compacts.
 
 At no moment a record is twice in the data table. In the end each is one row there, by an independent reader, no dead
 letter is open, and history, ledger and rows agree.
@@ -67,7 +67,7 @@ class WideCampaign(Campaign):
         assert not twice, twice
 
     def follow_the_remedy(self, text: str) -> None:
-        """What a refusal says that a person may do."""
+        """What a refusal says that a user may do."""
         if command := re.search(r"--from (\S+) --delete", text):
             self.delete(parse_offsets(command[1], ""))
 
@@ -136,7 +136,7 @@ class WideCampaign(Campaign):
                 table.overwrite(rows)
 
     def rolls_back(self) -> None:
-        """A person sets a table back by some snapshots."""
+        """A user sets a table back by some snapshots."""
         with self.world.session() as session:
             table = session.tables.load(self.chance.choice(self.world.landing.tables))
             line = [

@@ -116,7 +116,7 @@ class Sink:
         )
 
     def commit(self, files: Sequence[DataFile], *, announced: bool = True) -> int:
-        """What the coordinator does: the table first, with its position; then it tells of it."""
+        """What the coordinator does: the table first, with its position; then it reports it."""
         table = self.table
         summary = {f"kafka.connect.offsets.{self.topic}.{self.group}": json.dumps({"0": self.position})}
         with table.transaction() as transaction:

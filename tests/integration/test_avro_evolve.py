@@ -149,7 +149,7 @@ def test_a_schema_that_was_met_before_wants_its_columns_and_stops_nothing_any_mo
 
 @pytest.mark.heavy
 def test_each_type_of_a_union_wants_its_columns(world: World, produce: Produce, fake: FakeRegistry) -> None:
-    """A second record beside the one that the column is made of: its fields are not lost in silence."""
+    """A second record next to the one that the column is made of: its fields are not lost in silence."""
     one, two = record("Card", number="int"), record("Cash", number="long", coins=["null", "int"])
     send(world, produce, fake, record("Order", id="int", paid=["null", one]), {"id": 1, "paid": (1, {"number": 5})})
     world.run()

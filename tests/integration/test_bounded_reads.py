@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the control topic a landing reads that has nothing to do, beside others in its partition."""
+"""How much of the control topic a landing reads that has nothing to do, next to others in its partition."""
 
 from __future__ import annotations
 

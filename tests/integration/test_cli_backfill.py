@@ -64,7 +64,7 @@ def test_what_a_dry_run_reports_is_what_is_landed_and_it_is_landed_once(late: Pr
     answer = backfill(spec, *ranges, "--json")
     assert answer.code == 0, answer.err
     assert sum(line["counts"]["landed"] for line in answer.lines) == preview["offsets"]
-    # Record n of partition p is order 2 n + p; what came since is the live lane's.
+    # Record n of partition p is order 2 n + p; what came since is the live stream's.
     expected = ids(range(200, 1200, 2), range(1801, 2001, 2))
     assert rows(spec) == expected
     assert backfill(spec, *ranges).code == 0

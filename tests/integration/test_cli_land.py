@@ -193,7 +193,7 @@ def a_file(spec: Path) -> Path:
 
 @pytest.fixture
 def corrupted_file(landed: tuple[Path, Answer]) -> Iterator[Path]:
-    """A data file that a test may damage."""
+    """A data file that a test may corrupt."""
     path = a_file(landed[0])
     content = path.read_bytes()
     yield path
@@ -329,7 +329,9 @@ def test_a_run_that_is_instructed_to_stop_publishes_what_is_read_and_reports_wha
 
 
 MANY = 2_400_000
-"""Orders that a task of this machine needs seconds for: a shorter slice ends before it looks whether it is asked to."""
+"""Orders that a task of this machine needs seconds for: a shorter slice ends before it looks whether it is requested
+to.
+"""
 
 
 def ids_of(spec: Path) -> list[int]:

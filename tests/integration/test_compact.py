@@ -345,7 +345,7 @@ def test_replaced_files_are_removed_when_their_snapshots_expire(lake: RowsLake, 
 
 @pytest.mark.parametrize(("rows", "message"), [(-1, "1 are missing"), (0, "took out 5")])
 def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, message: str) -> None:
-    """Rows are gone, or other files, whatever its summary says."""
+    """Rows are missing, or other files, whatever its summary says."""
     land_six(lake)
     state, table = lake.state(), lake.load()
     removed = [f.file_path for f in lake.files()[:5]]

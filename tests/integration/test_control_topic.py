@@ -268,7 +268,7 @@ def test_a_topic_recreated_is_printed_by_its_id_and_its_end(
 
 
 def test_all_partitions_are_read_in_order_of_time(control: ControlTopic, produce: Produce) -> None:
-    # Not in 1970: records older than the topic's retention are gone within a second.
+    # Not in 1970: records older than the topic's retention are missing within a second.
     first = int(time.time() * 1000) - 60_000
     for partition, later in ((2, 0), (0, 1000), (1, 2000), (0, 3000)):
         produce(control.name, [f"{partition}+{later}"], partition, timestamp=first + later)

@@ -28,7 +28,7 @@ PLAYED = [page for page in pages() if is_played(page)]
 
 
 def names_of(bootstrap: str, folder: Path, topic: str, control: str) -> dict[str, str]:
-    """What stands for the names of the pages."""
+    """What replaces the names of the pages."""
     return {
         r"127\.0\.0\.1:9092": bootstrap,
         r"/tmp/lake": str(folder),

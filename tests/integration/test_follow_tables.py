@@ -104,7 +104,7 @@ def test_a_rollback_is_observed_over_merged_manifests(tmp_path: Path, back: int)
     state = lake.state()
     assert state.condition is Condition.ROLLED_BACK
     assert lake.rows() == TIER + 6 - back
-    # Of the line that is left; what was rolled back is beside it, and is nobody's to expire here.
+    # Of the line that is left; what was rolled back is next to it, and is nobody's to expire here.
     expire(lake)
     assert lake.rows() == TIER + 6 - back
     assert lake.state().condition is Condition.ROLLED_BACK

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows by a goal on real parts: what the reports tell is in the table, and the next plan goes by it."""
+"""Windows by a target on real parts: what the reports tell is in the table, and the next plan goes by it."""
 
 from __future__ import annotations
 

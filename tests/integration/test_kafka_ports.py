@@ -21,7 +21,7 @@ from tests.fakes.broker import MemoryBroker
 from tests.fakes.kafka import FakeControl, FakeSource
 from tests.support.waiting import until
 
-# Named here, as the broker and its clients are to run before a test that asks for it while it runs: they outlive it.
+# Named here, as the broker and its clients are to run before a test that requests it while it runs: they outlive it.
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("make_topic", "produce")]
 
 ONE, TWO = (b"k", b"one", (("v", b"1"), ("v", b"2"))), (b"k", b"two", ())

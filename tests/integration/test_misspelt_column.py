@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column whose name is misspelt in the table, on the real broker and catalog: told early, with its cause, and landed
-as soon as it is mended.
+as soon as it is fixed.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ QUERIES = [
 PARTITIONS = {"orders": 4, "returns": 6, "visits": 0}
 """Exit code of `status`: one has a blocked range, one was not caught up."""
 ASIDE = {"at", "asked_at", "headroom", "explain", "opened_at"}
-"""What is told of the moment of asking, explanations, whose words may change, and `opened_at`, which became `began`."""
+"""What is reported the moment of asking, explanations, whose words may change, and `opened_at`, which became `began`.
+"""
 VISITS_BEGIN = 10
 """Where `reset offsets` let the landing `visits` begin."""
 
@@ -90,7 +91,7 @@ class Lake:
 
 
 class Before:
-    """What is told of the recorded bytes before anything is written. Each is asked once, when it is wanted."""
+    """The reading commands, run on the recorded bytes before anything is written. Each runs once, when a test needs it."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -116,7 +117,7 @@ class Before:
 
 @dataclass(frozen=True, kw_only=True)
 class Landed:
-    """One run of each landing, and what was told after them."""
+    """One run of each landing, and what was reported after them."""
 
     answers: dict[str, Answer]
     status: dict[str, Any]
@@ -301,7 +302,7 @@ def is_bad(value: bytes) -> bool:
 
 
 def skipped() -> set[Place]:
-    """What a person gave up while it was recorded."""
+    """What a user gave up while it was recorded."""
     return {
         (name.partition("[")[0], int(name.partition("[")[2].removesuffix("]")), offset)
         for name, ranges in told()["skipped"].items()

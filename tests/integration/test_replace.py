@@ -57,7 +57,7 @@ TABLES = {
 def taken_out(
     lake: RowsLake, *ranges: Ranges, commit_id: object = None, **options: object
 ) -> tuple[ReplacePreview, ReplaceOutcome]:
-    """A range deleted: what was told before, and what was done."""
+    """A range deleted: what was reported before, and what was done."""
     session, ranges_out = lake.session(), coverage(*ranges)
     (previewed,) = replace_preview(session, ranges_out)
     return previewed, replace(session, ranges_out, commit_id=uuid4(), **options)[lake.name]  # type: ignore[arg-type]
@@ -275,7 +275,7 @@ def test_a_retry_after_all_history_was_expired_replaces_nothing_twice(lake: Rows
 
 
 def test_a_slice_of_before_the_deletion_is_not_taken_again(lake: RowsLake) -> None:
-    """Its report is in the control log still: the new epoch says that it is over, in every lane."""
+    """Its report is in the control log still: the new epoch says that it is over, in every stream."""
     lane = lake.join(lake.starting(REPLAY, (1, 0)))
     own = lake.state().section("orders", "live")
     assert own is not None
@@ -444,7 +444,7 @@ def test_rows_that_were_landed_before_the_columns_are_refused(tmp_path: Path) ->
 
 @pytest.mark.heavy
 def test_rows_that_are_missing_are_noticed_where_a_window_is_cut_in_two(lake: RowsLake) -> None:
-    """Of forty that were landed together thirty are asked for: the ten beside them account for as many."""
+    """Of forty that were landed together thirty are requested: the ten next to them account for as many."""
     lake.land((0, 0, 40))
     lake.load().delete("id >= 20 and id < 32")
     (previewed,) = replace_preview(lake.session(), coverage((0, 10, 40)))
@@ -521,7 +521,7 @@ def test_a_rollback_afterwards_is_a_rollback_as_any(lake: RowsLake) -> None:
     ],
 )
 def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files: int, message: str) -> None:
-    """Its files are gone, or are not, whatever its summary says."""
+    """Its files are missing, or are not, whatever its summary says."""
     for n in range(3):
         lake.land((0, n * 10, n * 10 + 10))
     state, took = lake.state(), Replaced(ranges=coverage((0, 20, 30)), rows=10, dropped_files=1)

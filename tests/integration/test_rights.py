@@ -48,7 +48,7 @@ Right = tuple[ResourceType, str, ResourcePatternType, tuple[AclOperation, ...]]
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 NO_GROUPS: Right = (ResourceType.GROUP, "*", LITERAL, ())
-"""As on brokers that deny what nothing allows: a consumer asks for the coordinator of its group all the same."""
+"""As on brokers that deny what nothing allows: a consumer requests the coordinator of its group all the same."""
 
 
 def rights_of(role: Role) -> tuple[Right, ...]:
@@ -164,7 +164,7 @@ def test_who_has_no_right_on_any_group_reads_all_the_same(broker: Broker, guarde
 def test_a_commit_that_checks_the_source_needs_its_rights_there(
     broker: Broker, guarded: Guarded, tmp_path: Path
 ) -> None:
-    """A slice of tombstones: that it has no row is not believed of a log that nobody signs."""
+    """A slice of tombstones: that it has no row is not trusted of a log that nobody signs."""
     sender = Sender(broker.bootstrap)
     sender.produce("source", [(str(n), None) for n in range(5)])
     sender.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded reads on a real broker: finished by position, never by count; what is gone is an error, not a hole."""
+"""Bounded reads on a real broker: finished by position, never by count; what is missing is an error, not a hole."""
 
 from __future__ import annotations
 
@@ -383,7 +383,7 @@ def test_a_client_that_a_quota_holds_back_is_not_reported_as_corruption() -> Non
 
 @pytest.mark.heavy
 def test_what_comes_late_is_read_on(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
-    """A look for damage in mid-read costs no record: where the client stands is not touched by it."""
+    """A check for corruption in mid-read costs no record: it does not move the client's position."""
     topic = make_topic()
     produce(topic, [f"v{i}" for i in range(3000)])
     with SliceReader({"bootstrap.servers": bootstrap}, [span(topic, 0, 3000)], batch_records=100) as reader:

@@ -309,7 +309,7 @@ def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[.
     retry = Attempt(window)
     until(lambda: retry.engine._running != [])
     gate.await_begun(2)
-    # As a person does by the tag, or an older attempt's stop that came a moment too early.
+    # As a user does by the tag, or an older attempt's stop that came a moment too early.
     retry.engine._calls.interrupt(retry.engine._running[0].operation)
     assert isinstance(retry.ended().error, EarlierWorkError)
     gate.await_end(1)
@@ -432,7 +432,7 @@ def test_no_setting_of_a_connection_is_observed_anywhere(
         tag = f"commit={window.ticket.cycle.commit_id}"
         return {"events" if "events" in place else place for place, text in texts.items() if tag in text}
 
-    # What may be seen is seen, so the places are the right ones: tags and names by which a person finds the job.
+    # What may be seen is seen, so the places are the right ones: tags and names by which a user finds the job.
     until(lambda: {"stages", "connect", "events"} <= shown())
     texts |= {
         "output": "".join(capfd.readouterr()),

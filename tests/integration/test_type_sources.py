@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every source of wanted columns does, whatever it asks: records on a real broker, plain and framed, and a double
-that stands for a registry's newest writer schema.
+that replaces a registry's newest writer schema.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FRAME = b"\x00" + (7).to_bytes(4)
 
 
 class NewestWriter:
-    """Stands for a registry: it knows the newest schema of the writers, and looks at no record. A time is a text to
+    """Stands for a registry: it knows the newest schema of the writers, and checks no record. A time is a text to
     them, which the decoder of the landing takes for a time.
     """
 
@@ -117,7 +117,7 @@ def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
 def test_nothing_between_and_behind_the_ranges_is_checked(
     make_topic: Callable[..., str], produce: Callable[..., object], bootstrap: str
 ) -> None:
-    """It has had its fate, or is of another window: what is wrong there says nothing of these."""
+    """It has had its disposition, or is of another window: what is wrong there says nothing of these."""
     topic = make_topic(1)
     produce(topic, [json.dumps({"id": 1, "n": "x" if i in (3, 4, 8, 9) else i}) for i in range(10)], 0)
     kafka = {"bootstrap.servers": bootstrap}

@@ -36,7 +36,7 @@ Produce = Callable[..., object]
 
 @dataclass(kw_only=True)
 class FarWorld(World):
-    """A landing whose brokers are given up sooner, while ``timeout`` says so."""
+    """A landing whose brokers are given up sooner, while ``timeout`` reports it."""
 
     timeout: float | None = None
     """Seconds; None for what the package takes by itself."""

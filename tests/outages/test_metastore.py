@@ -119,8 +119,8 @@ def frozen(world: World, opened: Opened) -> Iterator[None]:
 def test_a_committer_that_wakes_up_when_its_lock_is_missing_overwrites_and_the_landing_makes_good_its_own(
     make_hive_world: Callable[..., World], produce: Produce
 ) -> None:
-    """The weakness as it is: what was committed past the lock is gone, a stranger's row for good. The landing believes
-    the table, and lands again what it lacks.
+    """The weakness as it is: what was committed past the lock is missing, a stranger's row for good. The landing
+    believes the table, and lands again what it lacks.
     """
     world = make_hive_world()
     produce(world.landing.topics, records(0, 40))

@@ -183,7 +183,7 @@ def test_a_catalog_that_stalls_is_given_up_in_time_and_may_do_late_what_it_was_r
     assert isinstance(first, CatalogError if where == "between runs" else CommitUnknownError)
     assert isinstance(second, CatalogError)
     assert "no answer within 10 s" in str(second)
-    # What hangs in the driver goes on now, beside the runs that come.
+    # What hangs in the driver goes on now, next to the runs that come.
     postgres.thaw()
     runs.drained()
     runs.check()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An object store that looks at keys: as much of S3 as Arrow's file system asks for, in one process, on 127.0.0.1.
+"""An object store that checks keys: as much of S3 as Arrow's file system requests, in one process, on 127.0.0.1.
 
 Contract: a request is taken only if it names an access key and a session token that were given out together and hold,
 and only below the prefix that they were given out for. Signatures are not verified: a wrong secret key passes. All that
@@ -70,7 +70,7 @@ class KeyedStore:
     _server: ThreadingHTTPServer | None = None
 
     def give(self, prefix: str) -> Keys:
-        """New keys for a prefix, beside those that hold."""
+        """New keys for a prefix, next to those that hold."""
         one = uuid4().hex
         keys = Keys(prefix=prefix, access_key=f"AK{one}", secret_key=f"SK{one[::-1]}", token=f"TO{uuid4().hex}")
         self._given[keys.access_key, keys.token] = prefix
@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, found)
 
     def _list(self, bucket: str) -> None:
-        """A page of keys, and of the folders that stand for those behind the delimiter."""
+        """A page of keys, and of the folders that replace those behind the delimiter."""
         prefix, cut = (self._query.get(key, [""])[0] for key in ("prefix", "delimiter"))
         after = self._query.get("continuation-token", [""])[0]
         keys = [name.partition("/")[2] for name in self.keyed.under(f"{bucket}/{prefix}")]

@@ -37,7 +37,7 @@ Produce = Callable[..., object]
 
 
 def answering(answer: Answer | None, *, done: bool) -> Rule:
-    """The request is handed on or not, and the client is told this whatever the server says."""
+    """The request is handed on or not, and the client is reported this whatever the server says."""
 
     def rule(request: Request, forward: Forward) -> Answer | None:
         if done:

@@ -119,7 +119,7 @@ def test_the_doctor_sees_that_requests_which_do_not_fit_are_refused_and_changes_
 
 
 def compares_all_but(kind: str, ref: str | None = None) -> Rule:
-    """A catalog that does not look at that requirement."""
+    """A catalog that does not check that requirement."""
 
     def rule(request: Request, forward: Forward) -> Answer | None:
         update = json.loads(request.body)

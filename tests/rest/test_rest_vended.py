@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys that a catalog hands out with a table: Spark's tasks write with them, each table with its own, as fresh as the
-write, and nobody sees them. The data files are in a store that looks at keys; metadata is in local files, as the server
+write, and nobody sees them. The data files are in a store that checks keys; metadata is in local files, as the server
 behind the gateway knows no store.
 """
 
@@ -69,7 +69,7 @@ def vended_runs(make_rest_world: Callable[..., World], vending: Vending, produce
 
 
 def read_with_other_keys(runs: Runs, store: KeyedStore) -> World:
-    """The same landing for somebody whose keys open all of the store."""
+    """The same landing for a user whose keys open all of the store."""
     catalog = {**runs.world.catalog, **store.properties, **store.give("lake").properties}
     return replace(runs.world, catalog=catalog)
 
@@ -235,7 +235,7 @@ def test_the_command_line_lands_with_them_and_the_doctor_tries_them_from_a_spark
 
     produce(topic, orders(30))
     output_of("land", spec)
-    # The doctor looks at a table more than once, and tries its storage with what it was told first.
+    # The doctor checks a table more than once, and tries its storage with what it was reported first.
     vending.rotates = False
     found = {f["check"]: f for f in json.loads(output_of("doctor", spec, "--json"))["findings"]}
     assert found["executor storage"]["level"] == found[f"credentials of shop.{name}"]["level"] == "ok", found

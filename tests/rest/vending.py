@@ -21,7 +21,7 @@ from tests.rest.store import KeyedStore, Keys
 
 @dataclass(slots=True, kw_only=True)
 class Vending:
-    """``way``: in the `config` of an answer, or in its `storage-credentials` beside some that open nothing."""
+    """``way``: in the `config` of an answer, or in its `storage-credentials` next to some that open nothing."""
 
     store: KeyedStore
     way: Literal["config", "credentials"] = "config"

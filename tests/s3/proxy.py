@@ -3,7 +3,7 @@
 
 Contract: requests are forwarded byte by byte, so their signatures stay valid. :attr:`FaultyProxy.requests` lists all of
 them, with the status of each answer (0: none). The shares in :attr:`FaultyProxy.faults` may be changed at any time. A
-cut request is forwarded by half and dropped; for a cut answer, the server has done what it was asked for, and the
+cut request is forwarded by half and dropped; for a cut answer, the server has done what it was asked, and the
 client gets half of the answer's body, or no answer.
 """
 

@@ -2,7 +2,7 @@
 """The command line as a process of its own, and what a test wants to do to it.
 
 Contract: :func:`run` forks its process from one that has imported the package (:mod:`tests.support.forks`), anew for
-every command; :class:`Running` and whoever uses ``COMMAND`` start an interpreter, as a person does.
+every command; :class:`Running` and whoever uses ``COMMAND`` start an interpreter, as a user does.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def s3_store(reader: Reader) -> None:
 
 
 def secured_brokers(reader: Reader) -> None:
-    """SCRAM over TLS, with a certificate that nobody else knows. The reader's own way there is a plain listener."""
+    """SCRAM over TLS, with a certificate that no other knows. The reader's own way there is a plain listener."""
     folder = reader.stage.folder
     plain, secure, controller = free_port(), free_port(), free_port()
     certificate, key = self_signed()

@@ -3,7 +3,7 @@
 
 Contract: reads sources and pages, imports nothing of the package. Commands are found wherever a reader would copy them
 from: shell blocks, literals of both markups, and the messages of the package itself. A command may be cut short by
-``…``, and names in capitals stand for values.
+``…``, and names in capitals replace values.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control records as somebody would forge them who wants to stop every reader of the topic.
+"""Control records as a user would forge them who wants to stop every reader of the topic.
 
 Each is small enough for a broker as it comes. What they cost is measured in a process of its own (`tests/unit/wire/
 test_hostile_records.py`), because what they were made for is a crash of the interpreter, or all of its memory.

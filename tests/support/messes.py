@@ -146,7 +146,7 @@ def there_and_back(world: World) -> None:
 
 
 def branch_and_tag_back(world: World) -> None:
-    """A person puts the branch back, and the tag with it."""
+    """A user puts the branch back, and the tag with it."""
     table = table_of(world)
     line = list(ancestry(table.metadata, "main"))
     to = line[1].snapshot_id

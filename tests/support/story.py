@@ -79,7 +79,7 @@ def ledger(
     starts: Mapping[SourcePartition, int] | None = None,
     others: Ranges = (),
 ) -> TableLedger:
-    """What a table has; every partition starts at 0 unless told otherwise."""
+    """What a table has; every partition starts at 0 unless stated otherwise."""
     section = LedgerSection(
         landing="orders",
         lane=LIVE,
@@ -180,7 +180,7 @@ def report_of(
 
 
 class Story:
-    """A control log in the making. Names of runs stand for their commit ids, names of attempts for theirs."""
+    """A control log in the making. Names of runs replace their commit ids, names of attempts for theirs."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

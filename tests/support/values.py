@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any value of the core that crosses a wire, and ways to damage its JSON, for property tests."""
+"""Any value of the core that crosses a wire, and ways to corrupt its JSON, for property tests."""
 
 from __future__ import annotations
 

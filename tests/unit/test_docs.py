@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation and the messages tell people to type is understood; what they are told will be printed is."""
+"""What the documentation and the messages tell people to type is understood; what they are reported will be printed is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXAMPLES = {
     "--snapshot": "1",
     "--table": "shop.orders",
 }
-"""A value of each option that may be named without one, or with something that stands for it."""
+"""A value of each option that may be named without one, or with something that replaces it."""
 PLACEHOLDER = re.compile(r".*…|[A-Z][A-Z_:=,0-9-]*(\[:RATIO\])?")
 
 

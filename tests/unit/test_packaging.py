@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is built and installed: versions that must agree, entry points, the archives and what Airflow is told."""
+"""What is built and installed: versions that must agree, entry points, the archives and what Airflow is reported."""
 
 from __future__ import annotations
 

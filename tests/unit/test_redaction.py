@@ -118,7 +118,7 @@ def test_what_reports_where_or_how_is_printed(key: str) -> None:
 
 
 def test_every_property_of_pyiceberg_that_sounds_secret_is_evaluated() -> None:
-    """A new release of pyiceberg has to be looked at: what sounds so is in one of the two lists above."""
+    """A new release of pyiceberg has to be checked: what sounds so is in one of the two lists above."""
     import pyiceberg.catalog as catalog
     import pyiceberg.catalog.rest as rest
     import pyiceberg.io as storage

@@ -101,7 +101,7 @@ def rule(
     lazily: frozenset[str] = frozenset(),
     only: frozenset[str] | None = None,
 ) -> Rule:
-    """A rule; ``rooms`` are all that the room may import of ours beside itself and the errors."""
+    """A rule; ``rooms`` are all that the room may import of ours next to itself and the errors."""
     own = room_of(room.split("/"))
     return Rule(
         room=room,

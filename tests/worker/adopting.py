@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing beside a live connector: one spec for the table of a scene, and what the command line does with it."""
+"""A landing next to a live connector: one spec for the table of a scene, and what the command line does with it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A live Airflow in which neither Spark nor Java nor Iceberg's libraries can be reached, beside a live connector."""
+"""A live Airflow in which neither Spark nor Java nor Iceberg's libraries can be reached, next to a live connector."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Bare:
         until(holds_now, PATIENCE, what, POLL_SECONDS)
 
     def kill_triggerer(self) -> None:
-        """SIGKILL for the triggerer and all that it has started; returns when they are gone."""
+        """SIGKILL for the triggerer and all that it has started; returns when they are missing."""
         kill_all(self.children.family("triggerer"))
         until(lambda: not self.children.family("triggerer"), what="the end of the triggerer")
 

@@ -303,7 +303,7 @@ def next_of(answer: Answer) -> dict[str, int]:
 def test_a_worker_that_hung_and_wakes_up_is_named_before_anything_more_is_landed(
     adoption: Adoption, worker: ConnectWorker
 ) -> None:
-    """Somebody said that the connector is gone; its worker was only frozen."""
+    """A user said that the connector is missing; its worker was only frozen."""
     scene = adoption.scene
     scene.begin()
     command = ("connect", "adopt", str(adoption.spec), "--connector", scene.connector, "--connector-is-gone")
@@ -439,7 +439,7 @@ def test_a_connector_of_two_topics(
 
 
 def test_a_landing_with_an_open_stream_does_not_hand_its_table_back(adoption: Adoption) -> None:
-    """The connector goes on behind the live lane: nobody would land the hole."""
+    """The connector goes on behind the live stream: nobody would land the hole."""
     scene = adoption.scene
     scene.begin()
     assert adoption.adopt("--yes").code == 0

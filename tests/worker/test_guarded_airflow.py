@@ -138,7 +138,7 @@ def guards(bare: Bare, scene: Scene, marker: Path) -> str:
 
 
 def page(bare: Bare, scene: Scene) -> str:
-    """The example DAG that tells of each transition; its name."""
+    """The example DAG that reports each transition; its name."""
     changes = {
         "payments-sink": scene.connector,
         "control-iceberg": scene.control,

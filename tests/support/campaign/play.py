@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play a sequence of steps on one landing, judge each step, and finish what is open at its end.
+"""Play a sequence of steps on one landing, evaluate each step, and finish what is open at its end.
 
 Contract: :func:`play` returns the executed kinds, or raises :class:`CampaignError`, whose text has the steps, what each
 command answered, and the one line that plays them again.
@@ -41,7 +41,7 @@ _PLACEHOLDERS = re.compile(r"…|\b(NAME|TIME|OFFSETS|OFFSET|ID|FILE|N|URL)\b")
 _DOES = re.compile(r"(?:land|backfill|reset)\b(?!.*--list)|dead-letters\b.*--replay")
 _CONFIRMED = re.compile(r"reset\b|backfill\b.*--(?:replace|close)")
 
-# Refusals that need no remedy: what was asked for is there, or is not there to be done.
+# Refusals that need no remedy: what was requested is there, or is not there to be done.
 WAITS = re.compile(r"^.*newer records wait after it.*$", re.MULTILINE)
 """In the log of a run that ends well: a table waits for a decision, as the source has removed what it lacks."""
 SELF_EVIDENT = re.compile(
@@ -125,7 +125,7 @@ class Player:
         return True
 
     def _put_back(self, answer: Answer) -> bool:
-        """Roll a branch to where a refusal says that it should be; return False if it does not, or that is gone."""
+        """Roll a branch to where a refusal says that it should be; return False if it does not, or that is missing."""
         if (found := ROLL.search(answer.error or answer.log)) is None:
             return False
         with self.landing.another_engine() as catalog:
@@ -139,7 +139,7 @@ class Player:
     def _evaluate(self, name: str, nature: Nature, answer: Answer | None, *, revives: bool = False) -> None:
         model, before = self.landing.model, self.landing.model.now
         if answer is not None and is_plain_backfill(answer.arguments):
-            # Also that of an open lane: it takes nothing out, and lands some partitions where it is refused others.
+            # Also that of an open stream: it takes nothing out, and lands some partitions where it is refused others.
             nature = Nature.LANDS
         text = "" if answer is None else f": {answer.code} {shlex.join(answer.arguments)} {answer.error}"
         self.story.append(f"{name}{text}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Kafka Connect sink in whose table the landing goes on, and to which it is handed back.
 
-Contract: this is what a landing can see of a sink whose Kafka Connect is gone: its snapshots, its events, and the
+Contract: this is what a landing can see of a sink whose Kafka Connect is missing: its snapshots, its events, and the
 committed offsets of its consumer group. It lands every record, and no row says which record it is of.
 """
 

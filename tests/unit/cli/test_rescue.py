@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How `lakecommit connect rescue` is told the way to Kafka Connect, without a login on the command line."""
+"""How `lakecommit connect rescue` is reported the way to Kafka Connect, without a login on the command line."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class TestConfirmation:
 
 
 class TestPrune:
-    """What is gone of a ledger: shown with its offsets, done with --yes, and kept."""
+    """What is missing of a ledger: shown with its offsets, done with --yes, and kept."""
 
     @pytest.fixture(autouse=True)
     def deleted(self, user: User, monkeypatch: pytest.MonkeyPatch) -> None:

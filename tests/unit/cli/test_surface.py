@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a whole: how many commands and options there are, and the rules that all of them keep."""
+"""The command line as one: how many commands and options there are, and the rules that all of them keep."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_snapshots_of_another_log_cannot_be_evaluated() -> None:
 
 
 def picked_over_others(lake: Lake) -> tuple[int, int]:
-    """A bad snapshot of somebody's was taken out: rolled back to before it, and the landing's that came after it picked
+    """A bad snapshot of a user's was taken out: rolled back to before it, and the landing's that came after it picked
     again. Returns that one and the pick.
     """
     ours = lake.join()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on one landing, in a table of several whose ledger is gone: the sections of the others stay."""
+"""A user's decision on one landing, in a table of several whose ledger is missing: the sections of the others stay."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns beside a model: lists, and the rule of who may begin.
+"""Turns next to a model: lists, and the rule of who may begin.
 
 Two machines do the same things in random order: callers come, leave before or in their turn, work ends in every way it
 can. The first lets the loop come to rest after each thing, and then reality has to be the model. The second goes on
@@ -146,7 +146,7 @@ class Machine(RuleBasedStateMachine):
         job.ended_as = how
         if how == "error":
             job.gate.set_exception(WorkError(job.number))
-            # Nobody may be there to ask for it.
+            # Nobody may be there to request it.
             job.gate.exception()
         else:
             job.gate.set_result(job.number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The envelope: any values survive it, it stays small, and damage is always the same clear error."""
+"""The envelope: any values survive it, it stays small, and corruption is always the same clear error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record headers: reports, cycles and directives survive; damage is a wire error."""
+"""Record headers: reports, cycles and directives survive; corruption is a wire error."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class TestAcceptance:
         assert landing_state.accepted[DEAD][0].file_count(DEAD) == 0
 
     def test_a_report_of_a_cycle_that_the_log_does_not_hold_is_not_accepted(self) -> None:
-        """Nobody can tell whether it was asked for. A log that is read for a slice is read from its plan on."""
+        """Nobody can tell whether it was requested. A log that is read for a slice is read from its plan on."""
         story = Story()
         story.opens("a", [A])
         story.reports("a", A)
@@ -248,7 +248,7 @@ class TestNotRequested:
         assert story.landing_state(since=blocked).accepted[ORDERS] == ()
 
     def skipped(self, story: Story, ranges: Ranges, tables: Iterable[str] = (ORDERS,)) -> UUID:
-        """A person gives up what is blocked."""
+        """A user gives up what is blocked."""
         attempt = UUID(int=93)
         of = replace(story.slice("a", ranges), tables=tuple(tables))
         report = replace(
@@ -635,7 +635,7 @@ class TestFailures:
         assert story.landing_state().blocked == ()
 
     def test_a_slice_and_parts_of_it_that_fail_in_one_cycle_count_once(self) -> None:
-        """The first attempt fails as a whole, the retries find the record, each time under another slice id."""
+        """The first attempt fails as one, the retries find the record, each time under another slice id."""
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, failed="boom")
@@ -851,7 +851,7 @@ class TestLow:
         story.opens("a", [A])
         story.reports("a", A)
         story.closes("a")
-        # From its plan on, without which nobody could tell that it was asked for.
+        # From its plan on, without which nobody could tell that it was requested.
         assert story.landing_state().low() == 0
 
     def test_a_slice_that_one_table_lacks_is_needed(self) -> None:
@@ -936,7 +936,7 @@ class TestSlots:
 
 
 class TestWrongClocks:
-    """A record's time is told by whoever sent it."""
+    """A record's time is reported by whoever sent it."""
 
     LATE = NOON.replace(year=2100)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Range sets behave as the plain sets of integers that they stand for."""
+"""Range sets behave as the plain sets of integers that they replace."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which rules records are judged, and that no range is read for one table by others than another table's."""
+"""By which rules records are evaluated, and that no range is read for one table by others than another table's."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ PARTS = [P0, P1, P2]
 
 
 def test_nothing_of_a_stream_that_replaces_is_published_slice_by_slice() -> None:
-    """Though the table has its range, it counts as missing, by whatever rules it was judged."""
+    """Though the table has its range, it counts as missing, by whatever rules it was evaluated."""
     was = ledger(others=[(P0, 0, 100)])
     section = replace(was.section, lane="again", starts={P0: 20}, ends={P0: 60}, replaces=True)
     needed = replace(was, section=section, evaluated={"old": coverage([(P0, 0, 100)])}).as_needed

@@ -110,7 +110,7 @@ def test_other_files_hold_nothing_up(landing: FakeLanding, newest: int, paths: t
 
 
 def test_what_is_read_again_already_does_not_stop_what_is_new(landing: FakeLanding, newest: int) -> None:
-    """The rows are there twice, and `verify` says so; to wait would mend nothing."""
+    """The rows are there twice, and `verify` reports it; to wait would mend nothing."""
     landing.cycle("c")
     add(landing, *files_of(landing, newest))
     landing.source.ends = {P0: 50, P1: 10}

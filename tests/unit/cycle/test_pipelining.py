@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows that are under way beside the one that is closed next: their order, their number, and what a failure, a stop
+"""Windows that are under way next to the one that is closed next: their order, their number, and what a failure, a stop
 or a retry makes of them.
 """
 

@@ -174,7 +174,7 @@ class TestAnotherLandingOfTheTable:
 class TestPruning:
     @pytest.fixture
     def landing(self, make_landing: Make) -> FakeLanding:
-        """One of its two topics is gone; of the other one ten records are reported, which it has no more."""
+        """One of its two topics is missing; of the other one ten records are reported, which it has no more."""
         landing = make_landing(topics=["orders", "old"])
         landing.source.ends[OLD] = 10
         landing.cycle()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All needs are looked at together, and each that is not met comes with its remedy."""
+"""All needs are checked together, and each that is not met comes with its remedy."""
 
 from __future__ import annotations
 

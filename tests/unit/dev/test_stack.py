@@ -65,7 +65,7 @@ def test_a_reader_that_has_ended_stops_nothing() -> None:
 
 def test_a_spark_server_that_was_never_started_is_no_connection(tmp_path: Path) -> None:
     stack = Stack(tmp_path, namespace="demo", deployment="demo")
-    stack.spark.port  # noqa: B018  a port is chosen when it is asked for
+    stack.spark.port  # noqa: B018  a port is chosen when it is requested
     assert stack._warm_spark() == {}
     stack.spark.log.parent.mkdir(parents=True)
     stack.spark.log.touch()

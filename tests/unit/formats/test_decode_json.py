@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions of the JSON decoder one by one: what is taken, what is refused, how it is told."""
+"""Decisions of the JSON decoder one by one: what is taken, what is refused, how it is reported."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What spark-submit is told for the kinds of masters, and what it is never told."""
+"""What spark-submit is reported for the kinds of masters, and what it is never told."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_what_a_driver_here_copies_goes_with_the_files_of_its_job(
         (True, False, "beside"),
         (True, True, "beside"),
         (False, True, "own"),
-        # The one beside this Python is a script that takes the first `python3` there is for the one that has pyspark.
+        # The one next to this Python is a script that takes the first `python3` there is for the one that has pyspark.
         (False, False, "beside"),
     ],
 )

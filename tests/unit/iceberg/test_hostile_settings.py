@@ -88,7 +88,7 @@ AUTH = {"type": "custom", "impl": CLASS, "custom": {}}
 
 @pytest.fixture(autouse=True)
 def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A module that may not be imported, whatever class of it is asked for."""
+    """A module that may not be imported, whatever class of it is requested."""
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / f"{CANARY}.py").write_text("class Thing:\n    def __init__(self, *a, **k): ...\n")

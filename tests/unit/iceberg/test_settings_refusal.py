@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each mistake in a catalog's properties is told by what mends it, as pyiceberg and its drivers meet it."""
+"""Each mistake in a catalog's properties is reported by what fixes it, as pyiceberg and its drivers meet it."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def test_a_wrong_sort_order_names_the_entry_and_what_is_allowed(stated: Any, mes
     create = {"schema": [LONG], "sort_order": stated}
     with pytest.raises(SpecError, match=message.replace("(", r"\(").replace(")", r"\)")):
         sort_order_from_spec(create, create_from_spec(create)[0])
-    # That an order names a field twice is told where the table is made.
+    # That an order names a field twice is reported where the table is made.
     assert wrong_with_table(create, {}) or "twice" in message
 
 

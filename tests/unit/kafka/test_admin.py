@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topic ids as text, and what is told while brokers do not answer."""
+"""Topic ids as text, and what is reported while brokers do not answer."""
 
 from __future__ import annotations
 

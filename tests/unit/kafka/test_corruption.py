@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where damage ends."""
+"""Where corruption ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `spark` of a spec: every mistake is told, together, and before anything runs."""
+"""The section `spark` of a spec: every mistake is reported, together, and before anything runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators that mend: nothing without a person's word, and then only what the person was shown."""
+"""The operators that mend: nothing without a user's decision, and then only what the person was shown."""
 
 from __future__ import annotations
 

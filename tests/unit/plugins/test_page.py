@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Airflow's processes: nothing until it is asked for, and closed when it cannot be made."""
+"""The page in Airflow's processes: nothing until it is requested, and closed when it cannot be made."""
 
 from __future__ import annotations
 

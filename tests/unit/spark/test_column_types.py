@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of rejects of a table that evolves: the type that the table had when they were judged."""
+"""What is said of rejects of a table that evolves: the type that the table had when they were evaluated."""
 
 from __future__ import annotations
 

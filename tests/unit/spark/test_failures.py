@@ -98,7 +98,7 @@ def test_what_is_no_records_doing_is_cut_by_partition_only() -> None:
 )
 def test_all_but_the_bad_records_is_done_and_each_of_these_is_alone(bad: set[int], message: str) -> None:
     """400 records in four partitions; a failure tells its record, the ten it was handled with, or nothing."""
-    # Where nothing is told, each takes so many attempts that more than three are left for the next cycle.
+    # Where nothing is reported, each takes so many attempts that more than three are left for the next cycle.
     bad = set(sorted(bad)[:3]) if message == "nothing" else bad
     whole = tuple(span(0, 100, p) for p in range(4))
     done: list[Spans] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rejected records have in common is told once."""
+"""What rejected records have in common is reported once."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SCHEMA = create_from_spec(
 
 @dataclass
 class Record:
-    """As much of a message as is asked for."""
+    """As much of a message as is requested."""
 
     at: int
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict beside the truth, event by event, on recordings of real connectors (versions 1.12 and 1.10)."""
+"""The verdict next to the truth, event by event, on recordings of real connectors (versions 1.12 and 1.10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STALLED, LOSING, DEAD, SPLIT = Verdict.STALLED, Verdict.LOSING, Verdict.DEAD, Ve
 #: to the connector says which; how soon is said by the tests below. The first entry is the start-up.
 TRUTH: dict[str, list[tuple[Verdict, ...]]] = {
     "outage_with_retries": [(UNKNOWN, HEALTHY), (), (HEALTHY, SLOWING, STALLED), (STALLED, HEALTHY)],
-    # The first coordinator dies, a rebalance makes a second one, which dies as well; a person restarts the task.
+    # The first coordinator dies, a rebalance makes a second one, which dies as well; a user restarts the task.
     "outage_at_defaults": [(UNKNOWN, HEALTHY), (), (HEALTHY,), (SLOWING,), (), (STALLED, HEALTHY)],
     "dropped_table": [(UNKNOWN, HEALTHY), (), (HEALTHY, LOSING), (), (LOSING, HEALTHY)],
     "idle": [(UNKNOWN, HEALTHY), (), (HEALTHY,), (HEALTHY,), (HEALTHY,)],

@@ -765,7 +765,7 @@ def test_failed_commit_attempts_stall_a_landing_and_a_complete_clears() -> None:
     for _ in range(3):
         commit = sink.start()
         for _ in range(4):
-            # Each attempt of the task says so; it is one cycle all the same.
+            # Each attempt of the task reports it; it is one cycle all the same.
             sink.log(EventKind.START, commit=commit, failed="the catalog is away")
         heard.append(sink.verdict)
     assert heard == [Verdict.SLOWING, Verdict.SLOWING, Verdict.STALLED]

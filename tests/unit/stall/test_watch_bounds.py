@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a watch of all groups remembers is bounded, whatever somebody makes up."""
+"""What a watch of all groups remembers is bounded, whatever a user makes up."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's own story: what its manifests say, with each damage a finding that hides no other."""
+"""A table's own story: what its manifests say, with each corruption a finding that hides no other."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `lakecommit history` tells of a landing: from its table, and of runs where the control log is there."""
+"""What `lakecommit history` reports a landing: from its table, and of runs where the control log is there."""
 
 from __future__ import annotations
 

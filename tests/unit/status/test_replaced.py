@@ -61,7 +61,7 @@ def deleting(took: Replaced = TOOK, covered: Coverage = LEFT) -> LandingSnapshot
 
 
 def anew() -> LandingSnapshot:
-    """The same ranges come back in a lane of their own."""
+    """The same ranges come back in a stream of their own."""
     lane = replace(section(cover((P0, 5, 15)), starts={P0: 5}), lane=REPLAY)
     files = (*COPIES, AddedFile(path="new", rows=10))
     made = snapshot(

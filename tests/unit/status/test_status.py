@@ -36,7 +36,7 @@ def test_before_the_first_run_everything_that_the_source_holds_is_lag(landing: F
     assert [p.landed for p in found.partitions] == [None, None]
     assert [p.kept for p in found.partitions] == [None, None]
     assert (found.cycles, found.blocked, found.valid_through) == ((), (), None)
-    # It was only looked at.
+    # It was only checked.
     assert landing.session.tables.find(DATA) is None
 
 
@@ -205,7 +205,7 @@ def test_what_waits_what_is_open_and_how_far_all_is(landing: FakeLanding) -> Non
 def test_unread_offsets_that_may_expire_are_warned_of(landing: FakeLanding) -> None:
     landing.open()
     landing.source.kept = {"orders": Retention(time=timedelta(minutes=30), bytes=None)}
-    # All records are older than any time that is asked for.
+    # All records are older than any time that is requested.
     status = read_status(landing.session)
     assert len(status.warnings) == 2
     assert "land more often, or raise retention.ms of orders" in status.warnings[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hours an event tells of."""
+"""Which hours an event reports."""
 
 from __future__ import annotations
 

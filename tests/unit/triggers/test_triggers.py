@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What triggers are stored with, which of them share a stream, and when a backlog is told."""
+"""What triggers are stored with, which of them share a stream, and when a backlog is reported."""
 
 from __future__ import annotations
 

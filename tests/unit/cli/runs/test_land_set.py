@@ -51,7 +51,7 @@ def test_the_code_reports_the_worst_and_the_lines_report_whose_it_is(
 
 
 class _Runner:
-    """In place of a lander: whether it was told to stop."""
+    """In place of a lander: whether it was reported to stop."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self.suspended = False

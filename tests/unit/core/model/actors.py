@@ -250,6 +250,6 @@ def finish_commit(world: World, check: CommitCheck, voided: Sequence[UUID] = ())
 
 
 def fail_commit(world: World, commit_id: UUID, voided: Sequence[UUID] = (), tables: Sequence[str] = ()) -> None:
-    """The evidence of a failed attempt, which may also void slices whose files are gone."""
+    """The evidence of a failed attempt, which may also void slices whose files are missing."""
     at, directives = world.tick(), {"directives": Directives(voided=tuple(voided)), "tables": tuple(tables)}
     world.log.append(CommitFailed, at, commit_id, reason="catalog away", task_attempt=str(at), **directives)

@@ -2,7 +2,7 @@
 """The model test: any order of steps, crashes, races, zombies, rollbacks and losses of the log.
 
 After every step each table holds every offset at most once and none behind a hole. Once nothing fails any more, one
-round of plan, write and commit puts everything into every table but what is blocked, and one more after a person has
+round of plan, write and commit puts everything into every table but what is blocked, and one more after a user has
 raised the budgets puts in the rest. Where budgets of what may be pending are tight it takes some rounds more, and no
 state holds for ever.
 """
@@ -215,7 +215,7 @@ class LandingMachine(RuleBasedStateMachine):
     def a_complete_cycle_runs(self, limits: WindowLimits) -> None:
         self.complete_cycle(limits)
 
-    # what goes wrong outside, and a person
+    # what goes wrong outside, and a user
 
     @rule(which=ANY, what=st.sampled_from(["away", "back", "back", "rolled back", "log cut"]), much=st.integers(1, 20))
     def something_breaks_or_is_fixed(self, which: int, what: str, much: int) -> None:

@@ -164,7 +164,7 @@ class World:
 
     def read_ledgers(self, *, repair: bool) -> list[TableLedger]:
         """Of the tables that answer. A rolled-back table gets its new epoch first; with ``repair`` also one whose part
-        of the log is gone.
+        of the log is missing.
         """
         found = [t for t in self.tables.values() if not t.away]
         for t in found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a table goes on after a person's word: only what is named moves, and nothing that is landed is read again."""
+"""Where a table goes on after a user's decision: only what is named moves, and nothing that is landed is read again."""
 
 from __future__ import annotations
 

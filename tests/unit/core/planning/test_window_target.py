@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows by their goal: limits hold, what was measured counts, one odd window does not; a model machine gets there."""
+"""Windows by their target: limits hold, what was measured counts, one odd window does not; a model machine gets there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMITS = WindowLimits(slice_records=DEFAULT)
 
 
 def cost(records: int = 1_000_000, **changes: Any) -> WindowCost:
-    """Of four slices, two at once, that wrote 200,000 records a second, half a second beside."""
+    """Of four slices, two at once, that wrote 200,000 records a second, half a second next to."""
     made = WindowCost(
         records=records,
         slices=4,
@@ -308,7 +308,7 @@ def test_limits_that_are_declared_are_never_passed(
 def played(
     limits: WindowLimits, lanes: int, per_record: float, idle: float, records: int, odd: float = 1
 ) -> WindowCost:
-    """A machine that does a window: lanes take slices in order, each costs 0.3 s and its records."""
+    """A machine that does a window: streams take slices in order, each costs 0.3 s and its records."""
     sizes = [min(limits.slice_records, records - at) for at in range(0, records, limits.slice_records)]
     ends = [0.0] * lanes
     for size in sizes:
@@ -344,7 +344,7 @@ def test_windows_come_to_take_the_time_that_they_should(
 
 
 def wall(slices: Any, lanes: int, per_record: float = 1e-5) -> float:
-    """Seconds of a machine whose lanes take slices in order."""
+    """Seconds of a machine whose streams take slices in order."""
     ends = [0.0] * lanes
     for s in slices:
         heapq.heappush(ends, heapq.heappop(ends) + 0.3 + len(s) * per_record)

@@ -75,7 +75,7 @@ class TestTableWithoutRows:
         else:
             quiet.clock.passes(REFRESH_AGE)
         closed = quiet.cycle("b")
-        # No rows, so nothing is told of it.
+        # No rows, so nothing is reported it.
         assert closed.published == ()
         assert len(quiet.snapshots(DEAD)) == 2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long unread offsets are kept: what a plan asks of the source beside its work, and what it says aloud."""
+"""How long unread offsets are kept: what a plan asks of the source next to its work, and what it says aloud."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of a window: as declared, and by goal as the newest windows of the table tell."""
+"""The limits of a window: as declared, and by target as the newest windows of the table tell."""
 
 from __future__ import annotations
 

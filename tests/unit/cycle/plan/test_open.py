@@ -140,7 +140,7 @@ def test_a_storage_that_is_not_to_be_written_fails_the_plan_by_name_and_opens_no
 def test_a_table_without_a_row_that_is_not_as_create_reports_now_may_be_dropped_and_is_recreated(
     landing: FakeLanding,
 ) -> None:
-    """A misspelt column that was mended in `create`: every record of the first run was rejected."""
+    """A misspelt column that was fixed in `create`: every record of the first run was rejected."""
     dropped = f"{DATA} has no rows yet: drop it, and the next run creates it as `create` states"
     misspelt = {"schema": [{"name": "idd", "type": "long", "required": True}]}
     other = landing.connect(create=misspelt)

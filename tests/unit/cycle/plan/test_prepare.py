@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making tables ready: what is a first run, what joins, and what needs a person."""
+"""Making tables ready: what is a first run, what joins, and what needs a user."""
 
 from __future__ import annotations
 

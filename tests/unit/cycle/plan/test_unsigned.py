@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports that are not believed here, as a signing key was changed or is another landing's: no epoch ends and no word
-of a person is taken, where the source has no more what they are about, before somebody was asked.
+"""Reports that are not trusted here, as a signing key was changed or is another landing's: no epoch ends and no word
+of a user is taken, where the source has no more what they are about, before a user was asked.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def job_of(landing: FakeLanding, opened: Opened) -> WindowJob:
 
 
 class Recorded:
-    """What was told, and waiting for it."""
+    """What was reported, and waiting for it."""
 
     def __init__(self) -> None:
         self.all: list[Progress] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What writers are told of a table, and when a table is looked at for whether they can fill it."""
+"""What writers are reported of a table, and when a table is checked for whether they can fill it."""
 
 from __future__ import annotations
 

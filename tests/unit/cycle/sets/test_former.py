@@ -93,7 +93,7 @@ def test_what_was_not_landed_before_its_topic_went_is_reported(closed: list[Entr
         (["shop.orders", "shop.more"], ["shop.more"], ()),
         (["shop.orders"], ["shop.other"], r".*orders"),
         ([], ["shop.other"], ()),
-        # A set without a pattern asks for no list of topics.
+        # A set without a pattern requests no list of topics.
         (["shop.orders"], [], ()),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a landing of a set has nothing to do, by its log alone: only where the log says so plainly."""
+"""Whether a landing of a set has nothing to do, by its log alone: only where the log reports it plainly."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated schemas, values and damage: rows equal to an expectation in plain Python, and to what `fastavro` reads."""
+"""Generated schemas, values and corruption: rows equal to an expectation in plain Python, and to what `fastavro` reads."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _same_union(kind: list[Any], value: Any, row: Any) -> bool:
 
 
 def _is_rightly_refused(schema: Any, octets: bytes) -> None:
-    """`fastavro` refuses it too, or leaves bytes over; or there is a reason that it does not look at."""
+    """`fastavro` refuses it too, or leaves bytes over; or there is a reason that it does not check."""
     with suppress(Exception):
         _, length = read_by_reference(schema, octets)
         if length == len(octets):

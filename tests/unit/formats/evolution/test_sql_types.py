@@ -73,7 +73,7 @@ def test_what_no_column_is_of_is_left_out_by_its_name() -> None:
     ],
 )
 def test_what_reports_no_type_or_no_name_is_left_out(sql: str, column: str) -> None:
-    """A column of a type that somebody guessed would stand against what is meant for ever."""
+    """A column of a type that a user guessed would stand against what is meant for ever."""
     types = given_by(f"select id, {sql} as v from record", pa.schema([pa.field("id", pa.int64())]), {})
     found = inferred_from_sql(NOTHING, types, widen=True)
     assert [f.name for f in found.columns.fields] == ["id"]

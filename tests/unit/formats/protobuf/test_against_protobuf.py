@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The columnar way gives what Protobuf's own parser gives: schemas, messages and bytes are drawn, hostile ones too.
 
-Three things are known to differ and are told in the documentation: numbers of fields and lengths that take more bytes
-than they need, which no encoder writes; entries of a map that hold something else too; and what is in fields that the
-table lacks, which is not looked into.
+Three things are known to differ and are reported in the documentation: numbers of fields and lengths that take more
+bytes than they need, which no encoder writes; entries of a map that hold something else too; and what is in fields that
+the table lacks, which is not looked into.
 """
 
 from __future__ import annotations

@@ -510,11 +510,11 @@ PROTO2 = """syntax = "proto2"; package shop;
         enum Status { OPEN = 0; PAID = 1; }
     }"""
 BOTH_OF_ONE = b"\x08\x01\x20\x01\x28\x01"
-"""It has two members of a oneof, so that all values beside it are read by Protobuf's own parser."""
+"""It has two members of a oneof, so that all values next to it are read by Protobuf's own parser."""
 
 
 VERY_LONG = b"\x08\x01\xa2\x06\xff\x7f" + bytes(16383)
-"""And so is what stands beside this one."""
+"""And so is what stands next to this one."""
 
 
 @pytest.mark.parametrize("required", [False, True])

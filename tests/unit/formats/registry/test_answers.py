@@ -64,7 +64,7 @@ def test_a_large_schema_is_read(encoding: str) -> None:
 
 
 class Drops:
-    """A server that sends the head of an answer, and then a byte now and then, for as long as somebody reads."""
+    """A server that sends the head of an answer, and then a byte now and then, for as long as a user reads."""
 
     def __init__(self) -> None:
         self.released = threading.Event()

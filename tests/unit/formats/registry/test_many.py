@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several schemas are asked for at a time, each once, and the first error is the last question."""
+"""Several schemas are requested at a time, each once, and the first error is the last question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.formats.registry.schemas import (
 
 
 class Source:
-    """Knows even numbers, each as soon as as many are asked for at once as may be."""
+    """Knows even numbers, each as soon as as many are requested at once as may be."""
 
     def __init__(self) -> None:
         self.requests: list[SchemaKey] = []

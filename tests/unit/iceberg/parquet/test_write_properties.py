@@ -197,7 +197,7 @@ def test_data_path_and_object_storage(write: Write, tmp_path: Path) -> None:
 
 
 class Shelf(LocationProvider):
-    """Somebody's own place for files."""
+    """A user's own place for files."""
 
     def new_data_location(self, data_file_name: str, partition_key: Any = None) -> str:
         return f"{self.table_location}/shelf/{data_file_name}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on what a table holds: what it would change, what cannot be true, and that it is written once."""
+"""A user's decision on what a table holds: what it would change, what cannot be true, and that it is written once."""
 
 from __future__ import annotations
 

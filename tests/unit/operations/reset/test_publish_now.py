@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person does not wait for windows: what is under way ends, and what is reported is published, by whom ever."""
+"""A user does not wait for windows: what is under way ends, and what is reported is published, by whom ever."""
 
 from __future__ import annotations
 

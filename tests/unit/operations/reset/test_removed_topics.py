@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a ledger is gone for good, and what is left of it."""
+"""What of a ledger is missing for good, and what is left of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's decisions: where a ledger goes on, and how a blocked range does."""
+"""A user's decisions: where a ledger goes on, and how a blocked range does."""
 
 from __future__ import annotations
 

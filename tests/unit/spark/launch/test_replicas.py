@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas of a job beside each other: what becomes of the job, whatever becomes of them."""
+"""Replicas of a job next to each other: what becomes of the job, whatever becomes of them."""
 
 from __future__ import annotations
 
