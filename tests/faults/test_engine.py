@@ -35,7 +35,7 @@ Sql = Callable[[str], list[dict[str, object]]]
 ROWS = "lake.shop.rows"
 CALL = "CALL lake.system."
 INSERT = f"INSERT INTO {{}} (id, name) SELECT explode(array({', '.join(map(str, FOREIGN))})), 'x'"
-STEPS = (Step.REPORTED, Step.LOOKED, Step.APPENDED, Step.CLOSED)
+STEPS = (Step.REPORTED, Step.CHECKED, Step.APPENDED, Step.CLOSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

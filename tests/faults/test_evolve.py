@@ -214,7 +214,7 @@ def test_two_landings_that_evolve_one_table_at_once(
     produce(other.landing.topics, values({"id": 100}))
     other.run()
     produce(other.landing.topics, values({"id": 101, field: "y"}))
-    with hung(Step.LOOKED, lambda: other.run()):
+    with hung(Step.CHECKED, lambda: other.run()):
         world.run()
     world.settle()
     rows = {row["id"]: row for row in world.rows()}
@@ -266,7 +266,7 @@ def test_another_engine_changes_the_table_between_check_and_commit(
         with table_of(world).update_schema() as update:
             change(update)
 
-    with hung(Step.LOOKED, foreign):
+    with hung(Step.CHECKED, foreign):
         world.run()
     world.settle()
     assert [f.name for f in own_columns(table_of(world).schema())] == columns

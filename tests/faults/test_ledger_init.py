@@ -140,7 +140,7 @@ def test_a_commit_that_comes_between_check_and_decision_is_not_forgotten(make_wo
     world.run()
     produce(topic, [*records(20, 20), ("bad", "no json")], partition=0)
     produce(topic, records(100, 20), partition=1)
-    with hung(Step.LOOKED, lambda: world.settle()):
+    with hung(Step.CHECKED, lambda: world.settle()):
         init(world, p1=5)
     world.settle()
     world.check(Counter([*range(40), *range(100, 120)]))

@@ -24,7 +24,7 @@ Make = Callable[..., World]
 Produce = Callable[..., object]
 
 
-MARKS = {Step.LOOKED: [], Step.REPORTED: [pytest.mark.heavy], Step.APPENDED: [pytest.mark.heavy]}
+MARKS = {Step.CHECKED: [], Step.REPORTED: [pytest.mark.heavy], Step.APPENDED: [pytest.mark.heavy]}
 """Where a mess meets other code than elsewhere. `make test` tries every fifth mess at the step that decides, `make
 test-all` all of them at all steps.
 """
