@@ -62,7 +62,7 @@ SEEN_BY_TESTS = {"page": "walk-stalled", "page_action": "actions-asked"}
 """By the name of the picture, what tests of :data:`TESTS` call it."""
 TESTS = (
     "tests/airflow/test_page_walked.py",
-    "tests/airflow/test_page_seen.py::test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_name",
+    "tests/airflow/test_page_seen.py::test_what_is_requested_is_requested_back_and_then_done_by_airflow_in_the_users_name",
 )
 SHOTS = "LAKECOMMIT_SHOTS"
 

@@ -22,7 +22,7 @@ copyright = author
 version = release = __version__
 
 extensions = ["sphinx.ext.autodoc", "lakecommit_docs"]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "reference/_behavior.rst"]
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["lakecommit.css"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real parts that tests run on: a Kafka broker, an Iceberg catalog, a Spark session, an Airflow home.
 
-Each is started when the first test asks for it, belongs to this pytest process alone, and ends with it. Names of
+Each is started when the first test requests it, belongs to this pytest process alone, and ends with it. Names of
 topics, groups and transactional ids are unique, so that tests need no cleaning up behind them and may run in any order.
 """
 
@@ -63,7 +63,7 @@ settings.load_profile(PROFILE)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A pytest that is told to end must still stop its broker: SIGTERM alone would skip every fixture's end.
+    # A pytest that is reported to end must still stop its broker: SIGTERM alone would skip every fixture's end.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 

@@ -112,7 +112,7 @@ class _Backfill:
         return own
 
     def _end(self, own: LandingSession, *, whole: bool) -> None:
-        """Close the backfill, or leave it to the same command."""
+        """Close a complete backfill; leave an incomplete one open, for another run of the same command."""
         if whole:
             close_lane(own)
         else:

@@ -55,7 +55,7 @@ HEADINGS: Mapping[str, Mapping[str, Command]] = {
     },
 }
 COMMANDS: Mapping[str, Command] = {spoken(name): c for some in HEADINGS.values() for name, c in some.items()}
-"""By the words after the program's name."""
+"""All commands, by the words after the program's name."""
 GROUPS: Mapping[str, str] = {
     "reset": "change where a landing continues, or unblock it",
     "connect": "work with Kafka Connect sinks",

@@ -131,7 +131,7 @@ def _blocked_arguments(parser: ArgumentParser) -> None:
     how("--skip", action="store_true", help="skip bad records; good ones are landed")
     how("--retry", action="store_true", help="read again under the landing's own budget")
     how("--release", action="store_true", help="publish rows that `publish.checks` refuse")
-    how("--drop", action="store_true", help="take such rows off their branch; read again")
+    how("--drop", action="store_true", help="remove refused rows from their branch; read again")
     add = parser.add_argument
     add("--partition", action="append", metavar="TOPIC:PARTITION", help="take only this partition; repeatable")
     add_ranges(parser)

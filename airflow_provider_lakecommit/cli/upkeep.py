@@ -90,7 +90,7 @@ def _adopt_arguments(parser: ArgumentParser) -> None:
     add("--back", action="store_true", help="hand the table back to the sink")
     by = "trust these where consumer group and events differ"
     add("--by", choices=["offsets", "announced"], help=by)
-    add("--doubled-stay", action="store_true", help="keep rows that both have landed")
+    add("--doubled-stay", action="store_true", help="keep duplicates that landing and sink have landed")
     add("--wait", type=positive, default=300, metavar="SECONDS", help="wait for it to stop (default 300)")
     add_connect(parser)
 

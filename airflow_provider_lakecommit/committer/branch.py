@@ -182,7 +182,7 @@ def require_together(found: Unpublished, table: str, branch: str, *, brings_back
         raise LedgerError(
             "LC3060",
             f"{table}: {why}. Nothing is published: main takes publications from branch {branch} only. {release}"
-            f"`{RESET_BLOCKED} SPEC --drop` puts the branch on main as it is now, and the next run reads the "
+            f"`{RESET_BLOCKED} SPEC --drop` resets the branch to the current main, and the next run reads the "
             "unpublished records again",
         )
 

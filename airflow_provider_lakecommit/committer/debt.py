@@ -2,8 +2,8 @@
 """How much a table needs compaction, by its metadata alone.
 
 Contract: pure. It uses the summary of the head and the ancestry of the branch: no manifest is read. The number of data
-files that a table needs follows from its size; partitions need more, and their number is known once a compaction has
-left that many. So a table that was never compacted may seem to have more files than it needs.
+files that a table needs follows from its size. A partitioned table needs more: how many is known only after the first
+compaction. Until then, it may seem to have more files than it needs.
 """
 
 from __future__ import annotations

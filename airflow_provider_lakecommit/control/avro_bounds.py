@@ -3,7 +3,7 @@
 
 :class:`Measure` is the fewest bytes of a value of a type, and the most values that are built for it without its items.
 A schema is only run if each array item takes bytes and builds few values per byte: then a body costs at most a small
-multiple of its length, whatever counts it states. :class:`Body` walks a body within the same limits. Truncated bytes,
+multiple of its length, even with false counts. :class:`Body` walks a body within the same limits. Truncated bytes,
 negative counts or lengths, numbers above 64 bits, and too many values raise :class:`ControlEventError`.
 """
 
@@ -63,7 +63,7 @@ class Measure:
         if item.values > _VALUES_PER_BYTE * item.smallest:
             raise ControlEventError(
                 "LC2303",
-                f"a control event has an Avro schema with items of {item.smallest} bytes for {item.values} values",
+                f"a control event has an Avro schema whose {item.smallest}-byte items decode to {item.values} values",
             )
         return cls._of(1, 1, [item])
 

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.kafka import UNREADABLE_NAME, CorruptBatch, bou
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
 BEYOND = 1 << 62
-"""An offset past every log: reading from it tells the borders only."""
+"""An offset past every log: reading from it returns only the log's ends."""
 RECENT = 2_000
 """Newest records of a partition that are read to find landings."""
 

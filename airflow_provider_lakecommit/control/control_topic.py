@@ -293,7 +293,7 @@ class ControlTopic:
         tail = self._new_tail(partition)
 
         def fetch(start: int, end: int) -> list[ControlRecord]:
-            # Damage is told before the records that come before it.
+            # Corruption is reported before the records in front of it.
             found = (self._record(each, partition, info) for each in tail.read(start, end))
             return sorted(gathered(found, self.groups), key=offset_of)
 

@@ -13,7 +13,7 @@ TOPIC_SETTINGS: Mapping[str, str] = {
     # Records of one role share a key: compaction would delete all but the newest.
     "cleanup.policy": "delete",
     "retention.ms": str(30 * 24 * 3600 * 1000),
-    # The broker's clock, so that no sender's tells how long a claim lasts or a record is kept.
+    # The broker's clock, so that no sender's clock decides how long a claim lasts or a record is kept.
     "message.timestamp.type": "LogAppendTime",
     # A reader unpacks a whole batch: a megabyte of gzip can hold a gigabyte.
     "compression.type": "uncompressed",

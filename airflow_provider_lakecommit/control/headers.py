@@ -41,11 +41,11 @@ from airflow_provider_lakecommit.exceptions import WireError
 HEADER = "lakecommit"
 HEADER_LIMIT = 256 << 10
 NO_EPOCH = -1
-"""Of a record whose leader epoch the broker did not say."""
+"""The leader epoch of a record for which the broker reported none."""
 CORRUPT_HEADERS = "lakecommit-damaged-headers"
-"""What a record bears in place of headers that the client cannot give."""
+"""The header that replaces headers which the client cannot decode."""
 CORRUPT_BATCH = "lakecommit-damaged-batch"
-"""What a record bears that stands for those which cannot be read from its offset on; its value tells why."""
+"""The header of a record that replaces unreadable ones from its offset on; its value is the reason."""
 
 _APPENDED = 5
 """Counts that every landing has; those of an upserting one follow."""

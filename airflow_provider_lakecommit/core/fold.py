@@ -155,7 +155,7 @@ class _Folding:
             claim=claim,
             timeout=self.timeout,
             observed=self.observed,
-            # What all tables have is done, also where the log that told so is cut off.
+            # Offsets that all tables have are done, even if the part of the log that reported them is cut off.
             finished=frozenset(s.slice_id for s in own if not s.coverage - self.acceptance.landed),
         )
 

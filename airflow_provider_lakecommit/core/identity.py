@@ -17,7 +17,7 @@ _NAMESPACE = UUID("5c0a6d9e-7a3c-5f0e-9f55-1a4e0c0fd3b1")
 _NONCE = 6
 """Random bytes of an attempt's id."""
 _NUMBERED = 8
-"""The version by which those ids are known that tell their slice."""
+"""The version of ids that identify their slice."""
 
 
 def group_id(landing: str) -> str:

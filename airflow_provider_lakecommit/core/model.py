@@ -137,7 +137,7 @@ class Plan:
 
     @property
     def deferred(self) -> bool:
-        """Return True if nothing was planned although there was something to read, or nobody could tell."""
+        """Return True if nothing was planned although records were waiting, or might have been."""
         return self.refused is not None and not self.slices and (self.left > 0 or not self.ends)
 
     @property

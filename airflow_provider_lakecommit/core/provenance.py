@@ -87,7 +87,7 @@ class Provenance:
     def rest(self, taken: Coverage, mixed_rows: int) -> Provenance:
         """Return the entry without some offsets.
 
-        :param mixed_rows: remaining rows, if the entry does not tell
+        :param mixed_rows: remaining rows, if the entry does not state them
         """
         coverage = self.coverage - taken
         exact = {RowsPerOffset.NONE: 0, RowsPerOffset.ONE: len(coverage)}

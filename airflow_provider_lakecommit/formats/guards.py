@@ -63,7 +63,7 @@ def block_text(values: Sequence[bytes]) -> bytes:
 
 
 def _suspicious(text: bytes, values: int) -> bool:
-    """Return True if a ``}`` is before ``n`` or, except between values, before white space."""
+    """Return True if a ``}`` directly precedes an ``n``, or white space other than that between two values."""
     octets, joints = np.frombuffer(text, np.uint8), 0
     for at in range(0, len(octets) - 1, _CACHED):
         part = octets[at : at + _CACHED + 1]

@@ -34,7 +34,7 @@ class Numbers:
     """Bounds of the numbers at a path: digits before and after the point, smallest and largest number.
 
     :param exact: decimals without trailing zeros
-    :param digits: the most on both sides of the point of one number
+    :param digits: the highest number of digits before and behind the point, of any sampled number
     """
 
     whole: int = 0

@@ -131,7 +131,7 @@ _MASTERS = "local[2], yarn, spark://host:7077, k8s://https://host"
 _MASTER = re.compile(r"local(\[.+\]|-cluster\[.+\])?|yarn|(spark|k8s)://\S+")
 """What spark-submit takes for one."""
 _FRAME = re.compile(r"at [\w.$<>/]+\(.*\)|\.\.\. \d+ more")
-"""Of a stack of Java, which says nothing by itself."""
+"""A line of a Java stack trace, which explains nothing on its own."""
 _ENDED = re.compile(r"Cannot execute: .*\. Error code is: (?P<code>-?\d+)\.\s+Last spark-submit output:\s*", re.DOTALL)
 _NO_JAVA = re.compile(r"JAVA_HOME is not set|/java: No such file|command not found: java|java: command not found")
 

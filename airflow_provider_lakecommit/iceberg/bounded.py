@@ -28,9 +28,9 @@ from airflow_provider_lakecommit.exceptions import TableError
 
 MEMORY_LIMIT = 320 << 20
 _COPIES = 3
-"""Of a text while it is parsed: as bytes, as text, and as values."""
+"""Copies of a text in memory while it is parsed: bytes, text and values."""
 _PART_BYTES = 1200
-"""Of a value that is parsed, or of the error that pyiceberg keeps for it."""
+"""Memory for a parsed value, or for the error that pyiceberg keeps for it."""
 LENGTH_LIMIT = MEMORY_LIMIT // _COPIES
 _WIDE, _MIDDLE = bytes(range(0xF0, 0x100)), bytes(range(0xC4, 0xF0))
 """How characters of four bytes begin in UTF-8, and those of two."""

@@ -76,15 +76,15 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
     "write.parquet.compression-codec": "zstd",
     KEEP_SNAPSHOTS: "1000",
 }
-"""Of the tables that landings create: every commit leaves a metadata file and a snapshot, so old ones are removed."""
+"""Properties of tables that landings create. Every commit leaves a metadata file and a snapshot, so old ones go."""
 
 _NO_RIGHT = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
 _NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
 _NO_ROOM = ("database or disk is full", "attempt to write a readonly database", "No space left on device")
 """What databases of catalogs say in the same case."""
 _SNAPSHOTS = "snapshot-loading-mode"
-"""Of a REST catalog. With `refs` it tells of the snapshots that branches and tags point to only: what came between the
-ledger and the head, and what became of a commit request, could not be seen."""
+"""A setting of REST catalogs. With `refs`, they return only the snapshots of branches and tags. Snapshots between the
+ledger and the head, and the outcome of a commit request, would then be unknown."""
 _STORAGE = (*OF_STORAGE, "py-io-impl", "warehouse")
 
 
@@ -92,7 +92,7 @@ class Tables:
     """The tables of one catalog.
 
     :param catalog_properties: as :func:`pyiceberg.catalog.load_catalog` takes them, and the catalog's ``name``
-    :param name: the catalog's name where neither the properties nor its database tell one
+    :param name: the catalog's name where neither the properties nor its database have one
     :param connect: makes the catalog from its name and properties
     :param few: clients at a time, as long as none of them takes long; to make one costs more than to use it
     """

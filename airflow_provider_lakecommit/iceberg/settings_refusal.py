@@ -24,7 +24,7 @@ OF_FOLDERS = ("hive", "in-memory", "sql")
 _SQLITE = b"SQLite format 3\0"
 """The first bytes of a database."""
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
-"""By the catalog's type: what brings its client; for PostgreSQL it is `postgres`."""
+"""The extra that installs the client of each type of catalog; for PostgreSQL it is `postgres`."""
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "NoSuchModuleError": lambda properties: (
         f"`uri` begins with {_scheme(properties)!r}, which is not a database that the installed SQLAlchemy supports: "

@@ -52,7 +52,7 @@ class TopicFacts:
 
 
 Border = tuple[int, int | None]
-"""An offset, and the leader's epoch with which it was told."""
+"""An offset, and the leader's epoch that came with it."""
 
 
 class Edge(Enum):

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 PAUSE_SECONDS = 0.05
 SILENT_SECONDS = 3.0
-"""After which whoever waits is told what for."""
+"""Seconds after which a wait is logged with its reason."""
 LOST_SECONDS = 5.0
 """Behind its own timeout, after which the client has lost a request."""
 _LOST: list[AdminClient] = []

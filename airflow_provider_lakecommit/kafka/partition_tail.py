@@ -233,7 +233,7 @@ AT_ONCE_SECONDS = 0.1
 CHECK_SECONDS = 5.0
 """For which brokers that give nothing are asked whether they are there."""
 EVENTS = 3
-"""So often the client tells of the same batch before it is believed that nothing else comes."""
+"""After this many reports of the same batch, the client is assumed to return nothing else."""
 
 CORRUPTION = frozenset(
     {

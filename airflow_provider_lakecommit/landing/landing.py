@@ -334,7 +334,7 @@ def _fields() -> tuple[dataclasses.Field[Any], ...]:
 
 
 DEFAULTS: Mapping[str, Any] = _defaults()
-"""By the names under which options are recorded."""
+"""Default values, by the names under which options are recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ class Bundle:
                 undone[name] = error
                 self._log.error("%s: %s", name, error)
             elif died.get(name) is not None:
-                self._log.warning("everything of %s is reported, despite: %s", name, died[name])
+                self._log.warning("the job of %s failed, but all its slices are reported: %s", name, died[name])
         self.saved = saved
         self._log.info("%d groups: %d records are reported, %d groups are incomplete", len(groups), saved, len(undone))
         if undone:

@@ -195,7 +195,7 @@ class WriteWindowOperator(SparkTask):
         if (undone := left_undone(result, share, died)) is not None:
             raise undone from died
         if died is not None:
-            self.log.warning("everything of the group is reported, despite: %s", died)
+            self.log.warning("the job failed (%s), but all slices of the group are reported", died)
         return result
 
     def _log_progress(self, progress: Progress) -> None:

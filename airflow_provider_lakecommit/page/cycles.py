@@ -63,7 +63,7 @@ class LandingCycles(NamedTuple):
 
     ``published`` has the end of each partition per table; progress is that of the first table, the data. ``took`` are
     the seconds of the last commit, from the last report to its COMPLETE. ``uncommitted`` are reports whose rejects are
-    not in their table yet, ``debts`` the newest share of each table's limit of compaction debt.
+    not in their table yet. ``debts`` has, by table, the newest compaction debt as a share of its limit.
     """
 
     cycles: tuple[ObservedCycle, ...] = ()

@@ -3,8 +3,8 @@
 
 :meth:`PageReader.board` returns the known state at once. The first request starts a thread per control topic; they stop
 after :data:`UNUSED_SECONDS` without a request, and the next request starts over. Missing connections and topics, and
-unreachable brokers, become the ``trouble`` of that topic and are retried. So are unforeseen errors: a dead thread would
-leave a page that looks healthy.
+unreachable brokers, become the ``trouble`` of that topic and are retried. Unforeseen errors are
+retried too, because a dead thread would leave a page that looks healthy.
 """
 
 from __future__ import annotations

@@ -310,8 +310,8 @@ def _passed_over(
     rules: StallRules,
 ) -> dict[Table, PassedOver]:
     """Return the tables with skipped files. Tables without writers since another coordinator took over are dropped:
-    they were removed from the connector. So are tables whose name has a new table with snapshots, once nothing is
-    written for the old one.
+    they were removed from the connector. Tables that were replaced by a new table of the same name are dropped once
+    the new one has snapshots and nothing is written for the old one.
     """
     over: dict[Table, PassedOver] = {}
     for table, held in state.over.items():

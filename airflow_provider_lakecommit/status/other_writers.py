@@ -72,7 +72,7 @@ def row_change(snapshot: Snapshot) -> RowChange:
 
 
 def live_rows(snapshot: Snapshot) -> int | None:
-    """Return the number of live rows by a snapshot's own summary; ``None``: it does not tell."""
+    """Return the number of live rows by a snapshot's own summary; ``None``: unknown."""
     sums = snapshot.summary.additional_properties if snapshot.summary else {}
     if "total-records" not in sums or _sum(sums, "total-equality-deletes"):
         return None

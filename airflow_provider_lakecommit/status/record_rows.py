@@ -3,9 +3,9 @@
 
 Every data file of the head is read once, only the columns that identify the record and reading of a row, less the rows
 of position deletes. Each reading of a topic is counted separately, so a recreated topic, a truncated log and a range
-read again are no finding. Wrong are a row of a record that no ledger of the table has, and a record with several rows
-if only one is allowed. So are fewer records with a row than the table's history counts, unless it shows that other
-writers removed some. Tables of one landing that share its records (`route`) are counted together. Counts of expired
+read again are no finding. These are faults: a row of a record that no ledger of the table has; several rows of a
+record that may have only one; fewer records with rows than the table's history counts, unless other writers removed
+some. Tables of one landing that share its records (`route`) are counted together. Counts of expired
 snapshots, and ranges stated by users, are not compared. An unreadable file is a finding and hides no other.
 
 It takes two bytes of memory for each offset between the first and the last landed offset of a partition and reading.

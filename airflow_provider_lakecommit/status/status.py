@@ -201,7 +201,7 @@ def _section(session: LandingSession, state: LedgerState) -> bool:
 
 
 def _of_metadata(session: LandingSession, name: str) -> dict[str, Any]:
-    """Return the fields of a table that only its metadata tells."""
+    """Return the fields of a table that come only from its metadata."""
     table, landing = session.tables.find(name), session.landing
     if table is None:
         return {}

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of the commands, made from the parser: one per command, and the table that lists them.
+"""Pages of the commands: one per command, and the table that lists them.
+
+Usage, arguments and examples come from the parser, behavior and output from the command's section of
+``docs/reference/_behavior.rst``.
 
 Contract: the pages are written to ``docs/reference/commands`` before the sources are read, and only if they changed.
 """
@@ -7,6 +10,7 @@ Contract: the pages are written to ``docs/reference/commands`` before the source
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,7 +18,8 @@ from lakecommit_source import load
 from lakecommit_tables import TableDirective, table
 from sphinx.application import Sphinx
 
-OVERVIEW = "reference/command_line"
+BEHAVIOR = "reference/_behavior.rst"
+_ABOUT = re.compile(r"^\.\. _about-([\w-]+):\n\n[^\n]+\n-+\n", re.MULTILINE)
 FOLDER = "reference/commands"
 
 
@@ -32,8 +37,11 @@ def write_pages(app: Sphinx) -> None:
     """Write one page per command and delete those of former commands."""
     folder = Path(app.srcdir, FOLDER)
     folder.mkdir(exist_ok=True)
-    overview = Path(app.srcdir, f"{OVERVIEW}.rst").read_text(encoding="utf-8")
-    pages = {f"{slug(parser)}.rst": "\n".join(_page(parser, overview)) for parser in commands()}
+    _, *parts = _ABOUT.split(Path(app.srcdir, BEHAVIOR).read_text(encoding="utf-8"))
+    behavior = dict(zip(parts[::2], parts[1::2], strict=True))
+    pages = {f"{slug(parser)}.rst": "\n".join(_page(parser, behavior.pop(slug(parser), ""))) for parser in commands()}
+    if behavior:
+        raise ValueError(f"{BEHAVIOR} describes commands that do not exist: {', '.join(behavior)}")
     for path in folder.glob("*.rst"):
         if path.name not in pages:
             path.unlink()
@@ -59,13 +67,13 @@ def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
         yield from _leaves(sub)
 
 
-def _page(parser: argparse.ArgumentParser, overview: str) -> Iterator[str]:
+def _page(parser: argparse.ArgumentParser, behavior: str) -> Iterator[str]:
     yield from (f".. _command-{slug(parser)}:", "", parser.prog, "=" * len(parser.prog), "")
     yield from (parser.description or "", "")
-    if f".. _about-{slug(parser)}:" in overview:
-        yield from (f"For its behavior and output, see :ref:`about-{slug(parser)}`.", "")
     parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
     yield from _block(parser.format_usage())
+    if behavior:
+        yield from ("Behavior", "--------", "", behavior.strip(), "")
     for group in parser._action_groups:
         rows = [row for action in group._group_actions if (row := _row(parser, action)) is not None]
         if rows:

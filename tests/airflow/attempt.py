@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.operators.replay import ReplayOperator
 from tests.support.declared import landing_of
 from tests.support.gate import Gate
 
-__all__ = ["Asked", "Ended", "attempt", "begin", "killed_in_its_second_slice"]
+__all__ = ["AttemptRequest", "Ended", "attempt", "begin", "killed_in_its_second_slice"]
 
 TASK = "land"
 KINDS = {"land": KafkaToIcebergOperator, "backfill": BackfillOperator, "replay": ReplayOperator}
@@ -36,7 +36,7 @@ SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AttemptRequest:
     """Which attempt it is. ``first`` is the number of the first attempt since the last clear; ``states`` are those of
     the task in other runs; ``gate`` is the folder of a gate before each slice.
     """
@@ -68,7 +68,7 @@ class Ended:
     log: list[str]
     events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def said(self, text: str) -> bool:
+    def printed(self, text: str) -> bool:
         return any(text in line for line in self.log)
 
 
@@ -98,24 +98,26 @@ class _Ti:
 
     dag_id, task_id, map_index = "dag", TASK, -1
 
-    def __init__(self, asked: Asked) -> None:
-        self.run_id, self.try_number = asked.run, asked.number
-        self.max_tries = asked.first + 1
-        self._states = asked.states
-        self.told: dict[str, Any] = {}
+    def __init__(self, request: AttemptRequest) -> None:
+        self.run_id, self.try_number = request.run, request.number
+        self.max_tries = request.first + 1
+        self._states = request.states
+        self.pushed: dict[str, Any] = {}
 
     def xcom_push(self, key: str, value: Any) -> None:
-        self.told[key] = json.loads(json.dumps(value))
+        self.pushed[key] = json.loads(json.dumps(value))
 
     def get_task_states(self, dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
         assert dag_id == self.dag_id
         return {run: {TASK: self._states[run]} for run in run_ids if run in self._states}
 
 
-def attempt(asked: Asked, started: Callable[[KafkaToIcebergOperator, list[str]], None] = lambda _o, _l: None) -> Ended:
+def attempt(
+    request: AttemptRequest, started: Callable[[KafkaToIcebergOperator, list[str]], None] = lambda _o, _l: None
+) -> Ended:
     """Run one attempt in this process; ``started`` gets the operator and its log before."""
     lines: list[str] = []
-    operator, ti = asked.operator(), _Ti(asked)
+    operator, ti = request.operator(), _Ti(request)
     operator._cached_logger = _Log(lines)  # type: ignore[assignment]
     accessor = _Events()
     dag_run = SimpleNamespace(run_type="manual")
@@ -132,37 +134,37 @@ def attempt(asked: Asked, started: Callable[[KafkaToIcebergOperator, list[str]],
     return Ended(state="success", reason="", event=accessor.extra, log=lines, events=accessor.added)
 
 
-def begin(asked: Asked, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def begin(request: AttemptRequest, environment: Mapping[str, str]) -> subprocess.Popen[str]:
     """Run one attempt in a process of its own."""
-    command = [sys.executable, "-m", "tests.airflow.attempt", json.dumps(asdict(asked))]
+    command = [sys.executable, "-m", "tests.airflow.attempt", json.dumps(asdict(request))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """As a machine that is gone does: without a word."""
+    """As a machine that is missing does: without a word."""
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=SECONDS)
 
 
-def killed_in_its_second_slice(asked: Asked, folder: Path, environment: Mapping[str, str]) -> Asked:
-    """An attempt that is gone when one slice is done; what the next attempt is asked."""
+def killed_in_its_second_slice(request: AttemptRequest, folder: Path, environment: Mapping[str, str]) -> AttemptRequest:
+    """An attempt that dies when one slice is done; return the request of the next attempt."""
     folder.mkdir()
-    gate = Gate(folder, asked.landing["name"])
+    gate = Gate(folder, request.landing["name"])
     gate.let_pass(0)
-    process = begin(replace(asked, gate=str(gate.base)), environment)
+    process = begin(replace(request, gate=str(gate.base)), environment)
     try:
         gate.await_begun(1, by=process)
     finally:
         kill(process)
         gate.let_pass()
-    return replace(asked, number=asked.number + 1)
+    return replace(request, number=request.number + 1)
 
 
 def _main(text: str) -> None:
-    asked = Asked(**json.loads(text))
-    if asked.gate is not None:
-        Gate(Path(asked.gate)).put(pytest.MonkeyPatch())
-    print(json.dumps(asdict(attempt(asked))))
+    request = AttemptRequest(**json.loads(text))
+    if request.gate is not None:
+        Gate(Path(request.gate)).put(pytest.MonkeyPatch())
+    print(json.dumps(asdict(attempt(request))))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places at which a task of a live DAG can be held or killed, by files of one folder.
 
-Contract: a file ``<landing>.<place>.hold`` keeps whoever comes there waiting until it is gone, ``….die`` (removed
-first) kills it as by ``kill -9``; ``….reached`` tells that somebody was there. The places are ``plan``, ``commit`` and
+Contract: a file ``<landing>.<place>.hold`` keeps whoever comes there waiting until it is missing, ``….die`` (removed
+first) kills it as by ``kill -9``; ``….reached`` tells that a user was there. The places are ``plan``, ``commit`` and
 ``outcome``, each ``.before`` and ``.after`` (all of its work is done, Airflow does not know it yet), and
 ``write.<offset>``: before the slice that begins there.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = "LAKECOMMIT_TEST_FAULTS"
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Faults:
         """For whoever comes to a place."""
         self._file(place, "reached").touch()
         while self._file(place, "hold").exists():
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         if (fatal := self._file(place, "die")).exists():
             fatal.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -19,10 +19,10 @@ from tests.fixtures.kafka import unique
 from tests.support import waiting
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections, write_dag
 
-__all__ = ["RUN_SECONDS", "Live", "live_airflow", "orders", "until", "until_its_job_is_gone"]
+__all__ = ["RUN_SECONDS", "Live", "live_airflow", "orders", "until", "until_its_job_has_ended"]
 
 RUN_SECONDS = 600.0
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 PATIENT = {
     "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "240",
     "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "100",
@@ -40,8 +40,8 @@ from airflow_provider_lakecommit.hooks import run_note
 
 run_note.SECONDS = 240.0
 """
-"""A task that is told to stop is killed when it has not ended within five seconds, which Airflow lets nobody set. So
-is a note let go that a busy machine has not taken by then.
+"""A task that is reported to stop is killed when it has not ended within five seconds, which Airflow lets nobody set.
+So is a note let go that a busy machine has not taken by then.
 """
 STAND_IN = "stand_in"
 """Connection whose spark-submit is :mod:`tests.airflow.stand_in`."""
@@ -103,9 +103,9 @@ class Live:
             for t in self.client.tasks(name, run)
         }
 
-    def await_state(self, name: str, run: str, task: str, *wanted: str | None) -> None:
+    def await_state(self, name: str, run: str, task: str, *expected: str | None) -> None:
         """Wait until a task is in one of these states."""
-        until(f"{task} of {run}: {wanted}", lambda: self.states(name, run).get(task, "-") in wanted)
+        until(f"{task} of {run}: {expected}", lambda: self.states(name, run).get(task, "-") in expected)
 
     def runs(self, name: str) -> list[str]:
         """States of all runs of a DAG."""
@@ -116,7 +116,7 @@ class Live:
         found = (self.airflow.home / "logs").glob(f"dag_id={name}/run_id={run}/task_id=land.{task}/**/*.log")
         return "\n".join(path.read_text(errors="replace") for path in sorted(found))
 
-    def said(self, name: str, run: str, text: str, task: str = "outcome") -> bool:
+    def printed(self, name: str, run: str, text: str, task: str = "outcome") -> bool:
         """Does the log of a task hold a text?"""
         return text in self.log(name, run, task)
 
@@ -176,9 +176,9 @@ def orders(*ids: int) -> list[dict[str, Any]]:
 
 def until(what: str, holds: Callable[[], bool]) -> None:
     """Wait as long as a run may take."""
-    waiting.until(holds, RUN_SECONDS, what, LOOK_SECONDS)
+    waiting.until(holds, RUN_SECONDS, what, POLL_SECONDS)
 
 
-def until_its_job_is_gone(landing: str) -> None:
+def until_its_job_has_ended(landing: str) -> None:
     """What a killed task leaves running for a while would be one more attempt at what the next one does."""
     until("the end of its job", lambda: not any(f"lakecommit-{landing}-" in p.command for p in living().values()))

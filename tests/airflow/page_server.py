@@ -61,26 +61,26 @@ class PageServer:
 def page_server(kafka: Mapping[str, Any], boards: Mapping[str, str]) -> Iterator[PageServer]:
     """Serve a page for each control topic of *boards*."""
     known, root = Known(), FastAPI()
-    seen = Viewer(user=None, dags=_All(), views_all=True)
+    unrestricted = Viewer(user=None, dags=_All(), views_all=True)
 
-    def look(ask: Any, _: float) -> Any:
-        if ask is waiting_sensors:
+    def answer(query: Any, _: float) -> Any:
+        if query is waiting_sensors:
             return lambda: known.sensors
-        return (lambda: known.declared) if isinstance(ask, DeclaredQuery) else (lambda: known.dags)
+        return (lambda: known.declared) if isinstance(query, DeclaredQuery) else (lambda: known.dags)
 
-    async def same(who: Viewer) -> Viewer:
-        return who
+    async def same(user: Viewer) -> Viewer:
+        return user
 
     readers: list[PageReader] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_app, "DatabaseReader", look)
-        patch.setattr(page_app, "viewer_now", lambda _, who: same(who))
+        patch.setattr(page_app, "DatabaseReader", answer)
+        patch.setattr(page_app, "viewer_now", lambda _, user: same(user))
         patch.setattr(access, "get_auth_manager", _Everybody)
         for name, topic in boards.items():
             place = PageTopic("kafka_default", topic)
             readers.append(PageReader(lambda place=place: (place,), lambda _: kafka, DEPLOYMENT))
             made = page_app.create_app(readers[-1], with_actions=True)
-            made.dependency_overrides[viewer] = lambda: seen
+            made.dependency_overrides[viewer] = lambda: unrestricted
             root.mount(f"/{name}/lakecommit", made)
         server = uvicorn.Server(uvicorn.Config(root, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
         thread = threading.Thread(target=server.run, name="page-server", daemon=True)

@@ -88,9 +88,9 @@ class Runner:
         from airflow.utils.session import create_session
         from sqlalchemy import select
 
-        wanted = select(AssetEvent).where(AssetEvent.source_dag_id == self.name, AssetEvent.source_run_id == run_id)
+        events = select(AssetEvent).where(AssetEvent.source_dag_id == self.name, AssetEvent.source_run_id == run_id)
         with create_session() as session:
-            return [dict(event.extra) for event in session.scalars(wanted)]
+            return [dict(event.extra) for event in session.scalars(events)]
 
 
 @pytest.fixture
@@ -134,19 +134,19 @@ def planted(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 @contextmanager
 def processes_watched() -> Iterator[set[str]]:
     """The arguments of processes of this machine that show a canary, in this block."""
-    seen, over = set[str](), threading.Event()
+    observed, over = set[str](), threading.Event()
 
-    def look() -> None:
+    def scan() -> None:
         while not over.wait(0.2):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with suppress(OSError):
                     if CANARY in (words := path.read_bytes().decode(errors="replace")):
-                        seen.add(words)
+                        observed.add(words)
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=scan)
     thread.start()
     try:
-        yield seen
+        yield observed
     finally:
         over.set()
         thread.join()
@@ -204,9 +204,9 @@ def test_a_run_lands_what_is_new_and_the_next_one_that_finds_nothing_is_green_an
     produce(runner.topic, orders(*range(20)), 0)
     produce(runner.topic, [*orders(*range(20, 30)), "no json", None], 1)
 
-    with processes_watched() as seen:
+    with processes_watched() as observed:
         first = runner.run()
-    assert seen == set()
+    assert observed == set()
     shown = "".join(capfd.readouterr())
     assert "--properties-file" in shown
     assert CANARY not in shown
@@ -255,12 +255,12 @@ def test_a_failed_group_fails_the_run_and_publishes_the_others_and_the_next_run_
     assert lake.ids("shop.orders") == list(range(10))
     assert [event["rows"] for event in broken.events] == [10]
 
-    mended = runner.run()
-    assert mended.tasks == {"plan": "success", "write[0]": "success", "commit": "success", "outcome": "success"}
+    fixed = runner.run()
+    assert fixed.tasks == {"plan": "success", "write[0]": "success", "commit": "success", "outcome": "success"}
     assert lake.ids("shop.orders") == list(range(20))
 
 
-def test_a_plan_that_fails_fails_the_run_and_the_commit_task_still_tells_the_control_topic(
+def test_a_plan_that_fails_fails_the_run_and_the_commit_task_still_reports_the_control_topic(
     runner: Runner, lake: Lake, bootstrap: str
 ) -> None:
     runner.topic = unique("never-made")
@@ -273,8 +273,8 @@ def test_a_plan_that_fails_fails_the_run_and_the_commit_task_still_tells_the_con
     assert run.state == "failed"
     assert run.events == []
     with ControlTopic(runner.control_topic, {"bootstrap.servers": bootstrap}) as control:
-        told = [type(entry).__name__ for r in control.read_all() if (entry := read_entry(r, runner.name, LIVE))]
-    assert told == ["CycleOpened", "CycleClosed"]
+        kinds = [type(entry).__name__ for r in control.read_all() if (entry := read_entry(r, runner.name, LIVE))]
+    assert kinds == ["CycleOpened", "CycleClosed"]
 
 
 @pytest.mark.heavy
@@ -369,12 +369,12 @@ def test_a_replica_that_fails_is_red_and_its_run_is_green_where_the_other_one_ha
 def test_a_write_task_that_would_do_slow_slices_again_runs_its_job_and_ends_as_ever(
     runner: Runner, lake: Lake, produce: Produce
 ) -> None:
-    """Its Spark job is run beside the task's own thread."""
+    """Its Spark job is run next to the task's own thread."""
     python = f"{{{{ '/nowhere/python' if dag_run.conf.get('broken') else '{sys.executable}' }}}}"
     runner.declare({"spark_conf": {"spark.pyspark.driver.python": python}}, speculation=2)
     produce(runner.topic, orders(*range(10)), 0)
     broken = runner.run(broken=True)
     assert (broken.tasks["write[0]"], broken.state) == ("failed", "failed")
-    mended = runner.run()
-    assert (mended.tasks["write[0]"], mended.state) == ("success", "success")
+    fixed = runner.run()
+    assert (fixed.tasks["write[0]"], fixed.state) == ("success", "success")
     assert lake.ids("shop.orders") == list(range(10))

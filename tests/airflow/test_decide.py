@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word through Airflow itself: the example DAGs by `dag.test()`, answered as the API server does, and the
+"""A user's decision through Airflow itself: the example DAGs by `dag.test()`, answered as the API server does, and the
 command line on the landing of a DAG, all on a real broker and catalog.
 """
 
@@ -46,21 +46,21 @@ class Repairs:
         self.world, self.folder = world, folder
         landing = world.landing
         fields = {k: v for k, v in landing.to_flat().items() if v or k != "dead_letter_table"}
-        told = EXAMPLE.replace(
+        text = EXAMPLE.replace(
             'Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")',
             f"Landing.from_flat({fields!r})",
         )
-        assert told != EXAMPLE
+        assert text != EXAMPLE
         folder.mkdir()
-        (folder / "decide.py").write_text(told)
+        (folder / "decide.py").write_text(text)
 
     def run(self, dag: str, answer: str | None, conf: dict[str, Any]) -> dict[str, str]:
-        """States of the tasks; with an answer given by a person while the run waits."""
+        """States of the tasks; with an answer given by a user while the run waits."""
         from airflow.dag_processing.dagbag import DagBag
 
         bag = DagBag(self.folder)
         assert bag.import_errors == {}
-        with _person(dag, answer):
+        with _user(dag, answer):
             done = bag.dags[dag].test(run_conf=conf)
         return {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
 
@@ -74,7 +74,7 @@ class Repairs:
 
 
 @contextmanager
-def _person(dag: str, answer: str | None) -> Iterator[None]:
+def _user(dag: str, answer: str | None) -> Iterator[None]:
     """Answers what the run asks, as the API server does."""
     _answered(dag, str(answer))
     over: threading.Event = threading.Event()
@@ -112,8 +112,8 @@ def _answered(dag: str, answer: str) -> bool:
     from sqlalchemy import select
 
     with create_session() as session:
-        asked = select(TaskInstance).where(TaskInstance.dag_id == dag, TaskInstance.state == "awaiting_input")
-        ti = session.scalars(asked).first()
+        waiting = select(TaskInstance).where(TaskInstance.dag_id == dag, TaskInstance.state == "awaiting_input")
+        ti = session.scalars(waiting).first()
         detail = None if ti is None else session.get(HITLDetail, ti.id)
         if ti is None or detail is None:
             return False
@@ -167,7 +167,7 @@ def repairs_of(world: World, bootstrap: str, tmp_path: Path, monkeypatch: pytest
     return Repairs(world, tmp_path / "dags")
 
 
-def test_a_blocked_range_is_unblocked_by_a_persons_word_and_by_nothing_less(repairs: Repairs) -> None:
+def test_a_blocked_range_is_unblocked_by_a_users_decision_and_by_nothing_less(repairs: Repairs) -> None:
     world = repairs.world
     # The first finds the records, the second knows that they are blocked.
     world.run()
@@ -178,17 +178,17 @@ def test_a_blocked_range_is_unblocked_by_a_persons_word_and_by_nothing_less(repa
     assert repairs.decisions() == ""
     done = repairs.run(dag, "Approve", conf)
     assert done == {"look": "success", "approve": "success", "unblock": "success"}
-    told = repairs.decisions()
-    assert "ann in run" in told
-    assert f"of DAG {dag}" in told
-    assert "the producer is mended" in told
+    decisions = repairs.decisions()
+    assert "ann in run" in decisions
+    assert f"of DAG {dag}" in decisions
+    assert "the producer is mended" in decisions
     world.settle()
     assert sorted(row["id"] for row in world.rows()) == list(range(8))
     nothing = repairs.run(dag, None, conf)
     assert nothing == {"look": "skipped", "approve": "skipped", "unblock": "skipped"}
 
 
-def test_dead_letters_become_rows_by_a_persons_word(rejects: Repairs) -> None:
+def test_dead_letters_become_rows_by_a_users_decision(rejects: Repairs) -> None:
     """Once the column that they lack is optional."""
     repairs, world, table = rejects, rejects.world, rejects.world.landing.table
     dag, conf = "example_lakecommit_replay_dead_letters", {"kinds": "missing_required:name"}
@@ -202,7 +202,7 @@ def test_dead_letters_become_rows_by_a_persons_word(rejects: Repairs) -> None:
     assert nothing == {"look": "skipped", "approve": "skipped", "replay": "skipped"}
 
 
-def test_rows_go_back_and_a_landing_begins_anew_by_a_persons_word(
+def test_rows_go_back_and_a_landing_begins_anew_by_a_users_decision(
     airflow_db: Path,
     bootstrap: str,
     make_world: Callable[..., World],

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry, SliceReported
 from airflow_provider_lakecommit.core.model import LIVE
-from tests.airflow.attempt import Asked, attempt, begin, kill
+from tests.airflow.attempt import AttemptRequest, attempt, begin, kill
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake
 from tests.support.gate import Gate
@@ -44,9 +44,9 @@ class World:
     bootstrap: str
     lake: Lake
 
-    def asked(self, run: str = "first", **fields: Any) -> Asked:
+    def request(self, run: str = "first", **fields: Any) -> AttemptRequest:
         landing = {**self.landing, **fields.pop("landing", {})}
-        return Asked(landing=landing, run=run, **fields)
+        return AttemptRequest(landing=landing, run=run, **fields)
 
     @property
     def ids(self) -> list[int]:
@@ -80,11 +80,11 @@ def world(bootstrap: str, warm_lake: Lake, make_topic: Callable[..., str]) -> Wo
 
 
 @pytest.mark.heavy
-def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world: World, produce: Produce) -> None:
+def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_reports_all(world: World, produce: Produce) -> None:
     produce(world.topic, orders(*range(20)), 0)
     produce(world.topic, [*orders(*range(20, 24)), None], 1)
 
-    ended = attempt(world.asked(landing={"max_records": 10}))
+    ended = attempt(world.request(landing={"max_records": 10}))
     assert ended.state == "success", ended
     assert world.ids == list(range(24))
     assert world.cycles() == [("first", 0), ("first", 1), ("first", 2)], "the last one saw that it was caught up"
@@ -100,7 +100,7 @@ def test_a_run_takes_as_many_cycles_as_it_needs_and_one_event_tells_of_all(world
     assert event["valid_through"] is not None
 
     head = world.lake.head("shop.orders")
-    idle = attempt(world.asked("second"))
+    idle = attempt(world.request("second"))
     assert (idle.state, idle.reason) == ("skipped", "nothing new")
     assert world.lake.head("shop.orders") == head
 
@@ -119,12 +119,12 @@ def test_a_task_keeps_its_table_equal_to_the_source(world: World, produce: Produ
 
     produce(world.topic, [change(n % 6, f"n{n}") for n in range(12)], 0)
     produce(world.topic, [change(n, "other") for n in range(10, 14)], 1)
-    first = world.asked(landing=keyed)
+    first = world.request(landing=keyed)
     ended = attempt(first)
     assert ended.state == "success", ended
     assert notes() == {**{n: f"n{n + 6}" for n in range(6)}, **dict.fromkeys(range(10, 14), "other")}
     produce(world.topic, [change(0, None), change(1, "new"), change(2, None), change(2, "back")], 0)
-    ended = attempt(world.asked("second", landing=keyed))
+    ended = attempt(world.request("second", landing=keyed))
     assert ended.state == "success", ended
     expected = {1: "new", 2: "back", **{n: f"n{n + 6}" for n in range(3, 6)}, **dict.fromkeys(range(10, 14), "other")}
     assert notes() == expected
@@ -134,16 +134,18 @@ def test_a_task_keeps_its_table_equal_to_the_source(world: World, produce: Produ
 
 
 @pytest.mark.heavy
-def test_what_the_last_of_its_cycles_leaves_is_told_and_lands_with_the_next_run(world: World, produce: Produce) -> None:
+def test_what_the_last_of_its_cycles_leaves_is_reported_and_lands_with_the_next_run(
+    world: World, produce: Produce
+) -> None:
     produce(world.topic, orders(*range(25)), 0)
-    asked = world.asked(landing={"max_records": 10}, options={"max_cycles": 2})
-    ended = attempt(asked)
+    request = world.request(landing={"max_records": 10}, options={"max_cycles": 2})
+    ended = attempt(request)
     assert ended.state == "success", ended
-    assert ended.said("5 offsets are left for the next run")
+    assert ended.printed("5 offsets are left for the next run")
     assert len(world.ids) == 20
-    cleared = attempt(replace(asked, number=2, first=2))
+    cleared = attempt(replace(request, number=2, first=2))
     assert cleared.state == "skipped", "a finished run, also one that left something, does no work"
-    assert attempt(replace(asked, run="second")).state == "success"
+    assert attempt(replace(request, run="second")).state == "success"
     assert world.ids == list(range(25))
 
 
@@ -153,29 +155,29 @@ def test_a_range_that_needs_a_hand_fails_the_task_for_good_and_stops_no_other_pa
 ) -> None:
     produce(world.topic, ["no json", *orders(1)], 0)
     produce(world.topic, orders(2, 3), 1)
-    ended = attempt(world.asked())
+    ended = attempt(world.request())
     assert ended.state == "failed"
     assert "needs a hand" in ended.reason
     assert world.ids == [2, 3]
 
 
 @pytest.mark.heavy
-def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_is_not_told_again(
+def test_a_run_that_was_not_reported_is_reported_by_its_retry_and_a_cleared_one_is_not_reported_again(
     world: World, produce: Produce
 ) -> None:
     produce(world.topic, orders(1, 2, 3), 0)
-    asked = world.asked()
-    first = attempt(asked)
+    request = world.request()
+    first = attempt(request)
     assert first.event is not None
     # The attempt died after its last COMMIT_COMPLETE: Airflow never heard of it.
-    retried = attempt(replace(asked, number=2))
+    retried = attempt(replace(request, number=2))
     assert retried.state == "success"
     assert retried.event is not None
     assert retried.event["snapshots"] == first.event["snapshots"]
     assert retried.event["valid_through"] == first.event["valid_through"]
 
     produce(world.topic, orders(4), 0)
-    cleared = attempt(replace(asked, number=3, first=3))
+    cleared = attempt(replace(request, number=3, first=3))
     assert cleared.state == "skipped"
     assert "1 cycles of this run" in cleared.reason
     assert f"{world.topic}[0] [0, 3)" in cleared.reason
@@ -184,9 +186,9 @@ def test_a_run_of_which_nobody_was_told_is_told_by_its_retry_and_a_cleared_one_i
 
 
 @pytest.mark.heavy
-def test_a_task_follows_for_its_time_and_one_event_tells_of_all_its_windows(world: World, produce: Produce) -> None:
+def test_a_task_follows_for_its_time_and_one_event_reports_all_its_windows(world: World, produce: Produce) -> None:
     produce(world.topic, orders(0), 0)
-    assert attempt(world.asked("before")).state == "success"
+    assert attempt(world.request("before")).state == "success"
 
     def come() -> None:
         # Each comes when the one before it is in the table, so in a window of its own.
@@ -197,41 +199,43 @@ def test_a_task_follows_for_its_time_and_one_event_tells_of_all_its_windows(worl
     coming = threading.Thread(target=come, daemon=True)
     coming.start()
     lasting = {"follow_for": timedelta(seconds=15), "window_age": timedelta(seconds=1)}
-    ended = attempt(world.asked(options=lasting))
+    ended = attempt(world.request(options=lasting))
     coming.join()
     assert ended.state == "success", ended
-    assert ended.said("followed for ")
+    assert ended.printed("followed for ")
     event = ended.event
     assert event is not None
     assert world.ids == list(range(4))
     assert (event["rows"], event["snapshot_id"]) == (3, world.lake.head("shop.orders"))
     assert event["offsets"] == {f"{world.topic}[0]": [[1, 4]]}
     assert len(event["snapshots"]) == 1, "the newest stands for all"
-    assert attempt(world.asked("next")).state == "skipped", "nothing is left, and no slot is taken"
+    assert attempt(world.request("next")).state == "skipped", "nothing is left, and no slot is taken"
 
 
 def test_the_next_run_takes_over_from_the_one_that_follows_and_each_row_lands_once(
     world: World, produce: Produce
 ) -> None:
     produce(world.topic, orders(0), 0)
-    assert attempt(world.asked("before")).state == "success"
+    assert attempt(world.request("before")).state == "success"
     over, coming = threading.Event(), threading.Thread(target=lambda: keep_coming(world, produce, over), daemon=True)
     lasting, alive = {"window_age": timedelta(seconds=1)}, {"first": "running", "second": "running"}
-    with ThreadPoolExecutor(1) as beside:
-        earlier = world.asked("first", options={**lasting, "follow_for": timedelta(seconds=90)}, states=alive)
+    with ThreadPoolExecutor(1) as other:
+        earlier = world.request("first", options={**lasting, "follow_for": timedelta(seconds=90)}, states=alive)
         lines: list[str] = []
-        first = beside.submit(attempt, earlier, lambda _, log: lines.append(log))
+        first = other.submit(attempt, earlier, lambda _, log: lines.append(log))
         coming.start()
         until(lambda: len(world.ids) > 1, what="the first window")
-        second = attempt(world.asked("second", options={**lasting, "follow_for": timedelta(seconds=15)}, states=alive))
+        second = attempt(
+            world.request("second", options={**lasting, "follow_for": timedelta(seconds=15)}, states=alive)
+        )
         print("\n".join(lines[0]), "SECOND", "\n".join(second.log))
         ended = first.result(timeout=60)
     over.set()
     coming.join()
     assert (ended.state, second.state) == ("success", "success"), (ended, second)
-    assert ended.said("run second continues from here")
-    assert not second.said("continues from here")
-    assert attempt(world.asked("third")).state in {"success", "skipped"}
+    assert ended.printed("run second continues from here")
+    assert not second.printed("continues from here")
+    assert attempt(world.request("third")).state in {"success", "skipped"}
     assert world.ids == list(range(len(world.ids)))
     runs = [run for run, _ in world.cycles() if run not in {"before", "third"}]
     # Windows of both may alternate while one takes over; how many are left for the second one is the machine's to say.
@@ -255,14 +259,14 @@ def killed(world: World, produce: Produce, tmp_path: Path) -> tuple[World, Gate]
     gate = Gate(tmp_path / "gate", world.landing["name"])
     produce(world.topic, orders(*range(8)), 0)
     gate.let_pass(0)
-    asked = world.asked(landing={"max_records": 6, "slice_records": 3}, gate=str(gate.base))
-    process = begin(asked, {"PYTHONPATH": str(CHECKOUT)})
+    request = world.request(landing={"max_records": 6, "slice_records": 3}, gate=str(gate.base))
+    process = begin(request, {"PYTHONPATH": str(CHECKOUT)})
     try:
         gate.await_begun(0, 1)
         until(lambda: world.reports() == 2)
     finally:
         kill(process)
-    return replace(world, landing=asked.landing), gate
+    return replace(world, landing=request.landing), gate
 
 
 @pytest.mark.heavy
@@ -271,9 +275,9 @@ def test_a_retry_after_a_kill_in_mid_cycle_goes_on_with_it_and_reads_no_reported
 ) -> None:
     world, gate = killed
     gate.let_pass()
-    ended = attempt(world.asked(number=2))
+    ended = attempt(world.request(number=2))
     assert ended.state == "success", ended
-    assert ended.said("continues the cycle that this run opened before")
+    assert ended.printed("continues the cycle that this run opened before")
     assert world.cycles() == [("first", 0), ("first", 1)]
     assert world.ids == list(range(8))
     assert ended.event is not None
@@ -290,37 +294,37 @@ def test_claims_of_a_run_that_is_over_end_with_the_next_run_and_those_of_one_tha
     killed: tuple[World, Gate],
 ) -> None:
     world, gate = killed
-    held = attempt(world.asked("second", states={"first": "up_for_retry"}))
+    held = attempt(world.request("second", states={"first": "up_for_retry"}))
     assert held.state == "success", held
     assert world.ids == [0, 1, 2], (
         "what the dead attempt had reported; its other range is claimed, the window ahead waits behind it"
     )
     gate.let_pass()
-    ended = attempt(world.asked("third", states={"first": "failed", "second": "success"}))
+    ended = attempt(world.request("third", states={"first": "failed", "second": "success"}))
     assert ended.state == "success", ended
     assert world.ids == list(range(8))
 
 
 @pytest.mark.heavy
-def test_a_task_that_is_told_to_stop_says_what_is_saved_and_its_retry_does_the_rest(
+def test_a_task_that_is_instructed_to_stop_reports_what_is_saved_and_its_retry_does_the_rest(
     world: World, produce: Produce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gate").mkdir()
     gate = Gate(tmp_path / "gate", world.landing["name"])
     gate.let_pass(0)
     produce(world.topic, orders(*range(6)), 0)
-    asked = world.asked(landing={"slice_records": 3})
+    request = world.request(landing={"slice_records": 3})
 
     with monkeypatch.context() as patch:
         gate.put(patch)
-        ended = attempt(asked, lambda operator, _: stop_at_second_slice(operator, world, gate))
+        ended = attempt(request, lambda operator, _: stop_at_second_slice(operator, world, gate))
     assert ended.state == "up_for_retry"
     assert "was stopped" in ended.reason
-    assert ended.said("1 slices (3 records) are reported and will not be read again; 3 offsets will be read again: ")
-    gate.await_gone(1)
+    assert ended.printed("1 slices (3 records) are reported and will not be read again; 3 offsets will be read again: ")
+    gate.await_end(1)
     # Another worker that is reused still has the gate.
     gate.let_pass()
-    assert attempt(replace(asked, number=2)).state == "success"
+    assert attempt(replace(request, number=2)).state == "success"
     assert world.ids == list(range(6))
     assert world.cycles() == [("first", 0)]
 

@@ -97,7 +97,7 @@ def test_a_scheduler_that_dies_alone_is_followed_by_one_that_finds_its_tasks_at_
         kill_all(left)
 
 
-def test_a_write_task_that_dies_while_its_job_lives_is_followed_by_one_beside_it_and_nothing_doubles(
+def test_a_write_task_that_dies_while_its_job_lives_is_followed_by_one_next_to_it_and_nothing_doubles(
     live: Live, begin: Callable[[str], Faults]
 ) -> None:
     faults = begin("orphan")

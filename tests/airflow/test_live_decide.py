@@ -74,11 +74,11 @@ class Decisions:
 
     def run(self, dag: str, run: str, answer: str) -> tuple[str, dict[str, str | None]]:
         """A run whose request is answered; its state and those of its tasks."""
-        self.asked(dag, run)
+        self.await_question(dag, run)
         assert self.live.states(dag, run) == {"look": "success", "approve": "awaiting_input", "change": None}
         return self.answered(dag, run, answer)
 
-    def asked(self, dag: str, run: str) -> None:
+    def await_question(self, dag: str, run: str) -> None:
         """Trigger a run, and wait until its request can be answered."""
         self.live.client.trigger(dag, run)
         self.live.await_state(dag, run, "approve", "awaiting_input")
@@ -105,7 +105,7 @@ def test_dead_letters_are_replayed_after_the_table_is_corrected(live: Live, make
     assert live.run("letters", "a")[0] == "success"
     assert live.lake.ids(one.table) == list(range(3, 10))
     replay = one.dag("dead-letters", kinds="missing_required:note")
-    # Without the correction the same records would be rejected again: nobody is asked.
+    # Without the correction the same records would be rejected again: no request is made.
     assert live.run(replay, "early") == ("success", dict.fromkeys(DONE, "skipped"))
     with live.lake.open().load_table(one.table).update_schema() as update:
         update.make_column_optional("note")
@@ -128,7 +128,7 @@ def test_rows_go_back_by_an_approval_and_the_next_run_reads_them_again(
     assert one.run(reset, "refused", "Reject") == ("success", {**DONE, "change": "skipped"})
     assert live.lake.ids(one.table) == list(range(10))
     # Landed between preview and approval: it goes back too, since the next run reads it again.
-    one.asked(reset, "agreed")
+    one.await_question(reset, "agreed")
     produce(topic, [{"id": 10, "note": "n"}], 0)
     assert live.run("back", "b")[0] == "success"
     assert one.answered(reset, "agreed", "Approve") == ("success", DONE)

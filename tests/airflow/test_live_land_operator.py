@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator that lands alone in a live Airflow: states, asset events, an idle run, a cleared one.
 
-Its engine is the stand-in for spark-submit, which knows nothing of its slices: what was done is asked of the control
-log.
+Its engine is the stand-in for spark-submit, which knows nothing of its slices: what was done is asked of the
+control log.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 
 from tests.airflow.faults import Faults
 from tests.airflow.gated import GATED
-from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_is_gone
+from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_has_ended
 from tests.support.airflow_dags import CREATE, UNSCHEDULED
 from tests.support.declared import nested_set
 
@@ -77,7 +77,7 @@ def make_set(live: Live, make_topic: Callable[..., str], produce: Produce) -> Ca
     return make
 
 
-def test_a_write_that_is_told_to_stop_keeps_what_it_reported_and_the_next_run_lands_the_rest_once(
+def test_a_write_that_is_instructed_to_stop_keeps_what_it_reported_and_the_next_run_lands_the_rest_once(
     live: Live, make_set: Callable[..., _Set]
 ) -> None:
     three = make_set("set_stopped")
@@ -92,9 +92,9 @@ def test_a_write_that_is_told_to_stop_keeps_what_it_reported_and_the_next_run_la
     assert live.states(three.name, "broken") == {**GREEN, "write[0]": "failed", "outcome": "failed"}
     # What is behind the held slice waits for it.
     assert three.ids() == [list(range(6)), [0, 1], list(range(6))]
-    assert live.said(three.name, "broken", "stopped; requested the end of its Spark jobs", "write")
-    assert live.said(three.name, "broken", f"1 failed: {three.landing(1)}: ")
-    until_its_job_is_gone(three.landing(0))
+    assert live.printed(three.name, "broken", "stopped; requested the end of its Spark jobs", "write")
+    assert live.printed(three.name, "broken", f"1 failed: {three.landing(1)}: ")
+    until_its_job_has_ended(three.landing(0))
     held.let_go("write.2")
 
     assert live.run(three.name, "mended") == ("success", GREEN)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Change envelopes, a route and SQL in a live Airflow, by spark-submit; and runs that go on without a table of it that
-somebody dropped.
+a user dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_runs_of_a_route_go_on_without_a_table_that_was_dropped(
 
     send(0, 10)
     assert live.run("rows", "whole")[0] == "success"
-    # The price that is no number is not asked for here.
+    # The price that is no number is not requested here.
     assert (landed(), live.lake.count("shop.dead")) == ((20, 30), 10)
 
     items = catalog.load_table("shop.items").metadata_location
@@ -41,7 +41,7 @@ def test_runs_of_a_route_go_on_without_a_table_that_was_dropped(
     send(10, 10)
     state, tasks = live.run("rows", "without")
     assert (state, tasks["commit"], tasks["write[0]"]) == ("failed", "failed", "success")
-    assert live.said("rows", "without", "shop.items is left out of this plan", "plan")
+    assert live.printed("rows", "without", "shop.items is left out of this plan", "plan")
     assert (live.lake.count("shop.customers"), live.lake.count("shop.dead")) == (40, 20)
 
     catalog.register_table("shop.items", items)

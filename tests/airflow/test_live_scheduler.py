@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.airflow.gated import GATED
-from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_is_gone
+from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_has_ended
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -17,7 +17,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 
 
 @pytest.mark.heavy
-def test_a_scheduled_landing_starts_who_follows_it_once_per_snapshot_and_a_cleared_run_does_nothing(
+def test_a_scheduled_landing_starts_its_consumers_once_per_snapshot_and_a_cleared_run_does_nothing(
     live: Live, make_topic: Callable[..., str], produce: Produce
 ) -> None:
     topic = make_topic(2)
@@ -49,7 +49,7 @@ def test_a_scheduled_landing_starts_who_follows_it_once_per_snapshot_and_a_clear
 
 
 @pytest.mark.heavy
-def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_rest_once(
+def test_a_task_that_is_killed_reports_what_is_saved_and_the_next_run_lands_the_rest_once(
     live: Live, make_topic: Callable[..., str], produce: Produce
 ) -> None:
     topic = make_topic(1)
@@ -71,10 +71,10 @@ def test_a_task_that_is_killed_says_what_is_saved_and_the_next_run_lands_the_res
     assert tasks == {"plan": "success", "write[0]": "failed", "commit": "success", "outcome": "failed"}
     assert live.lake.ids("shop.killed") == [0, 1]
     until("the end of its writer", lambda: "offsets will be read again: " in live.log("killed", "broken", "write"))
-    told = live.log("killed", "broken", "write")
-    assert "stopped; requested the end of its Spark jobs" in told
-    assert re.search(r"are reported and will not be read again; 4 offsets will be read again: ", told)
-    until_its_job_is_gone("killed")
+    log = live.log("killed", "broken", "write")
+    assert "stopped; requested the end of its Spark jobs" in log
+    assert re.search(r"are reported and will not be read again; 4 offsets will be read again: ", log)
+    until_its_job_has_ended("killed")
     for place in held:
         faults.let_go(place)
 

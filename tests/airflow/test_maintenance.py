@@ -38,13 +38,13 @@ def test_the_example_expires_sweeps_and_checks(
     produce(world.landing.topic_names[0], records(50, 10))
     _, left = killed_task(world, "killed", monkeypatch)
     age(files(world))
-    told = EXAMPLE.replace(
+    text = EXAMPLE.replace(
         'Landing(name="orders", topics="orders", table="shop.orders", dead_letter_table="shop.orders_dead")',
         f"Landing.from_flat({ {k: v for k, v in world.landing.to_flat().items() if k != 'dead_letter_table'}!r})",
     ).replace('snapshots_older_than="30d", keep_snapshots=100', "snapshots_older_than=0.001, keep_snapshots=2")
-    assert told != EXAMPLE
+    assert text != EXAMPLE
     (tmp_path / "dags").mkdir()
-    (tmp_path / "dags" / "maintenance.py").write_text(told)
+    (tmp_path / "dags" / "maintenance.py").write_text(text)
     from airflow.dag_processing.dagbag import DagBag
 
     for conn_id, fields in connections(world.kafka["bootstrap.servers"], Lake(properties={**world.catalog})).items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's routes in a real API server of Airflow, beside a real broker: who is answered what."""
+"""The page's routes in a real API server of Airflow, next to a real broker: who is answered what."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ READY_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """An API server, and what is told on the control topic that its page reads."""
+    """An API server, and what is reported on the control topic that its page reads."""
 
     url: str
     passwords: dict[str, str]
@@ -135,7 +135,7 @@ CROSS = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_nobody_is_answered_who_is_not_logged_in_or_comes_from_elsewhere(read: Server, route: str) -> None:
+def test_no_request_without_a_login_or_from_elsewhere_is_answered(read: Server, route: str) -> None:
     assert read.get(route, None).status_code == 401
     assert read.get(route, None, Authorization="Bearer nonsense").status_code in (401, 403)
     assert read.get(route, "ann", **FOREIGN).status_code == 403
@@ -152,22 +152,22 @@ def test_what_is_not_the_pages_is_not_there(read: Server, path: str) -> None:
 
 @pytest.mark.parametrize("user", USERS)
 def test_each_sees_the_rows_of_the_dags_that_he_may_read(read: Server, user: str) -> None:
-    seen = set(read.rows(user))
+    visible = set(read.rows(user))
     of_dags = {"orders", "clicks"}
     of_none = {"typed-by-hand", "others", "connect-orders"}
     if user.endswith("_of_land_clicks"):
-        assert seen == {"clicks"}
+        assert visible == {"clicks"}
     else:
-        assert seen >= of_dags | of_none
+        assert visible >= of_dags | of_none
     ids = {name: row["id"] for name, row in read.rows("ann").items()}
     topics = {t["connection"] for t in read.get("/api/v1/landings", user).json()["topics"]}
     assert ("kafka_dead" in topics) is not user.endswith("_of_land_clicks"), "brokers of others are not told"
     for route in ("", "/trend"):
         answers = {name: read.get(f"/api/v1/landings/{key}{route}", user).status_code for name, key in ids.items()}
-        assert answers == {name: 200 if name in seen else 404 for name in ids}
+        assert answers == {name: 200 if name in visible else 404 for name in ids}
 
 
-def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -> None:
+def test_a_stall_comes_first_with_its_reason_and_reports_what_waits(read: Server) -> None:
     rows = read.rows()
     first = next(iter(rows.values()))
     assert (first["name"], first["verdict"]) == ("orders", "stalled")
@@ -180,12 +180,12 @@ def test_a_stall_comes_first_with_its_reason_and_says_what_waits(read: Server) -
     assert detail["history"][0]["failed"] == "catalog answers 503"
 
 
-def test_a_window_under_way_is_told_slice_by_slice_with_its_accounting(read: Server, bootstrap: str) -> None:
-    told = Narrator({"bootstrap.servers": bootstrap}, read.topic, "under-way", "land", "another-airflow")
-    told.opens("now", ((P0, 0, 400), (P1, 0, 5)))
-    told.reports("now")
-    told.reports("now")
-    told.opens("next", ((P0, 400, 410),))
+def test_a_window_under_way_is_reported_slice_by_slice_with_its_accounting(read: Server, bootstrap: str) -> None:
+    narrator = Narrator({"bootstrap.servers": bootstrap}, read.topic, "under-way", "land", "another-airflow")
+    narrator.opens("now", ((P0, 0, 400), (P1, 0, 5)))
+    narrator.reports("now")
+    narrator.reports("now")
+    narrator.opens("next", ((P0, 400, 410),))
     waiting.until(lambda: "under-way" in read.rows() and read.rows()["under-way"]["open_cycles"] == 2, 60, "its row")
     detail = read.get(f"/api/v1/landings/{read.rows()['under-way']['id']}").json()
     later, first = detail["windows"]
@@ -200,7 +200,7 @@ def test_a_window_under_way_is_told_slice_by_slice_with_its_accounting(read: Ser
     assert detail["pending"]["slices"] == 2
 
 
-def test_what_was_done_over_time_is_told_by_minute_and_by_quarter(read: Server) -> None:
+def test_what_was_done_over_time_is_reported_by_minute_and_by_quarter(read: Server) -> None:
     rows = read.rows()
     minutes, quarters = read.get(f"/api/v1/landings/{rows['clicks']['id']}/trend").json()["steps"]
     assert (minutes["step_seconds"], quarters["step_seconds"]) == (60, 900)
@@ -211,7 +211,7 @@ def test_what_was_done_over_time_is_told_by_minute_and_by_quarter(read: Server) 
     assert (sink["announced"], sink["windows"]) == ([], [])
 
 
-def test_of_a_landing_whose_dags_are_not_parsed_nothing_can_be_asked(read: Server) -> None:
+def test_of_a_landing_whose_dags_are_not_parsed_nothing_can_be_requested(read: Server) -> None:
     key = read.rows()["orders"]["id"]
     answer = read.get(f"/api/v1/landings/{key}/actions")
     assert answer.status_code == 200, answer.text
@@ -253,7 +253,7 @@ def test_hostile_names_are_texts_and_make_no_command(read: Server) -> None:
     assert answer.json()["remedies"] == []
 
 
-def test_what_cannot_be_read_is_told_and_costs_nobody_anything(read: Server) -> None:
+def test_what_cannot_be_read_is_reported_and_costs_nothing(read: Server) -> None:
     def troubles() -> dict[str, str]:
         topics = read.get("/api/v1/landings").json()["topics"]
         return {f"{t['connection']}/{t['topic']}": t["trouble"] for t in topics}
@@ -278,7 +278,9 @@ def test_no_secret_is_in_any_answer(read: Server) -> None:
         assert CANARY not in text
 
 
-def test_a_change_is_told_and_a_recovery_is_seen(read: Server, bootstrap: str, make_topic: Callable[..., str]) -> None:
+def test_a_change_is_reported_and_a_recovery_is_observed(
+    read: Server, bootstrap: str, make_topic: Callable[..., str]
+) -> None:
     del make_topic
     login = {"Authorization": f"Bearer {read.tokens['ann']}"}
     with httpx.stream("GET", f"{read.url}/lakecommit/api/v1/changes", headers=login, timeout=60) as stream:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page as a person on call sees it: in Chromium, in a live Airflow, while commits stall and come again."""
+"""The page as a user on call sees it: in Chromium, in a live Airflow, while commits stall and come again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def live(bootstrap: str, control: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 def shot(browser: Browser, name: str) -> None:
-    """For a person to look at, where a folder for that is named."""
+    """For a user to check, where a folder for that is named."""
     if folder := os.environ.get("LAKECOMMIT_SHOTS"):
         (Path(folder) / f"{name}.png").write_bytes(browser.picture())
 
@@ -60,7 +60,7 @@ def browser(live: Live) -> Iterator[Browser]:
         yield found
 
 
-def test_a_stall_is_seen_with_what_it_holds_and_so_is_its_end(
+def test_a_stall_is_observed_with_what_it_holds_and_so_is_its_end(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     kafka = {"bootstrap.servers": bootstrap}
@@ -105,7 +105,7 @@ def open_entry(browser: Browser, name: str) -> None:
     browser.evaluate(f"{entries}.find((a) => a.innerText.startsWith({name!r})).click()")
 
 
-def look_at(browser: Browser, live: Live, name: str, text: str, shots: str) -> None:
+def check_page(browser: Browser, live: Live, name: str, text: str, shots: str) -> None:
     """The page of one landing, at the sizes and in the colours that pictures are taken of."""
     for size, dark, kind in (((1280, 1600), False, "light"), ((1280, 1600), True, "dark"), ((390, 2400), True, "390")):
         browser.resize(*size, dark=dark)
@@ -117,7 +117,7 @@ def look_at(browser: Browser, live: Live, name: str, text: str, shots: str) -> N
     assert browser.evaluate("document.documentElement.scrollWidth") <= 390, "a phone scrolls one way"
 
 
-def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
+def test_a_window_under_way_is_observed_slice_by_slice_and_then_in_the_curves(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     busy = Narrator({"bootstrap.servers": bootstrap}, control, "busy", DAG)
@@ -132,7 +132,7 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
     busy.reports("now", slice(0, 5))
     busy.reports("now", slice(2, 3))
     busy.reports("now", slice(6, 7), blocked="7 of 100 records were rejected, 1 % is allowed")
-    look_at(browser, live, "busy", "5 of 13 slices", "window")
+    check_page(browser, live, "busy", "5 of 13 slices", "window")
     for text in (
         "group 2",
         "1 redundant",
@@ -151,18 +151,18 @@ def test_a_window_under_way_is_seen_slice_by_slice_and_then_in_the_curves(
     browser.wait_for("accounting")
 
 
-def test_a_sink_is_seen_with_its_tasks_and_the_files_that_wait(
+def test_a_sink_is_observed_with_its_tasks_and_the_files_that_wait(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     sink = Coordinator(bootstrap, control, "connect-clicks")
     sink.healthy(3)
     sink.announce(sink.start(), "shop.clicks", 4)
-    look_at(browser, live, "connect-clicks", "Uncommitted files", "sink")
+    check_page(browser, live, "connect-clicks", "Uncommitted files", "sink")
     for text in ("4 files for shop.clicks", "they wait for the next commit", "orders[0]"):
         browser.wait_for(text)
 
 
-def test_a_landing_that_never_ran_is_seen_once_its_dag_is_parsed(live: Live, browser: Browser) -> None:
+def test_a_landing_that_never_ran_is_observed_once_its_dag_is_parsed(live: Live, browser: Browser) -> None:
     live.declare("future", "orders")
     browser.visit(f"{live.airflow.url}/lakecommit/")
     browser.wait_for("NEVER RAN")
@@ -172,14 +172,14 @@ def test_a_landing_that_never_ran_is_seen_once_its_dag_is_parsed(live: Live, bro
     shot(browser, "never-ran-own")
 
 
-def test_rejected_records_are_seen_by_kind_with_a_reason(
+def test_rejected_records_are_observed_by_kind_with_a_reason(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     live.declare("rejecting", "orders")
-    told = Narrator({"bootstrap.servers": bootstrap}, control, "rejecting", "rejecting")
-    told.opens("more")
-    told.reports("more", rejects={"missing_required id": 3}, reject_reason="the record has 'idx'")
-    look_at(browser, live, "rejecting", "Dead letters by kind", "rejects")
+    narrator = Narrator({"bootstrap.servers": bootstrap}, control, "rejecting", "rejecting")
+    narrator.opens("more")
+    narrator.reports("more", rejects={"missing_required id": 3}, reject_reason="the record has 'idx'")
+    check_page(browser, live, "rejecting", "Dead letters by kind", "rejects")
     browser.wait_for("the record has 'idx'")
 
 
@@ -213,7 +213,7 @@ def has_focus(browser: Browser, text: str) -> None:
     waiting.until(lambda: browser.evaluate(focused) == text, 60, f"the focus at {text}")
 
 
-def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_name(
+def test_what_is_requested_is_requested_back_and_then_done_by_airflow_in_the_users_name(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     acted = Narrator({"bootstrap.servers": bootstrap}, control, "acted", "acted")
@@ -238,8 +238,8 @@ def test_what_is_asked_for_is_asked_back_and_then_done_by_airflow_in_the_users_n
     press(browser, "Verify")
     browser.wait_for("Open the run")
     waiting.until(lambda: len(live.runs("acted_verify")) == 1, 60, "the run of the check")
-    told = live.client.told("/eventLogs?dag_id=acted_verify&event=trigger_dag_run")["event_logs"]
-    assert [event["owner"] for event in told] == ["admin"]
+    events = live.client.told("/eventLogs?dag_id=acted_verify&event=trigger_dag_run")["event_logs"]
+    assert [event["owner"] for event in events] == ["admin"]
 
     press(browser, "Pause …")
     press(browser, "Pause")
@@ -268,7 +268,7 @@ with DAG("{dag}", schedule=None):
     VerifyOperator(task_id="verify", landing=keyed)
 """
 FOCUSED = "document.activeElement.innerText"
-WHILE_ASKED = """
+WHILE_CONFIRMING = """
 window.asked = 0
 const ask = window.fetch
 window.fetch = (place, how) =>
@@ -278,7 +278,7 @@ window.fetch = (place, how) =>
 """Airflow takes its time over a run, and the page's own server is away when that is said."""
 
 
-def test_an_action_is_asked_for_by_the_keyboard_once_and_outlives_a_server_that_is_away(
+def test_an_action_is_requested_by_the_keyboard_once_and_outlives_a_server_that_is_away(
     live: Live, bootstrap: str, control: str, browser: Browser
 ) -> None:
     Narrator({"bootstrap.servers": bootstrap}, control, "keyed", LONG).lands("before")
@@ -290,7 +290,7 @@ def test_an_action_is_asked_for_by_the_keyboard_once_and_outlives_a_server_that_
     browser.wait_for("keyed")
     open_entry(browser, "keyed")
     browser.wait_for("Verify …")
-    browser.evaluate(WHILE_ASKED)
+    browser.evaluate(WHILE_CONFIRMING)
     browser.evaluate("[...document.querySelectorAll('button')].find((b) => b.innerText === 'Verify …').focus()")
 
     browser.press("Enter")
@@ -336,12 +336,12 @@ def test_a_link_leads_the_window_around_the_page_to_the_task(live: Live, browser
     waiting.until(lambda: browser.evaluate("location.pathname") == f"{PATH}/dags/{DAG}", 60, "the DAG's own page")
 
 
-def test_nothing_hostile_runs_and_nothing_of_elsewhere_is_asked_for(live: Live, browser: Browser) -> None:
+def test_nothing_hostile_runs_and_nothing_of_elsewhere_is_requested(live: Live, browser: Browser) -> None:
     browser.visit(f"{live.airflow.url}/lakecommit/")
     browser.wait_for("<script>")
     assert browser.evaluate("window.hostile === undefined")
-    asked = browser.evaluate("performance.getEntriesByType('resource').map((r) => r.name).join('\\n')")
-    assert [a for a in asked.split("\n") if not a.startswith(live.airflow.url)] == []
+    loaded = browser.evaluate("performance.getEntriesByType('resource').map((r) => r.name).join('\\n')")
+    assert [a for a in loaded.split("\n") if not a.startswith(live.airflow.url)] == []
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

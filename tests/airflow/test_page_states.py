@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in every state that a landing may be in, on a desk and on a phone, in light and in dark: what a person on
+"""The page in every state that a landing may be in, on a desk and on a phone, in light and in dark: what a user on
 call reads there, and that it can be read.
 """
 
@@ -77,13 +77,13 @@ class Narrated:
         return made
 
 
-def stalls(told: Narrator, cycles: int, reason: str) -> None:
+def stalls(narrator: Narrator, cycles: int, reason: str) -> None:
     for n in range(cycles):
-        told.ago, run = 300.0 * (cycles - n), f"scheduled__2026-11-28T09:0{n}:00+00:00"
-        told.opens(run, ((P0, 20_000 + 500 * n, 20_500 + 500 * n),), ends={P0: 22_000, P1: 120})
-        told.reports(run)
-        told.fails(run, reason)
-    told.ago = 0.0
+        narrator.ago, run = 300.0 * (cycles - n), f"scheduled__2026-11-28T09:0{n}:00+00:00"
+        narrator.opens(run, ((P0, 20_000 + 500 * n, 20_500 + 500 * n),), ends={P0: 22_000, P1: 120})
+        narrator.reports(run)
+        narrator.fails(run, reason)
+    narrator.ago = 0.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -190,7 +190,7 @@ LONG_BLOCKS = """
   .filter(([lines]) => lines > 3)
   .map(([lines, text]) => `${lines} lines: ${text}`).join("\\n")
 """
-"""Texts that are seen, and are longer than a person on call reads."""
+"""Texts that are seen, and are longer than a user on call reads."""
 WIDE = """
 document.documentElement.scrollWidth <= innerWidth ? "" : [...document.body.querySelectorAll("*")]
   .filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll"))

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.ui, pytest.mark.integration]
 PATH, WALK, GUARD = "/af", "orders", "revenue"
 SCRIPT = "<script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>"
 HOSTILE = ("\u202emoc.live", "\x00\x07nul", b"\xff\xfe{", '{"id": "' + "x" * 4_000 + '"}', json.dumps({"id": SCRIPT}))
-LOOK_SECONDS = 120.0
+PAGE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,7 +70,7 @@ class Catalog:
         self._kept.rename(self._file)
 
 
-def ask(live: Live, path: str) -> Any:
+def fetch(live: Live, path: str) -> Any:
     login = {"Authorization": f"Bearer {live.client.token}"}
     answer = httpx.get(f"{live.airflow.url}/lakecommit/api/v1/landings{path}", headers=login, timeout=60)
     assert answer.status_code == 200, answer.text
@@ -78,7 +78,7 @@ def ask(live: Live, path: str) -> Any:
 
 
 def own_row(live: Live) -> Any:
-    return next(r for r in ask(live, "")["landings"] if r["name"] == WALK)
+    return next(r for r in fetch(live, "")["landings"] if r["name"] == WALK)
 
 
 def serious(browser: Browser) -> list[tuple[str, str]]:
@@ -99,7 +99,7 @@ def test_a_walk(live: Live, bootstrap: str, browser: Browser, admin: AdminClient
     dead: dict[str, Any] = {"dead_letter_table": "shop.orders_dead", "dead_letter_max_ratio": 1.0}
     faults = live.armed(WALK, topic, **dead)
     assert live.run(WALK, "first")[0] == "success"
-    waiting.until(lambda: own_row(live)["control_topic"], LOOK_SECONDS, "its cycles")
+    waiting.until(lambda: own_row(live)["control_topic"], PAGE_SECONDS, "its cycles")
     own = own_row(live)
     for name, runs in (("clicks", 30), ("payments", 12)):
         other = Narrator({"bootstrap.servers": bootstrap}, own["control_topic"], name, "land", "another")
@@ -108,11 +108,11 @@ def test_a_walk(live: Live, bootstrap: str, browser: Browser, admin: AdminClient
 
     browser.visit(f"{live.airflow.url}/plugin/lakecommits")
     browser.wait_for("3 ● HEALTHY")
-    see_dead_letters(live, browser)
+    check_dead_letters(live, browser)
     see_a_stall_and_its_end(live, browser, faults, catalog, lambda n: produce(topic, values(n), partition=0))
 
 
-def see_dead_letters(live: Live, browser: Browser) -> None:
+def check_dead_letters(live: Live, browser: Browser) -> None:
     """Dead letters are counted by kind, their reasons are texts, and the page names the command that shows them."""
     browser.evaluate("window.loaded = 1")
     browser.evaluate(f"[...{FRAME}.querySelectorAll('a.entry')].find((a) => /^{WALK}/.test(a.innerText)).click()")
@@ -123,7 +123,7 @@ def see_dead_letters(live: Live, browser: Browser) -> None:
     assert browser.evaluate(f"[window, {FRAME}.defaultView].every((w) => w.hostile === undefined)")
     row = own_row(live)
     assert row["budget"] == {"open_cycles": 16, "slices": 8000, "files": 100_000, "bytes": 1 << 40}
-    assert sum(r["records"] for r in ask(live, f"/{row['id']}")["rejects"]) == 5
+    assert sum(r["records"] for r in fetch(live, f"/{row['id']}")["rejects"]) == 5
 
 
 def see_a_stall_and_its_end(
@@ -140,10 +140,10 @@ def see_a_stall_and_its_end(
     catalog.stop()
     faults.let_go("commit.before")
     until("the end of its commit", lambda: live.states(WALK, "cut").get("commit") == "failed")
-    told = time.monotonic()
+    started = time.monotonic()
     browser.wait_for("SLOWING")
     browser.wait_for("catalog lake")
-    assert time.monotonic() - told < 20, "within one cycle"
+    assert time.monotonic() - started < 20, "within one cycle"
     for n, run in enumerate(("second", "third")):
         more(101 + n)
         assert live.run(WALK, run)[0] == "failed"
@@ -172,14 +172,14 @@ def see_a_stall_and_its_end(
 
 def at_every_size(live: Live, browser: Browser) -> None:
     """The page of the stalled landing by itself: small and large, light and dark, in another time zone."""
-    for zone, told in (("Asia/Tokyo", "GMT+9"), ("America/New_York", "E")):
+    for zone, expected in (("Asia/Tokyo", "GMT+9"), ("America/New_York", "E")):
         browser.move_to(zone)
         for size, dark in (((1280, 1400), False), ((390, 844), True)):
             browser.resize(*size, dark=dark)
             browser.visit(f"{live.airflow.url}/lakecommit/")
             browser.wait_for("STALLED")
             titles = browser.evaluate("[...document.querySelectorAll('time')].map((t) => t.title).join()")
-            assert told in titles
+            assert expected in titles
             assert serious(browser) == []
             open_entry(browser, WALK)
             browser.wait_for("Dead letters by kind")

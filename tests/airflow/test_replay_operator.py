@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 from airflow_provider_lakecommit.operations.backfill import closing
-from tests.airflow.attempt import Asked, attempt, killed_in_its_second_slice
+from tests.airflow.attempt import AttemptRequest, attempt, killed_in_its_second_slice
 from tests.airflow.test_land_operator import CHECKOUT, World, orders, world
 from tests.support.world import Killed
 
@@ -29,12 +29,12 @@ def landed(world: World, produce: Produce) -> World:
     for p in range(2):
         produce(world.topic, orders(*range(100 * p, 100 * p + 20)), p)
     landed = replace(world, landing={**world.landing, "metadata_columns": True})
-    assert attempt(landed.asked("live")).state == "success"
+    assert attempt(landed.request("live")).state == "success"
     return landed
 
 
-def asked(world: World, run: str, **options: Any) -> Asked:
-    return world.asked(run, kind="replay", options=options)
+def request_of(world: World, run: str, **options: Any) -> AttemptRequest:
+    return world.request(run, kind="replay", options=options)
 
 
 def replacements(world: World) -> list[int]:
@@ -48,21 +48,21 @@ ALL = sorted([*range(20), *range(100, 120)])
 
 def test_a_range_is_landed_again_and_a_range_that_is_not_there_is_refused(landed: World) -> None:
     ranges = f"{landed.topic}:0=5-10, {landed.topic}:1=0-20"
-    ended = attempt(asked(landed, "again", ranges=ranges, reason="once more"))
+    ended = attempt(request_of(landed, "again", ranges=ranges, reason="once more"))
     assert ended.state == "success", ended
     assert ended.event is not None
     assert ended.event["rows"] == 25
-    assert ended.said("25 rows of")
+    assert ended.printed("25 rows of")
     assert landed.ids == ALL
-    nothing = attempt(asked(landed, "nothing", since="2020-01-01", until="2020-01-02"))
+    nothing = attempt(request_of(landed, "nothing", since="2020-01-01", until="2020-01-02"))
     assert nothing.state == "failed"
     assert "nothing to replace" in nothing.reason
 
 
 @pytest.mark.heavy
-def test_an_attempt_that_is_killed_is_gone_on_with(landed: World, tmp_path: Path) -> None:
+def test_an_attempt_that_is_killed_is_continued(landed: World, tmp_path: Path) -> None:
     cut = replace(landed, landing={**landed.landing, "slice_records": 10})
-    first = asked(cut, "again", since="2020-01-01", until="2100-01-01")
+    first = request_of(cut, "again", since="2020-01-01", until="2100-01-01")
     second = killed_in_its_second_slice(first, tmp_path / "gate", {"PYTHONPATH": str(CHECKOUT)})
     assert landed.ids == ALL
     ended = attempt(second)
@@ -74,7 +74,7 @@ def test_an_attempt_that_is_killed_is_gone_on_with(landed: World, tmp_path: Path
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("when", ["before the lane is closed", "after it"])
-def test_an_attempt_that_died_with_all_of_it_replaced_is_told_by_the_next(
+def test_an_attempt_that_died_with_all_of_it_replaced_is_reported_by_the_next(
     landed: World, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It replaces nothing once more, and sends the event that was never sent."""
@@ -85,7 +85,7 @@ def test_an_attempt_that_died_with_all_of_it_replaced_is_told_by_the_next(
             real(session, **options)
         raise Killed("the machine is gone")
 
-    first = asked(landed, "again", ranges=f"{landed.topic}:0=5-10, {landed.topic}:1=0-20")
+    first = request_of(landed, "again", ranges=f"{landed.topic}:0=5-10, {landed.topic}:1=0-20")
     with monkeypatch.context() as patch:
         patch.setattr(closing, "close_lane", dies)
         with pytest.raises(Killed):

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, NestedField
 
-from tests.airflow.attempt import Asked, attempt, begin, kill
+from tests.airflow.attempt import AttemptRequest, attempt, begin, kill
 from tests.fixtures.kafka import unique
 from tests.support.airflow_dags import CREATE, Lake
 from tests.support.gate import Gate
@@ -33,8 +33,8 @@ class Shop:
     declared: dict[str, Any]
     lake: Lake
 
-    def asked(self, number: int = 1, **fields: Any) -> Asked:
-        return Asked(landing=self.declared, run="run", number=number, **fields)
+    def request(self, number: int = 1, **fields: Any) -> AttemptRequest:
+        return AttemptRequest(landing=self.declared, run="run", number=number, **fields)
 
     @property
     def tables(self) -> list[str]:
@@ -66,20 +66,20 @@ def test_a_retry_announces_what_the_failed_attempt_has_published(shop: Shop) -> 
     catalog = shop.lake.open()
     catalog.create_namespace("shop")
     catalog.create_table(shop.tables[1], Schema(NestedField(1, "id", BooleanType(), required=False)))
-    failed = attempt(shop.asked())
+    failed = attempt(shop.request())
     print(failed.reason, "\n".join(failed.log), sep="\n")
     assert (failed.state, failed.events) == ("up_for_retry", {}), failed
     assert shop.lake.ids(shop.tables[0]) == list(range(6))
 
     catalog.drop_table(shop.tables[1])
-    ended = attempt(shop.asked(2))
+    ended = attempt(shop.request(2))
     assert ended.state == "success", ended
     assert shop.ids == [list(range(6))] * 2
     assert sorted(sum(extra["rows"] for extra in found) for found in ended.events.values()) == [6, 6]
 
-    again = attempt(shop.asked(3))
+    again = attempt(shop.request(3))
     assert sorted(sum(extra["rows"] for extra in found) for found in again.events.values()) == [6, 6], "as a retry does"
-    cleared = attempt(shop.asked(4, first=4))
+    cleared = attempt(shop.request(4, first=4))
     assert (cleared.state, cleared.events) == ("skipped", {}), "a task that a user cleared has sent its events"
 
 
@@ -89,7 +89,7 @@ def test_a_retry_after_a_kill_reads_no_reported_slice_again(shop: Shop, tmp_path
     gates = [Gate(tmp_path / "gate", f"{shop.declared['name']}.{table}") for table in shop.tables]
     for gate in gates:
         gate.let_pass(0)
-    process = begin(shop.asked(gate=str(tmp_path / "gate")), {"PYTHONPATH": str(CHECKOUT)})
+    process = begin(shop.request(gate=str(tmp_path / "gate")), {"PYTHONPATH": str(CHECKOUT)})
     try:
         for gate in gates:
             gate.await_begun(0, 1, by=process)
@@ -97,7 +97,7 @@ def test_a_retry_after_a_kill_reads_no_reported_slice_again(shop: Shop, tmp_path
         kill(process)
         for gate in gates:
             gate.let_pass()
-    ended = attempt(shop.asked(2))
+    ended = attempt(shop.request(2))
     assert ended.state == "success", ended
     assert shop.ids == [list(range(6))] * 2
     assert [sum(gate.begun.values()) for gate in gates] == [2, 2]
@@ -126,10 +126,10 @@ def test_a_task_that_is_stopped_keeps_what_is_reported_and_its_retry_does_the_re
     try:
         with monkeypatch.context() as patch:
             gates[0].put(patch)
-            first = attempt(shop.asked(), stop)
+            first = attempt(shop.request(), stop)
     finally:
         gates[1].let_pass()
     assert first.state in {"up_for_retry", "success"}, first
-    ended = attempt(replace(shop.asked(), number=2))
+    ended = attempt(replace(shop.request(), number=2))
     assert ended.state == "success", ended
     assert shop.ids == [list(range(6))] * 2

@@ -84,7 +84,7 @@ def test_it_succeeds_while_commits_are_healthy(guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     ("on_stall", "state", "behind"), [("skip", "skipped", "skipped"), ("fail", "failed", "upstream_failed")]
 )
-def test_a_stall_is_decided_by_the_first_look(guarded: Guarded, on_stall: str, state: str, behind: str) -> None:
+def test_a_stall_is_decided_by_the_first_check(guarded: Guarded, on_stall: str, state: str, behind: str) -> None:
     guarded.connector.stall()
     assert guarded.run(on_stall=on_stall, retries=3) == {"guard": state, "work": behind}
 
@@ -104,14 +104,14 @@ def test_a_wait_ends_at_its_timeout(guarded: Guarded, soft_fail: bool, state: st
 
 
 @pytest.mark.airflow_long
-def test_what_cannot_be_judged_passes_or_holds_as_told(guarded: Guarded) -> None:
+def test_what_cannot_be_evaluated_passes_or_holds_as_configured(guarded: Guarded) -> None:
     guarded.connector.start()
     assert guarded.run(on_unknown="pass")["guard"] == "success"
     assert guarded.run(on_unknown="stall")["guard"] == "skipped"
 
 
 @pytest.mark.airflow_long
-def test_a_table_that_is_too_old_is_held(guarded: Guarded) -> None:
+def test_a_table_that_is_too_old_is_kept(guarded: Guarded) -> None:
     guarded.connector.healthy(age=3600.0)
     assert guarded.run(max_valid_through_age=timedelta(hours=2))["guard"] == "success"
     assert guarded.run(max_valid_through_age=timedelta(minutes=30))["guard"] == "skipped"
@@ -126,7 +126,7 @@ def test_a_stall_that_lasts_turns_red(guarded: Guarded) -> None:
 
 @contextmanager
 def connect_worker(config: dict[str, str]) -> Iterator[int]:
-    """What a worker answers when it is asked for the configuration of `orders`; tells its port."""
+    """What a worker answers to a request for the configuration of `orders`; return its port."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

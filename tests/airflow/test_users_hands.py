@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.airflow.faults import Faults
-from tests.airflow.live import Live, orders, until, until_its_job_is_gone
+from tests.airflow.live import Live, orders, until, until_its_job_has_ended
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration]
 
@@ -46,14 +46,14 @@ def test_a_failed_run_that_is_cleared_lands_what_it_lacked_and_its_writer_alone_
     until("the cleared task", lambda: live.states("cleared", "a")["outcome"] is None)
     state, tasks = live.ended("cleared", "a")
     assert (state, tasks["write[0]"], tasks["commit"], tasks["outcome"]) == ("failed", "skipped", "skipped", "failed")
-    assert live.said("cleared", "a", "clear the plan task of this run too")
+    assert live.printed("cleared", "a", "clear the plan task of this run too")
     assert live.lake.ids("shop.cleared") == [0, 1]
 
     produce(topic, orders(6))
     live.client.clear("cleared", "a")
     until("the cleared run", lambda: live.states("cleared", "a")["outcome"] is None)
     assert live.ended("cleared", "a") == ("success", GREEN)
-    assert live.said("cleared", "a", "this run continues as a further cycle", "plan")
+    assert live.printed("cleared", "a", "this run continues as a further cycle", "plan")
     assert live.lake.ids("shop.cleared") == list(range(7))
 
     produce(topic, orders(7))
@@ -61,7 +61,7 @@ def test_a_failed_run_that_is_cleared_lands_what_it_lacked_and_its_writer_alone_
     until("the cleared run", lambda: live.states("cleared", "a")["outcome"] is None)
     state, tasks = live.ended("cleared", "a")
     assert (state, tasks["commit"], tasks["outcome"]) == ("success", "skipped", "skipped")
-    assert live.said("cleared", "a", "all of it is landed")
+    assert live.printed("cleared", "a", "all of it is landed")
     assert live.lake.ids("shop.cleared") == list(range(7))
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_is_cleared_in_mid_flight_goes_on_with_its_cycle(
     produce(topic, orders(*range(6)))
     start(live, "again", "a", until_at="write.2", faults=faults)
     live.client.clear("again", "a")
-    until("the second plan", lambda: live.said("again", "a", "continues the cycle", "plan"))
+    until("the second plan", lambda: live.printed("again", "a", "continues the cycle", "plan"))
     faults.let_go("write.2")
     assert live.ended("again", "a") == ("success", GREEN)
     assert live.lake.ids("shop.again") == list(range(6))
@@ -88,8 +88,8 @@ def test_a_write_task_that_is_marked_success_hides_nothing(live: Live, make_topi
     start(live, "marked", "a", until_at="write.2", faults=faults)
     live.client.mark_task("marked", "a", "land.write/0", "success")
     assert live.ended("marked", "a") == ("failed", {**GREEN, "outcome": "failed"})
-    assert live.said("marked", "a", "the next run reads them")
-    until_its_job_is_gone("marked")
+    assert live.printed("marked", "a", "the next run reads them")
+    until_its_job_has_ended("marked")
     faults.let_go("write.2")
     assert live.lake.ids("shop.marked") == [0, 1]
     assert live.run("marked", "b") == ("success", GREEN)
@@ -107,11 +107,11 @@ def test_what_a_marked_or_deleted_run_claims_is_free_at_once_and_its_id_can_be_u
     start(live, name, "a", until_at="write.2", faults=faults)
     live.client.mark_run(name, "a", marked)
     until("its end", lambda: live.client.run_state(name, "a") == marked)
-    until("the end of its writer", lambda: live.said(name, "a", "offsets will be read again: ", "write"))
-    until_its_job_is_gone(name)
+    until("the end of its writer", lambda: live.printed(name, "a", "offsets will be read again: ", "write"))
+    until_its_job_has_ended(name)
     faults.let_go("write.2")
     assert live.run(name, "b") == ("success", GREEN)
-    assert live.said(name, "b", "has ended: what its cycle", "plan")
+    assert live.printed(name, "b", "has ended: what its cycle", "plan")
     assert live.lake.ids(f"shop.{name}") == list(range(6))
 
     live.client.delete_run(name, "a")
@@ -131,12 +131,12 @@ def test_a_run_that_is_deleted_in_mid_flight_and_made_again_goes_on_where_it_was
     produce(topic, orders(*range(6)))
     start(live, "remade", "a", until_at="write.2", faults=faults)
     live.client.mark_run("remade", "a", "failed")
-    until("the end of its writer", lambda: live.said("remade", "a", "offsets will be read again: ", "write"))
-    until_its_job_is_gone("remade")
+    until("the end of its writer", lambda: live.printed("remade", "a", "offsets will be read again: ", "write"))
+    until_its_job_has_ended("remade")
     live.client.delete_run("remade", "a")
     faults.let_go("write.2")
     assert live.run("remade", "a") == ("success", GREEN)
-    assert live.said("remade", "a", "continues the cycle", "plan")
+    assert live.printed("remade", "a", "continues the cycle", "plan")
     assert live.lake.ids("shop.remade") == list(range(6))
 
 
@@ -168,7 +168,7 @@ def test_three_runs_at_once_have_disjoint_windows_and_a_later_one_that_is_faster
     produce(topic, orders(2, 3))
     state, tasks = live.run("pipeline", "b")
     assert (state, tasks) == ("success", {**GREEN, "commit": "skipped", "outcome": "skipped"})
-    assert live.said("pipeline", "b", "are kept and published later; waiting")
+    assert live.printed("pipeline", "b", "are kept and published later; waiting")
     assert live.run("pipeline", "c") == ("success", IDLE)
     assert live.lake.ids("shop.pipeline") == []
     faults.let_go("write.0")

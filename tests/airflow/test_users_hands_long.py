@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dev.airflow_client import AirflowAnswerError
-from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_is_gone
+from tests.airflow.live import RUN_SECONDS, Live, orders, until, until_its_job_has_ended
 from tests.airflow.test_users_hands import GREEN, IDLE, start
 
 pytestmark = [
@@ -49,7 +49,7 @@ def outcomes(live: Live, dag: str) -> list[str]:
     return sorted(str(live.states(dag, run)["outcome"]) for run in live.client.runs(dag))
 
 
-def test_catch_up_lands_all_in_one_run_and_a_manual_run_beside_it_finds_it_claimed(
+def test_catch_up_lands_all_in_one_run_and_a_manual_run_next_to_it_finds_it_claimed(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:
     topic = make_topic(1)
@@ -105,13 +105,11 @@ def test_a_paused_dag_whose_window_another_dag_has_landed_meanwhile_ends_without
     live.client.pause("paused", paused=False)
     state, tasks = live.ended("paused", "a")
     assert (state, tasks) == ("success", {**GREEN, "write[0]": "skipped", "commit": "skipped", "outcome": "skipped"})
-    assert live.said("paused", "a", "other runs have already published its window")
+    assert live.printed("paused", "a", "other runs have already published its window")
     assert live.lake.ids("shop.paused") == [0, 1]
 
 
-def test_a_paused_dag_goes_on_where_it_was_when_nobody_else_did_its_work(
-    live: Live, make_topic: Make, produce: Produce
-) -> None:
+def test_a_paused_dag_continues_if_its_work_was_not_done(live: Live, make_topic: Make, produce: Produce) -> None:
     topic = make_topic(1)
     faults = live.armed("asleep", topic, completion_timeout=SECOND)
     produce(topic, orders(0, 1))
@@ -146,7 +144,7 @@ def test_two_landings_of_one_topic_into_one_table_are_refused(live: Live, make_t
     assert live.run("one", "a") == ("success", GREEN)
     state, tasks = live.run("two", "a")
     assert (state, tasks["plan"], tasks["outcome"]) == ("failed", "failed", "failed")
-    assert live.said("two", "a", "landing one lands", "plan")
+    assert live.printed("two", "a", "landing one lands", "plan")
     assert live.lake.ids("shop.one") == [0, 1]
 
 
@@ -182,7 +180,7 @@ def test_timeouts_of_a_task_and_of_a_run_save_what_is_finished(live: Live, make_
     start(live, "slow_task", "a", until_at="write.2", faults=faults)
     assert live.ended("slow_task", "a") == ("failed", {**GREEN, "write[0]": "failed", "outcome": "failed"})
     assert live.lake.ids("shop.slow_task") == [0, 1]
-    until_its_job_is_gone("slow_task")
+    until_its_job_has_ended("slow_task")
     faults.let_go("write.2")
     assert live.run("slow_task", "b") == ("success", GREEN)
     assert live.lake.ids("shop.slow_task") == list(range(4))
@@ -194,7 +192,7 @@ def test_timeouts_of_a_task_and_of_a_run_save_what_is_finished(live: Live, make_
     start(live, "slow_run", "a", until_at="write.2", faults=faults)
     state, tasks = live.ended("slow_run", "a")
     assert (state, tasks["commit"], tasks["outcome"]) == ("failed", "skipped", "skipped")
-    until_its_job_is_gone("slow_run")
+    until_its_job_has_ended("slow_run")
     faults.let_go("write.2")
     live.armed("slow_run", topic, slice_records=2)
     until("a run without that limit", lambda: live.run("slow_run", f"b{len(live.runs('slow_run'))}")[0] == "success")
@@ -261,7 +259,7 @@ def test_with_depends_on_past_a_failed_run_holds_up_the_next_one_until_it_is_cle
     assert live.lake.ids("shop.past") == [0, 1, 2, 3]
 
 
-def test_a_commit_or_an_outcome_that_is_cleared_alone_judges_by_what_the_tables_have(
+def test_a_commit_or_an_outcome_that_is_cleared_alone_evaluates_by_what_the_tables_have(
     live: Live, make_topic: Make, produce: Produce
 ) -> None:
     topic = make_topic(1)
@@ -291,8 +289,8 @@ def test_a_commit_or_an_outcome_that_is_cleared_alone_judges_by_what_the_tables_
     assert live.lake.ids("shop.cleared_alone") == [0, 1, 2, 3]
     state, tasks = clear("b", "commit")
     assert (state, tasks["commit"], tasks["outcome"]) == ("success", "skipped", "skipped")
-    told = live.log("cleared_alone", "b", "commit")
-    assert "other runs have already published its window" in told, told[-3000:]
+    log = live.log("cleared_alone", "b", "commit")
+    assert "other runs have already published its window" in log, log[-3000:]
     assert live.lake.head("shop.cleared_alone") != head
 
     # The colour of a run that has ended is nobody's work.
@@ -343,10 +341,10 @@ def test_a_landing_that_is_renamed_in_mid_run_makes_the_run_red_and_loses_nothin
     faults.let_go("write.2")
     state, tasks = live.ended("former", "a")
     assert (state, tasks["write[0]"], tasks["commit"], tasks["outcome"]) == ("failed", "success", "failed", "failed")
-    assert live.said("former", "a", "is of landing 'former'")
+    assert live.printed("former", "a", "is of landing 'former'")
     state, tasks = live.run("former", "b")
     assert (state, tasks["plan"]) == ("failed", "failed")
-    assert live.said("former", "b", "LC3003")
+    assert live.printed("former", "b", "LC3003")
 
     path.write_text(before)
     until("the old name", lambda: "**former**" in live.client.told("/dags/former/tasks/land.commit")["doc_md"])

@@ -52,11 +52,11 @@ def test_a_difference_fails_the_task_and_is_in_its_xcom(
     assert bag.import_errors == {}
     (good,) = bag.dags["proof"].test().get_task_instances()
     assert str(good.state) == "success"
-    told = good.xcom_pull(task_ids="verify")
-    assert (told["ok"], told["source"]["records"]) == (True, 50)
+    result = good.xcom_pull(task_ids="verify")
+    assert (result["ok"], result["source"]["records"]) == (True, 50)
     table_of(world).delete("id = 7")
     (bad,) = bag.dags["proof"].test().get_task_instances()
     assert str(bad.state) == "failed"
-    told = bad.xcom_pull(task_ids="verify")
-    assert told["ok"] is False
-    assert [e["offset"] for e in told["source"]["tables"][0]["examples"]] == [7]
+    result = bad.xcom_pull(task_ids="verify")
+    assert result["ok"] is False
+    assert [e["offset"] for e in result["source"]["tables"][0]["examples"]] == [7]

@@ -64,11 +64,11 @@ class Backlog:
     @property
     def done(self) -> int:
         """Slices that are reported and not in the table yet."""
-        told = run("history", str(self.spec), "--control-topic", "--group", "lakecommit-orders", "--json").lines
-        return sum(r["event"]["type"] == "DATA_COMPLETE" for r in told)
+        lines = run("history", str(self.spec), "--control-topic", "--group", "lakecommit-orders", "--json").lines
+        return sum(r["event"]["type"] == "DATA_COMPLETE" for r in lines)
 
     def await_done(self, count: int) -> None:
-        until(lambda: self.done >= count, what=f"{count} slices reported", look=0.5)
+        until(lambda: self.done >= count, what=f"{count} slices reported", pause=0.5)
 
     def check(self) -> None:
         """Each order is in the table once, by another reader than ours; and `verify` agrees."""

@@ -23,7 +23,7 @@ from tests.support.doc_texts import ROOT
 
 
 @pytest.fixture(scope="session")
-def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StandaloneCluster, ClusterGate]]:
+def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StandaloneCluster, ClusterGate]]:
     folder = tmp_path_factory.mktemp("cluster")
     gate = ClusterGate(folder / "gate")
     path = {"PYTHONPATH": str(gate.folder), "PATH": os.defpath}
@@ -32,17 +32,17 @@ def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[St
 
 
 @pytest.fixture
-def cluster(whole_cluster: tuple[StandaloneCluster, ClusterGate]) -> StandaloneCluster:
+def cluster(started_cluster: tuple[StandaloneCluster, ClusterGate]) -> StandaloneCluster:
     """With all workers, whatever became of them before."""
-    return whole_cluster[0].start()
+    return started_cluster[0].start()
 
 
 @pytest.fixture
-def gate(whole_cluster: tuple[StandaloneCluster, ClusterGate]) -> Iterator[ClusterGate]:
+def gate(started_cluster: tuple[StandaloneCluster, ClusterGate]) -> Iterator[ClusterGate]:
     """Shut."""
-    whole_cluster[1].shut()
-    yield whole_cluster[1]
-    whole_cluster[1].open()
+    started_cluster[1].shut()
+    yield started_cluster[1]
+    started_cluster[1].open()
 
 
 @pytest.fixture(scope="session")

@@ -43,9 +43,9 @@ def test_the_death_of_the_connect_server_costs_the_slices_in_hand(
         held = gate.hold_after_first()
         connect.kill()
         until(lambda: gate.dead(held) == held, what="the end of its tasks")
-        told = landing.end()
-    assert told.code == 1
-    assert "cannot be reached" in told.err
+        outcome = landing.end()
+    assert outcome.code == 1
+    assert "cannot be reached" in outcome.err
     connect.start()
     gate.open()
     answer = backlog.land()

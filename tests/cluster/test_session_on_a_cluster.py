@@ -63,7 +63,7 @@ def test_the_doctor_finds_a_cluster_that_has_the_package_only_as_it_is_sent_in_o
 
 @pytest.fixture(params=["executor", "worker"])
 def kill(request: pytest.FixtureRequest, cluster: StandaloneCluster) -> Callable[[], None]:
-    """Of one worker its executor, or all of it, as when its machine is gone."""
+    """Of one worker its executor, or all of it, as when its machine is missing."""
     victim = cluster.workers[0]
     return {"executor": lambda: victim.kill_executors() or pytest.fail("no executor"), "worker": victim.kill}[
         request.param

@@ -163,6 +163,6 @@ def test_cluster_mode_which_a_standalone_cluster_does_not_have_for_python_is_ref
     (tmp_path / "main.py").touch()
     environment = SparkMaster(local=True, driver_on_cluster=False).environment
     command = ["spark-submit", "--master", cluster.url, "--deploy-mode", "cluster", str(tmp_path / "main.py")]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert told.returncode != 0
-    assert "not supported for python applications on standalone clusters" in told.stdout + told.stderr
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert answer.returncode != 0
+    assert "not supported for python applications on standalone clusters" in answer.stdout + answer.stderr

@@ -143,7 +143,7 @@ class MemoryBroker:
             log.end += 1
 
     def log(self, p: SourcePartition) -> MemoryPartition:
-        """:raises SourceError: the topic is gone, was made anew, or lacks the partition"""
+        """:raises SourceError: the topic is missing, was made anew, or lacks the partition"""
         topic = self.topics.get(p.topic)
         if topic is None:
             raise SourceError("LC9999", f"{p}: the topic does not exist")
@@ -177,7 +177,7 @@ class MemoryAdmin:
 
 
 class MemorySource:
-    """The source port: what :class:`~tests.fakes.kafka.FakeSource` tells of the logs as they are at each call."""
+    """The source port: what :class:`~tests.fakes.kafka.FakeSource` reports the logs as they are at each call."""
 
     def __init__(self, broker: MemoryBroker, topics: tuple[str, ...]) -> None:
         self._broker, self._topics = broker, topics
@@ -274,9 +274,11 @@ class MemoryReader:
                 "LC9999", f"{span} cannot be read: the partition's log is another one than was read up to {r.start}"
             )
         if r.start < log.start:
-            gone = OffsetRange(r.start, min(log.start, r.end))
+            removed = OffsetRange(r.start, min(log.start, r.end))
             raise SourceError(
-                "LC9999", f"{span}: {gone} is no longer in the topic, which begins at {log.start}", (Span(p, gone),)
+                "LC9999",
+                f"{span}: {removed} is no longer in the topic, which begins at {log.start}",
+                (Span(p, removed),),
             )
         if r.end > log.end:
             raise SourceError("LC9999", f"{span} was planned, but the partition ends at {log.end}")

@@ -36,14 +36,14 @@ def status(connector: str = "RUNNING", *tasks: str) -> dict[str, Any]:
 
 
 class Worker(ThreadingHTTPServer):
-    """Answers what it was told to, the last answer for ever; remembers what it was asked."""
+    """Answers what it was reported to, the last answer for ever; remembers what it was asked."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[tuple[int, Any]] = []
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.headers: dict[str, str] = {}
 
     @property
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Worker
 
     def do_GET(self) -> None:
-        self.server.asked.append((self.command, self.path))
+        self.server.requests.append((self.command, self.path))
         self.server.headers = dict(self.headers)
         code, body = self.server.next()
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()

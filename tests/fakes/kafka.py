@@ -202,7 +202,7 @@ class FakeSource:
     clock: Callable[[], datetime] = field(default_factory=Clock)
     kept: dict[str, Retention] = field(default_factory=dict)
     first_since: Callable[[SourcePartition, datetime], First] = lambda _p, _t: None
-    asked: list[tuple[SourcePartition, datetime]] = field(default_factory=list)
+    requests: list[tuple[SourcePartition, datetime]] = field(default_factory=list)
     epochs: dict[SourcePartition, list[int]] = field(default_factory=dict)
     """Where the records of each leader epoch begin, from epoch 0 on."""
     values: Callable[[Span], int | None] = lambda _: None
@@ -242,9 +242,9 @@ class FakeSource:
     def request_first_since(
         self, times: Iterable[tuple[SourcePartition, datetime]]
     ) -> Callable[[float], list[tuple[SourcePartition, datetime, First]]]:
-        wanted = list(times)
-        self.asked += wanted
-        return lambda _: [(p, t, self.first_since(p, t)) for p, t in wanted]
+        requested = list(times)
+        self.requests += requested
+        return lambda _: [(p, t, self.first_since(p, t)) for p, t in requested]
 
     def diverged(self, positions: Iterable[tuple[SourcePartition, ReadPosition]]) -> list[Truncation]:
         found = [Truncation(partition=p, position=at, end=self._end(p, at.leader_epoch)) for p, at in positions]

@@ -167,10 +167,10 @@ class Lake:
     def state(self, branch: str = "main") -> LedgerState:
         return read_ledger(self.load().metadata, branch)
 
-    def join(self, wanted: LedgerSection | None = None, branch: str = "main") -> LedgerSection:
-        wanted = wanted or section()
-        state = join_table(self.tables, self.name, wanted, branch=branch, retry_policy=self.clock.retry_policy())
-        found = state.section(wanted.landing, wanted.lane)
+    def join(self, stated: LedgerSection | None = None, branch: str = "main") -> LedgerSection:
+        stated = stated or section()
+        state = join_table(self.tables, self.name, stated, branch=branch, retry_policy=self.clock.retry_policy())
+        found = state.section(stated.landing, stated.lane)
         assert found is not None
         return found
 
@@ -188,14 +188,14 @@ class Lake:
         return publish(self.tables, request, retry_policy=self.clock.retry_policy(**retry_policy))
 
     def append_foreign(self, rows: int = 1) -> int:
-        """Somebody else appends a file."""
+        """A user else appends a file."""
         table = self.load()
         with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
             append.append_data_file(data_file(f"file:///foreign/{uuid4()}.parquet", rows))
         return append.snapshot_id
 
     def cherry_pick(self, snapshot_id: int) -> int:
-        """Somebody else has a snapshot's files on the head, as Iceberg does it where that is not its parent."""
+        """A user else has a snapshot's files on the head, as Iceberg does it where that is not its parent."""
         table = self.load()
         picked = table.snapshot_by_id(snapshot_id)
         assert picked is not None
@@ -207,7 +207,7 @@ class Lake:
         return append.snapshot_id
 
     def roll_back(self, snapshot_id: int) -> None:
-        """Somebody sets the branch to one of its older snapshots."""
+        """A user sets the branch to one of its older snapshots."""
         self.load().manage_snapshots().rollback_to_snapshot(snapshot_id).commit()
 
     def rows(self, branch: str = "main") -> int:

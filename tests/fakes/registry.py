@@ -53,7 +53,7 @@ class FakeRegistry:
 
     ids: dict[int, Stored] = field(default_factory=dict)
     subjects: dict[str, list[Stored]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     logins: list[str | None] = field(default_factory=list)
     before: Callable[[str], Spoilt | None] = lambda _path: None
     url: str = ""
@@ -141,7 +141,7 @@ def _error(code: int, message: str) -> dict[str, Any]:
 def _handler(registry: FakeRegistry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            registry.asked.append(self.path)
+            registry.requests.append(self.path)
             registry.logins.append(self.headers.get("Authorization"))
             if (spoilt := registry.before(self.path)) is not None:
                 self._send(*spoilt)

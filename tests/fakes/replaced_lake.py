@@ -152,7 +152,7 @@ class RowsLake(Lake):
         return outcome
 
     def starting(self, lane: str = LIVE, *starts: tuple[int, int]) -> LedgerSection:
-        """A lane that begins at these offsets of its partitions."""
+        """A stream that begins at these offsets of its partitions."""
         return section(lane=lane, starts={at(p): o for p, o in starts or ((0, 0), (1, 0))})
 
     def files(self, content: ManifestContent = ManifestContent.DATA) -> list[DataFile]:
@@ -166,16 +166,16 @@ class RowsLake(Lake):
         data, deletes = [f.file_path for f in self.files()], self.files(ManifestContent.DELETES)
         if not data:
             return Counter()
-        gone, (prefix, folder) = "", self.disk
+        removed, (prefix, folder) = "", self.disk
         if deletes:
             listed = [f.file_path.replace(prefix, folder, 1) for f in deletes]
-            gone = (
+            removed = (
                 f"WHERE NOT EXISTS (SELECT 1 FROM read_parquet({listed}) d "
                 f"WHERE replace(d.file_path, '{prefix}', '{folder}') = r.filename AND d.pos = r.file_row_number)"
             )
         source = f"read_parquet({[p.replace(prefix, folder, 1) for p in data]}, union_by_name=true, filename=true, "
         with duckdb.connect() as database:
-            rows = database.execute(f"SELECT {columns} FROM {source} file_row_number=true) r {gone}").fetchall()
+            rows = database.execute(f"SELECT {columns} FROM {source} file_row_number=true) r {removed}").fetchall()
         return Counter(rows)
 
     def expected(self, notes: Mapping[str, Sequence[Ranges]]) -> Counter[tuple[Any, ...]]:
@@ -218,7 +218,7 @@ class RowsLake(Lake):
 
 
 def lake_at(path: Path, **options: Any) -> RowsLake:
-    """A table with a live lane, into main."""
+    """A table with a live stream, into main."""
     made = RowsLake(path, **options)
     made.make()
     return made

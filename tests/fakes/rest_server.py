@@ -42,7 +42,7 @@ class RestServer:
     table: Any = field(default_factory=lambda: {"metadata-location": "s3://bucket/m.json", "metadata": metadata()})
     encoding: str = ""
     """Of a table's answer that is bytes."""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     @property
     def uri(self) -> str:
@@ -53,12 +53,12 @@ class RestServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                outer.asked.append(self.path)
+                outer.requests.append(self.path)
                 self._answer(outer.config if "/config" in self.path else outer.table)
 
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                outer.asked.append(self.path)
+                outer.requests.append(self.path)
                 self._answer({"access_token": "given", "token_type": "bearer"} if "token" in self.path else outer.table)
 
             def _answer(self, what: Any) -> None:

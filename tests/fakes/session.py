@@ -170,5 +170,5 @@ class FakeLanding:
         found = self.session.tables.find(table)
         return [dict(s.summary.additional_properties) for s in found.metadata.snapshots if s.summary] if found else []
 
-    def said(self, text: str) -> bool:
+    def printed(self, text: str) -> bool:
         return any(text in line for line in self.lines)

@@ -78,7 +78,7 @@ def test_a_secret_success_under_a_foreign_append_is_recognised(lake: Lake, ours:
     assert lake.rows() == 11
 
 
-def test_a_foreign_append_between_look_and_request_costs_one_request(lake: Lake, ours: LedgerSection) -> None:
+def test_a_foreign_append_between_check_and_request_costs_one_request(lake: Lake, ours: LedgerSection) -> None:
     def interfere() -> None:
         lake.catalog.before_commit = lambda: None
         lake.append_foreign()
@@ -106,7 +106,7 @@ def test_an_outage_after_the_request_is_waited_out(lake: Lake, ours: LedgerSecti
 def test_an_outage_that_lasts_leaves_the_outcome_unknown_and_nothing_deleted(lake: Lake, ours: LedgerSection) -> None:
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     lake.catalog.faults.append(Fault.AWAY_AFTER)
-    with pytest.raises(CommitUnknownError, match=r"1 commit request\(s\) for shop\.orders.*nothing was deleted"):
+    with pytest.raises(CommitUnknownError, match=r"1.*request\(s\).*shop\.orders.*LC3041"):
         lake.publish(request, seconds=60)
     assert lake.clock.now == pytest.approx(60)
     assert lake.rows() == 10
@@ -130,7 +130,7 @@ def test_storage_that_cannot_be_written_is_a_catalog_error(
 ) -> None:
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFile.create", full)
-    with pytest.raises(CatalogError, match=r"manifests of shop\.orders could not be written.*No space left"):
+    with pytest.raises(CatalogError, match=r"shop\.orders.*LC3030"):
         lake.publish(request)
     assert lake.catalog.commits == 1, "the origin's"
 
@@ -216,8 +216,8 @@ def test_an_answer_that_shows_a_foreign_snapshot_is_its_proof(lake: Lake, monkey
     assert done.metadata.current_snapshot_id == done.snapshot_id
 
 
-def test_a_foreign_snapshot_that_was_rolled_back_before_it_was_seen_has_not_landed(lake: Lake) -> None:
-    """Only what is on the branch is there; what somebody took off it is decided about anew, by whoever decides."""
+def test_a_foreign_snapshot_that_was_rolled_back_before_it_was_observed_has_not_landed(lake: Lake) -> None:
+    """Only what is on the branch is there; what a user took off it is decided about anew, by whoever decides."""
     head = lake.append_foreign()
     lake.catalog.faults.append(Fault.LOST_ANSWER)
     removed: list[int] = []
@@ -254,7 +254,7 @@ def full(*_: object, **__: object) -> None:
 def test_requests_are_bounded(lake: Lake, ours: LedgerSection) -> None:
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     lake.catalog.faults.extend([Fault.NOT_APPLIED] * 9)
-    with pytest.raises(CommitUnknownError, match=r"4 commit request\(s\).*500: try again later"):
+    with pytest.raises(CommitUnknownError, match=r"4.*request\(s\).*500:.*LC3041"):
         lake.publish(request, requests=4)
     assert lake.rows() == 0
 
@@ -369,10 +369,10 @@ def test_an_interrupt_passes_through_and_the_next_attempt_finds_out(lake: Lake, 
 
 
 @pytest.mark.parametrize("fault", [Fault.LYING_CONFLICT, Fault.LOST_ANSWER, Fault.NOT_APPLIED, Fault.CONFLICT])
-def test_an_origin_is_made_once_whatever_is_answered(lake: Lake, fault: Fault) -> None:
-    wanted = section()
+def test_an_initial_entry_is_made_once_whatever_is_answered(lake: Lake, fault: Fault) -> None:
+    ours = section()
     lake.catalog.faults.append(fault)
-    assert lake.join(wanted) == wanted
+    assert lake.join(ours) == ours
     assert len(list(landing_snapshots(lake.load().metadata))) == 1
 
 
@@ -390,7 +390,7 @@ def test_a_ledger_is_carried_once_whatever_is_answered(lake: Lake, ours: LedgerS
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
 
-def test_an_epoch_that_somebody_else_renewed_meanwhile_is_new_enough(lake: Lake, ours: LedgerSection) -> None:
+def test_an_epoch_that_another_writer_renewed_meanwhile_is_new_enough(lake: Lake, ours: LedgerSection) -> None:
     other = Lake(lake.path)
     lake.catalog.faults.append(Fault.CONFLICT)
 

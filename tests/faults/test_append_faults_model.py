@@ -39,7 +39,7 @@ class World:
         self.requests: list[AppendRequest] = []
         self.published = 0
         self.here: set[str] = set()
-        self.gone: set[str] = set()
+        self.deleted: set[str] = set()
 
     def step(self) -> None:
         acts: list[Callable[[], None]] = [self.publish] * 5
@@ -92,9 +92,9 @@ class World:
         paths = self.lake.paths()
         ours = [p for p in paths if "/foreign/" not in p]
         assert len(ours) == len(set(ours)), "a file is in the table twice"
-        self.gone |= self.here - set(ours)
+        self.deleted |= self.here - set(ours)
         self.here = set(ours)
-        assert not self.here & self.gone, "a slice that was rolled back came again"
+        assert not self.here & self.deleted, "a slice that was rolled back came again"
         foreign = len(paths) - len(ours)
         assert self.lake.rows() - foreign == len(state.covered()), "rows and ledger differ"
         records = list(landing_snapshots(self.lake.load().metadata))
@@ -105,7 +105,7 @@ class World:
 
 @pytest.mark.heavy(but=("0",))
 @pytest.mark.parametrize("seed", range(4))
-def test_the_table_always_holds_what_its_ledger_says(tmp_path: Path, seed: int) -> None:
+def test_the_table_always_holds_what_its_ledger_reports(tmp_path: Path, seed: int) -> None:
     world = World(tmp_path, seed)
     for _ in range(STEPS):
         world.step()

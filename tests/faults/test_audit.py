@@ -250,7 +250,7 @@ def test_a_rollback_of_main_is_decided_and_not_undone(make_world: Make, produce:
     caught_up(world, counted(*range(15)))
 
 
-def test_a_branch_that_somebody_drops_comes_back(make_world: Make, produce: Produce) -> None:
+def test_a_branch_that_a_user_drops_comes_back(make_world: Make, produce: Produce) -> None:
     world = make_world(1, **AUDITED)
     produce(world.landing.topics, records(0, 5))
     world.settle()

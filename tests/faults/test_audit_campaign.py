@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random sequences of what can happen to a landing with checks: whatever the order, `main` has every good row once at
-the end, never one twice, and wrong rows only where a person has released them.
+the end, never one twice, and wrong rows only where a user has released them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sequence:
         self.good = self.wrong = self.foreign = 0
         self.of_others: set[int] = set()
         self.released: set[int] = set()
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def more(self) -> None:
         many = self.random.randint(1, 6)
@@ -95,21 +95,21 @@ class Sequence:
         self.world.landing = self.world.landing.changed(transform=sql or {"sql": None, "record_schema": None})
 
     def refusals(self) -> Any:
-        return _Refusals(self.told)
+        return _Refusals(self.lines)
 
     def check(self, *, rolled_back: bool = False) -> None:
         """What holds at any time. Only a rollback takes rows of another writer away."""
         table = loaded(self.world)
         if "main" in table.metadata.refs:
             found = ids(self.world)
-            assert not [i for i, many in found.items() if many > 1], self.told
-            assert {i for i in found if i < 0} <= self.released, self.told
+            assert not [i for i, many in found.items() if many > 1], self.lines
+            assert {i for i in found if i < 0} <= self.released, self.lines
             others = {i for i in found if i > FOREIGN}
-            assert rolled_back or self.of_others <= others, self.told
+            assert rolled_back or self.of_others <= others, self.lines
             self.of_others = others
 
     def finish(self) -> None:
-        """Without wrong records, and with the decisions that are asked for, everything is landed."""
+        """Without wrong records, and with the decisions that are requested, everything is landed."""
         self.world.landing = self.world.landing.changed(transform=WITHOUT_BAD)
         for _ in range(4):
             with self.refusals():
@@ -120,21 +120,21 @@ class Sequence:
         self.check()
         expected = Counter(range(self.good))
         rows = Counter({i: many for i, many in found.items() if 0 <= i < FOREIGN})
-        assert rows == expected, (expected - rows, rows - expected, self.told)
+        assert rows == expected, (expected - rows, rows - expected, self.lines)
 
 
 class _Refusals:
     """Lets the two refusals of audits pass."""
 
-    def __init__(self, told: list[str]) -> None:
-        self.told = told
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> bool:
         if isinstance(error, LakecommitError):
-            self.told.append(error.code)
+            self.lines.append(error.code)
             return error.code in (REFUSED, APART)
         return False
 
@@ -151,7 +151,7 @@ def play(world: World, produce: Produce, seed: int) -> None:
     sequence.run()
     for _ in range(STEPS):
         name = sequence.random.choice(OPERATIONS)
-        sequence.told.append(name)
+        sequence.lines.append(name)
         getattr(sequence, name)()
         sequence.check(rolled_back=name == "roll_back")
     sequence.finish()

@@ -74,7 +74,7 @@ class Outage:
         self.produce(self.world.landing.topics, records(self.produced, count))
         self.produced += count
 
-    def said(self) -> list[tuple[Entry, int]]:
+    def recorded(self) -> list[tuple[Entry, int]]:
         """What the landing's log holds, with the bytes of each record."""
         with self.world.session() as session:
             found = [(read_entry(r, self.world.landing.name, LIVE), r) for r in session.control.read_all()]
@@ -87,8 +87,8 @@ class Outage:
     def pending(self) -> dict[str, Pending]:
         """By the log and the tables, which must be there."""
         with self.world.session() as session:
-            look = session.read_state(prepare_for_commit(session).ledgers)
-            return dict(pressure_of(look.state, session.now()).pending)
+            state = session.read_state(prepare_for_commit(session).ledgers)
+            return dict(pressure_of(state.state, session.now()).pending)
 
     def verdict(self) -> Verdict:
         """Of an observer of the control topic."""
@@ -154,12 +154,12 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
     assert world.run().rows == LOAD
     outage.load()
     under_way = world.open("under way")
-    before = len(outage.said())
+    before = len(outage.recorded())
     with outage.away():
         world.write(under_way)
         with pytest.raises(CatalogError):
             world.close("under way", under_way)
-        in_flight = len(outage.said())
+        in_flight = len(outage.recorded())
         sizes = []
         for n in range(cycles - 1):
             outage.load()
@@ -170,7 +170,7 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
             assert "cleared by a catalog that answers" in str(opened.plan.reason)
             with pytest.raises(CatalogError):
                 world.close(f"dark-{n}", opened)
-            new = outage.said()[in_flight:]
+            new = outage.recorded()[in_flight:]
             assert [type(e) for e, _ in new] == [CycleOpened, CommitFailed]
             sizes.append(sum(size for _, size in new))
             in_flight += 2
@@ -183,7 +183,7 @@ def test_an_outage_of_the_catalog_under_steady_load(make_outage: Callable[..., O
     assert bool(opened.slices) is not stalled
     world.write(opened)
     closed = world.close("first", opened)
-    log = [e for e, _ in outage.said()[before:]]
+    log = [e for e, _ in outage.recorded()[before:]]
     assert sum(isinstance(e, CycleClosed) for e in log) == 1
     assert isinstance(log[-1], CycleClosed)
     if stalled:
@@ -219,7 +219,7 @@ def test_a_catalog_that_can_be_read_and_takes_no_commit(make_outage: Callable[..
     drained = world.run()
     assert drained.rows == 3 * LOAD
     assert drained.left == 6 * LOAD
-    assert len(append_records(world)) == 2  # three windows in one snapshot, beside the first
+    assert len(append_records(world)) == 2  # three windows in one snapshot, next to the first
     assert world.run().rows == 6 * LOAD
     outage.check()
 
@@ -239,7 +239,7 @@ def test_what_is_pending_stays_within_its_budget(
     world.settle()
     [(name, most)] = budget.items()
     kind = name.removeprefix("max_pending_")
-    states, seen = set(), []
+    states, observed = set(), []
     with refusing():
         for n in range(6):
             outage.load()
@@ -248,9 +248,9 @@ def test_what_is_pending_stays_within_its_budget(
             world.write(opened)
             with suppress(LakecommitError):
                 world.close(f"dark-{n}", opened)
-            seen.append(getattr(outage.pending()[table], kind))
-    assert max(seen) <= most
-    assert max(seen) > most * 0.6
+            observed.append(getattr(outage.pending()[table], kind))
+    assert max(observed) <= most
+    assert max(observed) > most * 0.6
     assert states == {None, f"pending {kind}"}
     assert f"{name} is {most}" in str(opened.plan.reason)
     world.settle(limit=12)
@@ -281,7 +281,7 @@ def test_slowing_down_makes_windows_smaller_and_rarer(make_outage: Callable[...,
 
 
 @pytest.mark.heavy
-def test_a_table_that_fails_alone_stops_nobody_until_its_budget_is_full(
+def test_a_table_that_fails_alone_stops_no_other_until_its_budget_is_full(
     make_outage: Callable[..., Outage], impatient: None
 ) -> None:
     outage = make_outage(partitions=1, dead_letter_table="shop.dead", dead_letter_max_ratio=1.0, max_pending_slices=6)
@@ -359,7 +359,7 @@ def test_a_relapse_between_chunks_loses_no_ground(make_outage: Callable[..., Out
     with pytest.MonkeyPatch.context() as patch:
 
         def last(self: SqlCatalog, *a: Any, **k: Any) -> Any:
-            """The server takes this one and is gone, with its connections."""
+            """The server takes this one and is missing, with its connections."""
             answer = commit(self, *a, **k)
             self.engine.dispose()
             outage.leave()
@@ -454,7 +454,7 @@ def test_a_retry_of_a_run_that_planned_nothing_for_want_of_a_catalog_goes_on(
     outage.check()
 
 
-def test_a_run_that_is_not_admitted_waits_longer_each_time_and_says_what_clears_it(
+def test_a_run_that_is_not_admitted_waits_longer_each_time_and_reports_what_clears_it(
     make_outage: Callable[..., Outage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outage = make_outage(max_open_cycles=1)

@@ -218,7 +218,7 @@ def test_slices_of_which_processes_die_whatever_is_tried_are_blocked_by_name(
             patch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_REPORT))
             with pytest.raises(Killed):
                 world.write(opened, only=lambda index: index == 0)
-        # What several ranges died of together tells of none of them: from then on each stands alone.
+        # What several ranges died of together reports none of them: from then on each stands alone.
         assert len(opened.slices) == (2 if n == 1 else 1)
         world.write(opened, only=lambda index: index == 1)
         world.close(str(n), opened)
@@ -269,7 +269,7 @@ def test_storage_that_is_away_counts_for_nothing(
 @pytest.mark.heavy(but=("True-none",))
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "snappy", "zstd"])
 @pytest.mark.parametrize("last", [False, True])
-def test_a_damaged_batch_is_blocked_alone_and_can_be_stepped_over(
+def test_a_corrupt_batch_is_blocked_alone_and_can_be_stepped_over(
     make_world: MakeWorld, broker: Broker, codec: str, last: bool
 ) -> None:
     """A bit flips where the broker keeps the second of three batches, or the last of two."""
@@ -330,7 +330,7 @@ def test_records_that_are_larger_than_the_client_takes_are_blocked_alone(
 
 
 @pytest.mark.heavy
-def test_a_damaged_batch_between_transactions_is_blocked_alone(
+def test_a_corrupt_batch_between_transactions_is_blocked_alone(
     make_world: MakeWorld, broker: Broker, produce: Produce
 ) -> None:
     world = make_world(partitions=2, slice_records=400)
@@ -350,7 +350,7 @@ def test_a_damaged_batch_between_transactions_is_blocked_alone(
     check_verified(world)
 
 
-def test_damage_that_is_mended_is_read_again(make_world: MakeWorld, broker: Broker) -> None:
+def test_corruption_that_is_fixed_is_read_again(make_world: MakeWorld, broker: Broker) -> None:
     world = make_world(partitions=2, slice_records=400)
     topic = str(world.landing.topics)
     for first in (0, 10, 20):

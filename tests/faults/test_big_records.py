@@ -44,7 +44,7 @@ def test_the_first_window_is_cut_by_the_bytes_of_its_records(
 @pytest.mark.campaign
 @pytest.mark.parametrize(
     ("shape", "megabytes", "least"),
-    # Sixty records are too few for a look at their sizes, so they are one slice.
+    # Sixty records are too few for a check their sizes, so they are one slice.
     [("text", 1000, 2), ("deep", 600, 2), ("mixed", 600, 2), ("10MB", 600, 1)],
 )
 def test_records_of_a_megabyte_and_more_land_in_bounded_memory(

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-WORD = Decision(command="test", actor="ann", host="here", at="2026-01-01T00:00:00+00:00", landing="rows")
+DECISION = Decision(command="test", actor="ann", host="here", at="2026-01-01T00:00:00+00:00", landing="rows")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def anew(bootstrap: str) -> Callable[[World, int], None]:
 
 def go_on(world: World, start: Any, way: Way = PLAIN) -> None:
     with world.session() as session:
-        ledger_init(session, start, way, agreed=init_preview(session, start, way), decision=WORD)
+        ledger_init(session, start, way, agreed=init_preview(session, start, way), decision=DECISION)
 
 
 def expire(world: World) -> None:
@@ -93,7 +93,7 @@ def landed(make_world: Make, produce: Produce) -> World:
 
 
 @pytest.mark.heavy
-def test_tables_that_landings_make_say_which_record_each_row_is_of(landed: World) -> None:
+def test_tables_that_landings_make_report_which_record_each_row_is_of(landed: World) -> None:
     rows = landed.rows()
     assert {(r["kafka_topic"], r["kafka_partition"]) for r in rows} == {(str(landed.landing.topics), 0)}
     assert [r["kafka_offset"] for r in sorted(rows, key=lambda r: r["id"])] == list(range(100))
@@ -131,7 +131,7 @@ def test_a_reset_that_deletes_after_a_topic_was_made_anew_takes_its_own_rows_onl
     with landed.session() as session:
         found = delete_preview(session, {(topic, 0): 20})
         assert sum(t.replaced.rows for t in found.tables) == 30
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     landed.settle()
     check(landed, Counter([*range(100), *range(1000, 1050)]))
 
@@ -148,15 +148,15 @@ def test_a_hard_reset_counts_and_takes_what_the_former_topic_left(
         found = delete_preview(session, None)
         assert sum(t.replaced.rows for t in found.tables) == 150
         assert len(found.removed) == 100
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     landed.check(Counter())
     landed.settle()
     check(landed, Counter(range(1000, 1050)))
 
 
 @pytest.mark.heavy
-def test_a_hard_reset_begins_where_the_landing_says(landed: World, produce: Produce) -> None:
-    """Also where the live lane began behind a range that a lane landed."""
+def test_a_hard_reset_begins_where_the_landing_states(landed: World, produce: Produce) -> None:
+    """Also where the live stream began behind a range that a stream landed."""
     world = replace(
         landed,
         landing=changed_landing(
@@ -171,7 +171,7 @@ def test_a_hard_reset_begins_where_the_landing_says(landed: World, produce: Prod
     with world.session() as session:
         found = delete_preview(session, None)
         assert sum(t.replaced.rows for t in found.tables) == 80
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     world.settle()
     check(world, Counter(range(120)))
 
@@ -195,7 +195,9 @@ def test_a_replay_over_the_end_that_a_log_lost_leaves_the_rows_that_only_the_tab
 
 
 @pytest.mark.heavy
-def test_ranges_that_were_landed_before_rows_said_it_are_refused_by_name(make_world: Make, produce: Produce) -> None:
+def test_ranges_that_were_landed_before_rows_reported_it_are_refused_by_name(
+    make_world: Make, produce: Produce
+) -> None:
     world = make_world(1, metadata_columns=False)
     topic = str(world.landing.topics)
     produce(topic, records(0, 50), partition=0)
@@ -233,8 +235,8 @@ def test_columns_that_records_fill_are_no_marks(make_world: Make, produce: Produ
     columns = [{"name": "id", "type": "long"}, *({"name": n, "type": t} for n, t in names.items())]
     world = make_world(1, create={"schema": columns})
     topic = str(world.landing.topics)
-    told = f'"kafka_topic": "{topic}", "kafka_partition": 0, "kafka_generation": 1'
-    produce(topic, [(str(n), f'{{"id": {n}, {told}, "kafka_offset": {(n + 40) % 100}}}') for n in range(100)])
+    marked = f'"kafka_topic": "{topic}", "kafka_partition": 0, "kafka_generation": 1'
+    produce(topic, [(str(n), f'{{"id": {n}, {marked}, "kafka_offset": {(n + 40) % 100}}}') for n in range(100)])
     world.settle()
     assert {r["id"]: r["kafka_offset"] for r in world.rows()} == {n: (n + 40) % 100 for n in range(100)}
     refused(lambda: replay(world, "0=0-50").finish(), "[0] [0, 50)")
@@ -251,7 +253,7 @@ def test_a_table_of_others_with_such_columns_needs_a_declaration(make_world: Mak
 
         table_of(session, world.landing.table)
     produce(str(world.landing.topics), records(0, 10), partition=0)
-    with pytest.raises(LakecommitError, match=r"columns\.metadata"):
+    with pytest.raises(LakecommitError, match=r"columns\.metadata.*LC6227"):
         world.run()
     world.landing = changed_landing(world.landing, metadata_columns=False)
     world.settle()
@@ -264,15 +266,15 @@ def test_what_an_operator_asserts_is_covered_and_not_replaced(landed: World, pro
     produce(topic, records(100, 50), partition=0)
     with landed.session() as session:
         asserted = from_offsets(session, {(topic, 0): 150}, [landed.landing.table])
-        assert_tables(session, asserted, decision=WORD)
-        assert lane_preview(session, lane(landed, "0=100-150").asked).done
+        assert_tables(session, asserted, decision=DECISION)
+        assert lane_preview(session, lane(landed, "0=100-150").request).done
     refused(lambda: replay(landed, "0=90-150").finish(), "[0] [100, 150)")
     replay(landed, "0=50-100").finish()
     landed.check(Counter(range(100)))
 
 
 @pytest.mark.heavy
-def test_a_snapshot_off_the_branch_does_not_say_what_the_table_holds(landed: World, produce: Produce) -> None:
+def test_a_snapshot_off_the_branch_does_not_report_what_the_table_holds(landed: World, produce: Produce) -> None:
     produce(str(landed.landing.topics), records(100, 50), partition=0)
     with landed.session() as session:
         table = session.tables.load(landed.landing.table)
@@ -301,7 +303,7 @@ def test_dead_letters_of_a_former_table_are_closed_by_a_replay_of_their_range(
     replay(world, "0=0-60").finish()
     expire(world)
     with world.session() as session:
-        done = replay_letters(session, Selection(), table="shop.dead", decision=WORD)
+        done = replay_letters(session, Selection(), table="shop.dead", decision=DECISION)
     assert (done.dead_letters, done.others[State.REPLAYED.value]) == (0, 20)
     check(world, Counter(range(60)))
 
@@ -313,7 +315,7 @@ def test_replayed_dead_letters_are_counted_when_their_range_is_replayed(make_wor
     world.settle()
     world.landing = changed_landing(world.landing, unknown_fields="ignore")
     with world.session() as session:
-        assert replay_letters(session, Selection(), decision=WORD).dead_letters == 20
+        assert replay_letters(session, Selection(), decision=DECISION).dead_letters == 20
     expire(world)
     check(world, Counter(range(60)))
     replay(world, "0=10-50").finish()
@@ -332,7 +334,7 @@ def test_rows_that_another_writer_doubles_are_refused(landed: World) -> None:
 
 
 @pytest.mark.heavy
-def test_a_range_read_again_beside_its_rows_is_replaced_by_itself(landed: World) -> None:
+def test_a_range_read_again_next_to_its_rows_is_replaced_by_itself(landed: World) -> None:
     """`--again` doubles rows by an operator's word; a later replay replaces the newer ones alone."""
     topic = str(landed.landing.topics)
     go_on(landed, {(topic, 0): 60}, Way(again=True))
@@ -344,7 +346,7 @@ def test_a_range_read_again_beside_its_rows_is_replaced_by_itself(landed: World)
     with landed.session() as session:
         found = delete_preview(session, None)
         assert sum(t.replaced.rows for t in found.tables) == 140
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     landed.settle()
     check(landed, Counter(range(100)))
 
@@ -362,7 +364,7 @@ def test_parts_of_ranges_with_filtered_records_are_replaced_after_expiry(make_wo
     check(world, expected)
     with world.session() as session:
         session.tables.load(world.landing.table).delete("id = 33")
-    with pytest.raises(LedgerError, match="fewer"):
+    with pytest.raises(LedgerError, match="LC7230"):
         replay(world, "0=30-40").finish()
     world.check(expected - Counter([33]))
 
@@ -378,11 +380,11 @@ def moved(landed: World, own_broker: Broker) -> World:
     return replace(landed, kafka={"bootstrap.servers": own_broker.bootstrap})
 
 
-def rebound(world: World) -> None:
+def migrated(world: World) -> None:
     from airflow_provider_lakecommit.operations.reset.migrate import Move, migrate_landing, migration_preview
 
     with world.session() as session:
-        migrate_landing(session, migration_preview(session, Move(start="same")), decision=WORD)
+        migrate_landing(session, migration_preview(session, Move(start="same")), decision=DECISION)
 
 
 @pytest.mark.heavy
@@ -394,10 +396,10 @@ def test_a_reset_on_another_cluster_is_refused(moved: World) -> None:
 
 @pytest.mark.heavy
 def test_a_backfill_on_a_copied_topic_knows_what_the_old_cluster_landed(moved: World) -> None:
-    rebound(moved)
+    migrated(moved)
     moved.settle()
     with moved.session() as session:
-        found = lane_preview(session, lane(moved, "0=20-50").asked)
+        found = lane_preview(session, lane(moved, "0=20-50").request)
         assert found.done
         assert len(found.there) == 30
     refused(lambda: replay(moved, "0=90-110").finish(), "[0] [90, 100)")
@@ -407,7 +409,7 @@ def test_a_backfill_on_a_copied_topic_knows_what_the_old_cluster_landed(moved: W
 
 @pytest.mark.heavy
 def test_a_hard_reset_after_a_move_counts_what_the_new_cluster_lacks(moved: World) -> None:
-    rebound(moved)
+    migrated(moved)
     moved.settle()
     admin = AdminClient({"bootstrap.servers": moved.kafka["bootstrap.servers"]})
     for answer in admin.delete_records([TopicPartition(str(moved.landing.topics), 0, 40)]).values():
@@ -417,7 +419,7 @@ def test_a_hard_reset_after_a_move_counts_what_the_new_cluster_lacks(moved: Worl
         assert sum(t.replaced.rows for t in found.tables) == 110
         assert isinstance(found.removed, Coverage)
         assert len(found.removed) == 100, "of the old cluster nothing can be read again as such"
-        delete_back(session, found, WORD)
+        delete_back(session, found, DECISION)
     moved.settle()
     check(moved, Counter(range(40, 110)))
 
@@ -477,7 +479,7 @@ def test_a_log_that_loses_its_end_behind_a_reset_is_noticed(fragile: tuple[Log, 
 
 
 @pytest.mark.heavy
-def test_a_hole_that_is_left_to_a_lane_has_what_the_log_has_by_now(fragile: tuple[Log, World]) -> None:
+def test_a_hole_that_is_left_to_a_stream_has_what_the_log_has_by_now(fragile: tuple[Log, World]) -> None:
     log, world = fragile
     log.grow(0, 30)
     world.settle()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ledger that fills up: it is told early, what is gone can be taken out of it, and nothing comes in twice by that."""
+"""A ledger that fills up: it is reported early, what is missing can be taken out of it, and nothing comes in twice by
+that.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,14 @@ from tests.support.world import World, records
 pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
-SAID = Decision(
+DECISION = Decision(
     command="maintain --only ledger", actor="carla", host="h", at="2026-01-01", landing="rows", reason="crowded"
 )
 Produce = Callable[..., object]
 
 
 @pytest.mark.heavy
-def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
+def test_topics_that_are_missing_are_taken_out_and_what_was_pending_comes_in_once(
     make_world: Make, make_topic: Callable[..., str], produce: Produce, admin: AdminClient
 ) -> None:
     stays, goes = make_topic(1), make_topic(2)
@@ -51,9 +53,9 @@ def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
         expected = [f"{goes}[{n}]" for n in (0, 1)]
         assert [sorted(map(str, f.removed["rows", "live"])) for f in found] == [expected, expected]
         for each in found:
-            assert prune(session, each, SAID).share < each.state.share
-            (said,) = decisions_of(session.tables.load(each.table).metadata.current_snapshot())
-            assert (said.actor, said.what.count(goes)) == ("carla", 2)
+            assert prune(session, each, DECISION).share < each.state.share
+            (decisions,) = decisions_of(session.tables.load(each.table).metadata.current_snapshot())
+            assert (decisions.actor, decisions.what.count(goes)) == ("carla", 2)
         assert [f.removed for f in prunable_sections(session)] == [{}, {}]
     check_verified(world)
     # What was reported under the epoch before is read again.
@@ -63,7 +65,7 @@ def test_topics_that_are_gone_are_taken_out_and_what_was_pending_comes_in_once(
     check_verified(world)
 
 
-def test_a_ledger_that_is_nearly_full_is_told_and_a_full_one_names_the_command(
+def test_a_ledger_that_is_nearly_full_is_reported_and_a_full_one_names_the_command(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world(partitions=1, dead_letter_table=None)

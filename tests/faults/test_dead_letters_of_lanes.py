@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters of ranges that lanes have landed, or landed anew, become rows exactly once as those of the live lane."""
+"""Dead letters of ranges that streams have landed, or landed anew, become rows exactly once as those of the live
+stream.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ EACH = Counter(range(60))
 
 @pytest.mark.heavy(but=("after",))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_those_of_a_closed_lane_are_replayed_once_wherever_it_dies(
+def test_those_of_a_closed_stream_are_replayed_once_wherever_it_dies(
     late: World, when: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replaying, "BATCH_RECORDS", 6)
@@ -80,7 +82,7 @@ def test_those_of_a_closed_lane_are_replayed_once_wherever_it_dies(
 
 
 @pytest.mark.heavy
-def test_those_of_an_open_lane_stay_replayed_when_it_is_closed(late: World) -> None:
+def test_those_of_an_open_stream_stay_replayed_when_it_is_closed(late: World) -> None:
     past = lane(late, "0=0-30")
     past.settle()
     optional(late)
@@ -92,14 +94,14 @@ def test_those_of_an_open_lane_stay_replayed_when_it_is_closed(late: World) -> N
 
 
 @pytest.mark.heavy
-def test_where_only_lanes_have_landed_they_are_replayed_too(make_world: Make, produce: Produce) -> None:
+def test_where_only_streams_have_landed_they_are_replayed_too(make_world: Make, produce: Produce) -> None:
     world = make_world(1, create=SCHEMA, dead_letter_max_records=1000, dead_letter_max_ratio=1.0)
     produce(world.landing.topics, thirds(0, 60), partition=0)
     past = lane(world, "0=0-30", name="past")
     past.settle()
     optional(world)
-    looked = replayed(world, Selection(limit=4), dry=True)
-    assert replayed(world, Selection(limit=4)).coverage == looked.coverage
+    preview = replayed(world, Selection(limit=4), dry=True)
+    assert replayed(world, Selection(limit=4)).coverage == preview.coverage
     past.finish()
     assert replayed(world).dead_letters == 6
     assert list(sections(world)) == ["filled"]
@@ -152,8 +154,8 @@ def test_between_the_tables_of_a_range_that_is_landed_anew_nothing_is_open(kept:
     with anew.session() as session, deaths(2, "before"), pytest.raises(Killed):
         replace_lane(session, anew.run_identity("end"))
     kept.check(Counter(range(30)))
-    looked = replayed(kept)
-    assert (looked.dead_letters, looked.others[State.WAITS.value]) == (0, 10)
+    preview = replayed(kept)
+    assert (preview.dead_letters, preview.others[State.WAITS.value]) == (0, 10)
     with anew.session() as session:
         replace_lane(session, anew.run_identity("again"))
         close_lane(session)
@@ -181,12 +183,12 @@ def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alo
         landed_anew()
         return made
 
-    def read_whole(*args: Any) -> Any:
+    def read_complete(*args: Any) -> Any:
         found = list(reads(*args))
         landed_anew()
         return iter(found)
 
-    name, act = ("select", read_whole) if before == "the look" else ("made_of", slow)
+    name, act = ("select", read_complete) if before == "the look" else ("made_of", slow)
     monkeypatch.setattr(replaying, name, act)
     found = replayed(kept)
     assert done
@@ -197,7 +199,7 @@ def test_dead_letters_that_were_read_before_a_range_was_landed_anew_are_left_alo
 
 @pytest.mark.heavy
 def test_those_of_a_cluster_that_was_left_are_replayed(late: World) -> None:
-    """What the landing had is a lane that nobody lands in."""
+    """What the landing had is a stream that nobody lands in."""
     with late.session() as session:
         from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
         from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord

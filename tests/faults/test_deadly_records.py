@@ -69,7 +69,7 @@ pyarrow.json.read_json = reading
 
 
 class Sparks:
-    """Sparks whose workers die of poison, each started when it is first asked for."""
+    """Sparks whose workers die of poison, each started when it is first requested."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder

@@ -24,7 +24,7 @@ Make = Callable[..., World]
 Produce = Callable[..., object]
 ALL = "SELECT * FROM lake.shop.rows ORDER BY id"
 OF_CHANGES = {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
-"""Read as columns of a table, but not beside those of its changes."""
+"""Read as columns of a table, but not next to those of its changes."""
 ODD = ("a b", "ü", 'sel"ect`', "q'uote", "a,b", "<x>", "order", "_is_deleted")
 
 

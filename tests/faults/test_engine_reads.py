@@ -2,7 +2,7 @@
 """What our writer wrote, read by another engine: values of every type that it has, and files found by partition and
 by their bounds under every transform.
 
-A wrong bound or partition value loses rows only for a reader that prunes by it, so each column is asked for with a
+A wrong bound or partition value loses rows only for a reader that prunes by it, so each column is requested with a
 condition that such a reader prunes by, and the answer is compared with what was sent.
 """
 
@@ -88,7 +88,7 @@ def record(n: int) -> dict[str, Any]:
 def test_another_engine_finds_every_row_by_every_column(
     engine: Engine, make_engine_world: Make, produce: Produce, partition_by: list[str]
 ) -> None:
-    schema = [{"name": name, "type": told, "required": name == "id"} for name, told in COLUMNS.items()]
+    schema = [{"name": name, "type": kind, "required": name == "id"} for name, kind in COLUMNS.items()]
     world = make_engine_world(create={"schema": schema, "partition_by": partition_by}, slice_records=15)
     rows = [record(n) for n in range(ROWS)]
     # Numbers as they are written: a decimal that went through a float is not what was sent.

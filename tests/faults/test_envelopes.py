@@ -39,7 +39,7 @@ UNCHANGED = "__debezium_unavailable_value"
 class Source:
     """A table of which each change is written as Debezium writes it.
 
-    :param large: names are values that are told only where they change
+    :param large: names are values that are reported only where they change
     """
 
     def __init__(self, seed: int, large: bool = False) -> None:
@@ -131,8 +131,8 @@ def test_large_values_that_were_not_changed_are_those_of_before(make_world: Make
     assert merged(world, LARGE) == expected(source)
 
 
-def test_a_large_value_that_no_change_of_its_key_tells_is_marked_and_not_null() -> None:
-    """As behind a change of a primary key: the value was told under the old one."""
+def test_a_large_value_that_no_change_of_its_key_contains_is_marked_and_not_null() -> None:
+    """As behind a change of a primary key: the value was reported under the old one."""
     with duckdb.connect() as engine:
         engine.execute("create schema shop")
         columns = "kafka_offset bigint, id bigint, name varchar, credit decimal(12, 2), _is_deleted boolean"

@@ -109,11 +109,11 @@ def test_columns_are_added_and_widened_at_every_level(make_world: Make, produce:
     assert rows[2]["lines"] == [{"sku": "y", "amount": 2.5}]
     assert rows[1]["extra"] is None
     assert rows[1]["who"] == {"name": "a", "age": None}
-    (told,) = evolutions(world)
-    assert "add extra struct" in " ".join(told["changes"])
-    assert "widen n from int to long" in told["changes"]
-    assert "landing rows (live)" in told["reason"]
-    assert topic in told["reason"]
+    (change,) = evolutions(world)
+    assert "add extra struct" in " ".join(change["changes"])
+    assert "widen n from int to long" in change["changes"]
+    assert "landing rows (live)" in change["reason"]
+    assert topic in change["reason"]
     assert any("widen n from int to long" in line for line in world.lines)
     check_verified(world)
 
@@ -153,23 +153,25 @@ def test_a_death_at_any_durable_step_evolves_once_and_loses_nothing(
         step += 1
         names = {"name": f"kill-{when}-{retry}-{step}", "table": f"shop.rows{step}", "dead_letter_table": None}
         world = begun(make_world, produce, **names)
-        with deaths(step, when) as seen:
+        with deaths(step, when) as observed:
             try:
                 world.run("killed")
-                survived = len(seen.steps) < step
+                survived = len(observed.steps) < step
             except Killed:
                 pass
         if retry:
             world.run("killed", retry=True)
         world.settle()
         check_extra(world)
-        assert len(evolutions(world)) == 1, f"step {step}: {seen.steps}"
-    assert seen.steps[:2] == ["catalog", "control"], "the table has the column before anything is said of the window"
+        assert len(evolutions(world)) == 1, f"step {step}: {observed.steps}"
+    assert observed.steps[:2] == ["catalog", "control"], (
+        "the table has the column before anything is said of the window"
+    )
     assert step > 4, f"only {step} steps were tried"
 
 
 @pytest.mark.heavy
-def test_what_was_written_under_the_older_columns_is_published_beside_the_newer(
+def test_what_was_written_under_the_older_columns_is_published_next_to_the_newer(
     make_world: Make, produce: Produce
 ) -> None:
     world = make_world(create=PLAIN, evolve="add")
@@ -212,7 +214,7 @@ def test_two_landings_that_evolve_one_table_at_once(
     produce(other.landing.topics, values({"id": 100}))
     other.run()
     produce(other.landing.topics, values({"id": 101, field: "y"}))
-    with hung(Step.LOOKED, lambda: other.run()):
+    with hung(Step.CHECKED, lambda: other.run()):
         world.run()
     world.settle()
     rows = {row["id"]: row for row in world.rows()}
@@ -254,7 +256,7 @@ FOREIGN: dict[str, tuple[Callable[[UpdateSchema], None], list[str], int]] = {
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", FOREIGN)
-def test_another_engine_changes_the_table_between_look_and_commit(
+def test_another_engine_changes_the_table_between_check_and_commit(
     make_world: Make, produce: Produce, name: str
 ) -> None:
     change, columns, rejected = FOREIGN[name]
@@ -264,7 +266,7 @@ def test_another_engine_changes_the_table_between_look_and_commit(
         with table_of(world).update_schema() as update:
             change(update)
 
-    with hung(Step.LOOKED, foreign):
+    with hung(Step.CHECKED, foreign):
         world.run()
     world.settle()
     assert [f.name for f in own_columns(table_of(world).schema())] == columns
@@ -275,7 +277,7 @@ def test_another_engine_changes_the_table_between_look_and_commit(
 
 @pytest.mark.heavy(but=("rename_n",))
 @pytest.mark.parametrize("foreign", [rename_n, drop_n])
-def test_what_a_person_dropped_or_renamed_is_not_brought_back(
+def test_what_a_user_dropped_or_renamed_is_not_brought_back(
     make_world: Make, produce: Produce, foreign: Callable[[UpdateSchema], None]
 ) -> None:
     world = begun(make_world, produce)
@@ -301,7 +303,7 @@ def test_a_rollback_to_before_the_change_loses_neither_rows_nor_columns(make_wor
 
 
 @pytest.mark.heavy
-def test_a_catalog_that_fails_at_each_change_is_told_with_the_way_on(
+def test_a_catalog_that_fails_at_each_change_is_reported_with_the_way_on(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose own limits (of a comment, a type's text) are no refusal that is known as one."""
@@ -353,7 +355,7 @@ class TestWhatDoesNotFit:
         assert reasons[1].startswith("column n: 1180591620717411303424 does not fit in 64 bits")
 
     @pytest.mark.heavy
-    def test_stops_the_landing_where_that_is_said(self, make_world: Make, produce: Produce) -> None:
+    def test_stops_the_landing_where_configured(self, make_world: Make, produce: Produce) -> None:
         world = make_world(create=PLAIN, evolve="widen", on_incompatible="stop", dead_letter_max_ratio=1.0)
         produce(world.landing.topics, values({"id": 1, "n": 5}))
         world.run()
@@ -453,9 +455,9 @@ def test_a_catalog_that_refuses_is_named_and_the_landing_goes_on(
     refuse_schemas(monkeypatch)
     world.run()
     world.check(Counter(range(20)))
-    (told,) = [line for line in world.lines if "was not changed" in line]
-    assert "schemas are not changed here" in told
-    assert "add extra string" in told
+    (warning,) = [line for line in world.lines if "was not changed" in line]
+    assert "schemas are not changed here" in warning
+    assert "add extra string" in warning
     monkeypatch.undo()
     produce(world.landing.topics, values({"id": 20, "extra": "x20"}))
     world.settle()
@@ -479,7 +481,9 @@ def test_records_rejected_for_an_unknown_field_are_replayed_once_it_is_a_column(
 
 
 @pytest.mark.heavy
-def test_a_plan_that_is_only_shown_changes_nothing_and_says_what_would_be(make_world: Make, produce: Produce) -> None:
+def test_a_plan_that_is_only_previewed_changes_nothing_and_reports_what_would_be(
+    make_world: Make, produce: Produce
+) -> None:
     world = begun(make_world, produce)
     with world.session() as session:
         assert any("add extra string" in line for line in preview(session).explain)
@@ -487,7 +491,7 @@ def test_a_plan_that_is_only_shown_changes_nothing_and_says_what_would_be(make_w
 
 
 @pytest.mark.heavy
-def test_a_lane_beside_the_live_stream_evolves_the_table_too(make_world: Make, produce: Produce) -> None:
+def test_a_stream_next_to_the_live_stream_evolves_the_table_too(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1, create=PLAIN, evolve="add", start="latest")
     produce(world.landing.topics, values({"id": 1, "extra": "x"}, {"id": 2}), partition=0)
     world.settle()
@@ -532,8 +536,8 @@ def test_a_field_that_no_sample_shows_is_added_by_the_window_after_the_one_that_
     world.settle()
     names = set(table_of(world).schema().column_names)
     assert {"seldom", "lines.element.rare"} <= names
-    (told,) = evolutions(world)
-    assert " and of " in told["reason"]
+    (change,) = evolutions(world)
+    assert " and of " in change["reason"]
     if unknown_fields == "dead_letter":
         with world.session() as session:
             assert replay(session, Selection(), decision=DECISION).rows == 1
@@ -571,7 +575,7 @@ def test_a_value_that_no_sample_shows_widens_its_column_by_the_window_after_the_
 
 @pytest.mark.heavy
 def test_while_a_table_lags_behind_columns_stay_as_they_are(make_world: Make, produce: Produce) -> None:
-    """The data table has a range whose dead letters are not in theirs yet: by other columns it could be judged anew."""
+    """The data table has a range whose dead letters are not in theirs yet: by other columns it could be evaluated anew."""
     world = make_world(partitions=1, create=PLAIN, evolve="add", dead_letter_max_ratio=1.0)
     produce(world.landing.topics, values({"id": 1}))
     world.run()
@@ -596,7 +600,7 @@ def test_while_a_table_lags_behind_columns_stay_as_they_are(make_world: Make, pr
 
 
 @pytest.mark.heavy
-def test_a_table_that_has_evolved_is_no_other_than_create_says(make_world: Make, produce: Produce) -> None:
+def test_a_table_that_has_evolved_is_no_other_than_create_reports(make_world: Make, produce: Produce) -> None:
     world = make_world(create=NESTED, evolve="widen")
     produce(world.landing.topics, values({"id": 1, "n": 1 << 40, "who": {"age": 7}, "lines": [{"x": 1}], "extra": 1}))
     world.settle()
@@ -607,7 +611,7 @@ def test_a_table_that_has_evolved_is_no_other_than_create_says(make_world: Make,
 
 
 @pytest.mark.heavy
-def test_a_person_has_the_columns_made_whatever_the_landing_says(make_world: Make, produce: Produce) -> None:
+def test_a_user_has_the_columns_made_whatever_the_landing_reports(make_world: Make, produce: Produce) -> None:
     world = begun(make_world, produce, evolve="none")
     world.settle()
     assert "extra" not in table_of(world).schema().column_names

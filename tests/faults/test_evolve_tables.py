@@ -46,7 +46,7 @@ ROUTE: dict[str, Any] = {
 }
 ROUTED: dict[str, Any] = {"create": IDS, "route": ROUTE, "evolve": "widen", "dead_letter_max_ratio": 1.0}
 FIRST_RUNS = count(100, 100)
-WORD = Decision(command="maintain --only columns", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="maintain --only columns", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 def values(*some: dict[str, Any]) -> list[tuple[str, str]]:
@@ -145,10 +145,10 @@ class TestSeveralTables:
             produce(world.landing.topics, dealt(0, 10))
             world.run()
             produce(world.landing.topics, dealt(10, 10, order={"a": 1}, refund={"b": 2}))
-            with deaths(step, when) as seen:
+            with deaths(step, when) as observed:
                 try:
                     world.run("killed")
-                    survived = len(seen.steps) < step
+                    survived = len(observed.steps) < step
                 except Killed:
                     pass
             world.settle()
@@ -157,9 +157,9 @@ class TestSeveralTables:
                 assert rows == {i: (None if i < 10 else 1 + rest) for i in range(20) if i % 2 == rest}
                 assert len(world.rows(table)) == len(rows)
                 # The table begins with the records that were there, so that its `kind` is the first change.
-                assert len(changes(world, table)) == 2, f"step {step}: {seen.steps}"
+                assert len(changes(world, table)) == 2, f"step {step}: {observed.steps}"
             check_verified(world)
-        assert seen.steps[:3] == ["catalog", "catalog", "control"], "both tables, before anything is said"
+        assert observed.steps[:3] == ["catalog", "catalog", "control"], "both tables, before anything is said"
 
     @pytest.mark.heavy
     def test_none_is_changed_while_one_cannot_be_read(
@@ -184,9 +184,7 @@ class TestSeveralTables:
         check_dealt(world, 44)
 
     @pytest.mark.heavy
-    def test_what_does_not_fit_one_of_them_stops_all_where_that_is_said(
-        self, make_world: Make, produce: Produce
-    ) -> None:
+    def test_what_does_not_fit_one_of_them_stops_all_where_configured(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**ROUTED, on_incompatible="stop")
         produce(world.landing.topics, [*dealt(0, 10), *values({"id": 11, "kind": "refund", "n": "three"})])
         refused = world.open("stop").plan
@@ -195,13 +193,13 @@ class TestSeveralTables:
         assert "shop.rows" not in str(refused.reason)
 
     @pytest.mark.heavy
-    def test_a_person_may_ask_for_it(self, make_world: Make, produce: Produce) -> None:
+    def test_a_user_may_request_it(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**{**ROUTED, "evolve": "none"})
         produce(world.landing.topics, dealt(0, 20, order={"channel": "web"}, refund={"why": "late"}))
         world.settle()
         by_hand = replace(world, landing=replace(world.landing, evolve="add"))
         with by_hand.session() as session:
-            lines, made = evolve_now(session, WORD)
+            lines, made = evolve_now(session, DECISION)
         assert {table: [str(c) for c in some] for table, some in made.items()} == {
             "shop.rows": ["add kind string", "add channel string"],
             REFUNDS: ["add kind string", "add why string"],
@@ -276,7 +274,7 @@ class TestSql:
         check_verified(evolving)
 
     @pytest.mark.heavy
-    def test_many_columns_are_told_in_few_lines(self, make_world: Make, produce: Produce) -> None:
+    def test_many_columns_are_reported_in_few_lines(self, make_world: Make, produce: Produce) -> None:
         many = ", ".join(f"id + {i} as c{i}" for i in range(40))
         world = make_world(**{**WITH_SQL, "transform": f"select id, {many} from record", "evolve": "add"})
         produce(world.landing.topics, values({"id": 1}))
@@ -287,7 +285,7 @@ class TestSql:
         assert lines[-1] == "shop.rows: 30 more changes, by the SQL of the landing"
 
     @pytest.mark.heavy
-    def test_types_are_widened_by_its_types_where_that_is_said(self, make_world: Make, produce: Produce) -> None:
+    def test_types_are_widened_by_its_types_where_configured(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**WITH_SQL)
         produce(world.landing.topics, values({"id": 1, "n": 5}))
         world.run()
@@ -338,7 +336,7 @@ class TestSql:
         assert columns(world) == {"id": "long", "n": "int"}
 
     @pytest.mark.heavy
-    def test_what_a_person_dropped_is_not_brought_back_by_it(self, make_world: Make, produce: Produce) -> None:
+    def test_what_a_user_dropped_is_not_brought_back_by_it(self, make_world: Make, produce: Produce) -> None:
         world = make_world(**{**WITH_SQL, "transform": "select id, n as count from record", "evolve": "add"})
         produce(world.landing.topics, items(0, 10))
         world.settle()
@@ -402,7 +400,7 @@ class TestSql:
         check_verified(evolving)
 
     @pytest.mark.heavy
-    def test_beside_tables_that_take_their_records_as_they_are(self, make_world: Make, produce: Produce) -> None:
+    def test_next_to_tables_that_take_their_records_as_they_are(self, make_world: Make, produce: Produce) -> None:
         world = make_world(
             **{**ROUTED, "transform": {REFUNDS: "select id, n, 'late' as why from record"}, "record_schema": RECORD}
         )

@@ -40,7 +40,7 @@ class Refusing:
     """A catalog that refuses every commit of some tables; ``asked`` are those that it has refused."""
 
     tables: set[str] = field(default_factory=set)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def refusing(*tables: str) -> Iterator[Refusing]:
 
     def commit_table(self: SqlCatalog, table: Any, *args: Any, **options: Any) -> Any:
         if (name := ".".join(table.name())) in state.tables:
-            state.asked.append(name)
+            state.requests.append(name)
             raise ServerError("500: this table is not to be written")
         return commit(self, table, *args, **options)
 
@@ -98,7 +98,7 @@ def world(make_world: Make, produce: Produce) -> World:
     return world
 
 
-def said(world: World, text: str) -> int:
+def lines_with(world: World, text: str) -> int:
     return sum(text in line for line in world.lines)
 
 
@@ -119,8 +119,8 @@ def test_the_others_go_on_and_the_table_has_all_once_it_takes_commits(world: Wor
     assert run.outcomes[-1].closed.valid_through is not None
     assert not run.outcomes[-1].closed.failed
     assert run.read == 9 * WINDOW, "nothing is read twice"
-    assert said(world, "this table is not to be written") == 1
-    assert said(world, f"{table} accepts commits again") == 1
+    assert lines_with(world, "this table is not to be written") == 1
+    assert lines_with(world, f"{table} accepts commits again") == 1
     check(world, 0, 10 * WINDOW)
 
 
@@ -133,9 +133,9 @@ def test_what_a_table_lacks_in_the_end_is_the_runs_error_and_the_next_runs_to_pu
     assert isinstance(run.error, CatalogError)
     assert table in str(run.error)
     assert run.outcomes[-1].closed.valid_through is None
-    wanted = expected(0, 10 * WINDOW)
+    rows = expected(0, 10 * WINDOW)
     for name in {"shop.rows", REFUNDS} - {table}:
-        assert ids(world, name) == wanted[name.removeprefix("shop.")]
+        assert ids(world, name) == rows[name.removeprefix("shop.")]
     again = Run(world).land("next")
     assert (again.error, again.read) == (None, 0)
     check(world, 0, 10 * WINDOW)
@@ -180,7 +180,7 @@ def test_the_budget_in_front_of_the_table_ends_the_run_by_its_name(
 
 
 @pytest.mark.heavy
-def test_a_table_that_hangs_is_asked_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_hangs_is_requested_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [0.0]
     monkeypatch.setattr(failing, "monotonic", lambda: seconds[0])
     with refusing(REFUNDS) as refused:
@@ -192,13 +192,13 @@ def test_a_table_that_hangs_is_asked_rarely(world: World, monkeypatch: pytest.Mo
     failed = [o.number for o in run.outcomes if o.closed.failed]
     assert failed == list(range(9))
     assert run.outcomes[-1].closed.failed[REFUNDS].startswith("5 failed commits in a row")
-    assert len(refused.asked) == 5
+    assert len(refused.requests) == 5
     assert Run(world).land("next").error is None
     check(world, 0, 10 * WINDOW)
 
 
 @pytest.mark.heavy
-def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: World) -> None:
+def test_a_table_that_is_dropped_meanwhile_is_reported_once_with_what_helps(world: World) -> None:
     def after(outcome: CycleOutcome) -> None:
         if outcome.number == 1:
             with world.session() as session:
@@ -209,10 +209,10 @@ def test_a_table_that_is_dropped_meanwhile_is_told_once_with_what_helps(world: W
     assert "LandingOperationOperator" in str(run.error)
     assert len(run.outcomes) == 9
     assert ids(world, "shop.rows") == expected(0, 10 * WINDOW)["rows"]
-    assert said(world, "LandingOperationOperator") <= 3, (
+    assert lines_with(world, "LandingOperationOperator") <= 3, (
         "with the first plan, for its explanation, and by the first commit"
     )
-    assert said(world, "WARNING: shop.refunds is left out of this plan") <= 1
+    assert lines_with(world, "WARNING: shop.refunds is left out of this plan") <= 1
 
 
 @pytest.mark.heavy

@@ -266,7 +266,7 @@ def test_another_writer_at_the_worst_moment(tmp_path: Path, writer: Foreign, mom
         with pytest.raises(writer.error):
             table.lake.publish(request)
     else:
-        _check_told(table, table.lake.publish(request), writer, path)
+        _check_outcome(table, table.lake.publish(request), writer, path)
     if writer.act is rename:
         with table.lake.another() as catalog:
             catalog.rename_table("shop.elsewhere", table.lake.name)
@@ -278,7 +278,7 @@ def test_another_writer_at_the_worst_moment(tmp_path: Path, writer: Foreign, mom
     _check_ledger(table, writer)
 
 
-def _check_told(table: Table, outcome: PublishOutcome, writer: Foreign, path: str) -> None:
+def _check_outcome(table: Table, outcome: PublishOutcome, writer: Foreign, path: str) -> None:
     """What is said is what is there, but for what the other writer took away itself."""
     there = table.landed().count(path)
     if outcome.published:

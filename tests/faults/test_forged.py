@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody may write to the control topic and to nothing else: what becomes of the table then.
+"""A user may write to the control topic and to nothing else: what becomes of the table then.
 
 Whatever is forged, every record is in the table once, no file of anybody else is, and no code of anybody else is
 imported. With a signing key the landing does not even lose time by it; a copy of a record that was really signed is no
-record. What cannot be told from the truth without a key (a range that is said to be blocked) is named and waits.
+record. What cannot be distinguished from the truth without a key (a range that is said to be blocked) is named and
+waits.
 """
 
 from __future__ import annotations
@@ -238,12 +239,12 @@ def complete(attacker: Attacker) -> None:
 
 
 def release(attacker: Attacker) -> None:
-    told = Directives(released=(attacker.cycle.ticket.commit_id,))
-    attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, told)])
+    directives = Directives(released=(attacker.cycle.ticket.commit_id,))
+    attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, directives)])
 
 
 def an_end_of_all_work(attacker: Attacker) -> None:
-    """As a person asks for it who wants the window published now."""
+    """As a user requests it who wants the window published now."""
     attacker.send([attacker.sender("end").end_request(uuid4(), datetime.now(UTC), job=None, reason="for fun")])
 
 
@@ -259,10 +260,10 @@ def the_beginning_of_slices(attacker: Attacker) -> None:
         spans = tuple(replace(x, range=type(x.range)(x.range.start, x.range.start + 1)) for x in s.spans)
         part = replace(s, spans=spans, slice_id=slice_id(plan.window_id, spans, s.tables))
         files = [attacker.file(f"file://{path}", len(part))]
-        told = attacker.report(
+        report = attacker.report(
             part, plan, counts=lambda n: Counts(landed=n), files=files, attempt=attempt, whole=s.slice_id
         )
-        attacker.send(told)
+        attacker.send(report)
 
 
 def published(attacker: Attacker) -> None:
@@ -296,11 +297,11 @@ def failures(attacker: Attacker) -> None:
 
 def void(attacker: Attacker) -> None:
     attempts = tuple(e.report.attempt for e in _entries(attacker) if isinstance(e, SliceReported))
-    told = Directives(voided=attempts)
-    attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, told)])
+    directives = Directives(voided=attempts)
+    attacker.send([attacker.sender("commit", uuid4()).closed(uuid4(), datetime.now(UTC), None, directives)])
 
 
-def void_and_say_it_otherwise(attacker: Attacker) -> None:
+def void_and_report_another(attacker: Attacker) -> None:
     """The real files, with other counts, once the true report is void."""
     void(attacker)
     for r in attacker.log():
@@ -336,7 +337,7 @@ MEANWHILE = [
     published,
     failures,
 ]
-AFTER = [void, void_and_say_it_otherwise, everything_again]
+AFTER = [void, void_and_report_another, everything_again]
 """Forged before the run plans, between its plan and its writers, or between these and its commit."""
 
 

@@ -178,8 +178,8 @@ def test_two_processes_publish_a_former_landing_once(world: SetWorld) -> None:
 
 
 @pytest.mark.heavy
-def test_a_former_landing_can_be_named_and_its_open_lane_is(world: SetWorld) -> None:
-    """The set's rules change while a lane has reported slices."""
+def test_a_former_landing_can_be_named_and_its_open_stream_is(world: SetWorld) -> None:
+    """The set's rules change while a stream has reported slices."""
     shop = world.shop
     world.run()
     shop.topic("refunds", range(20))
@@ -205,7 +205,7 @@ def test_a_former_landing_can_be_named_and_its_open_lane_is(world: SetWorld) -> 
 
 
 @pytest.mark.heavy
-def test_of_a_set_that_was_renamed_what_nobody_can_read_again_is_named_with_the_command(world: SetWorld) -> None:
+def test_of_a_renamed_set_what_cannot_be_read_again_is_named_with_the_command(world: SetWorld) -> None:
     shop = world.shop
     same = shop.run("status", name="store")
     assert same.code != 0, same.out
@@ -215,7 +215,7 @@ def test_of_a_set_that_was_renamed_what_nobody_can_read_again_is_named_with_the_
     assert answer.code == 6, answer.out
     assert "publish-now SPEC --landing shop.lake.orders" in answer.out
     world.run(**changed)
-    # It may still be landed by somebody: no run of another set publishes it.
+    # It may still be landed by a user: no run of another set publishes it.
     assert shop.ids("orders") == list(range(10))
     answer = shop.run("publish-now", "--landing", "shop.lake.orders", **changed)
     assert answer.code == 0, answer.err

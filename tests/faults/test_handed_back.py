@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table that is the connector's again: runs of the landing are skipped and say so, and nothing else lands in it."""
+"""A table that is the connector's again: runs of the landing are skipped and report it, and nothing else lands in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults
 
-WORD = Decision(command="resume", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="resume", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 class Connector:
@@ -58,15 +58,15 @@ def test_runs_are_skipped_with_a_reason_and_land_nothing(handed: World) -> None:
     handed.check(Counter(range(20)))
     assert "lakecommit resume" not in str(closed.reason)
     with handed.session() as session:
-        said = read_status(session).suspended
-    assert "orders-sink" in said
+        suspended = read_status(session).suspended
+    assert "orders-sink" in suspended
     message = "`lakecommit connect adopt`, or LandingOperationOperator(operation='connect adopt')"
-    assert resumed_by(said) == message
+    assert resumed_by(suspended) == message
 
 
-def test_neither_resume_nor_a_lane_lands_beside_the_connector(handed: World) -> None:
+def test_neither_resume_nor_a_stream_lands_next_to_the_connector(handed: World) -> None:
     with handed.session() as session, pytest.raises(LedgerError, match="lakecommit connect adopt SPEC"):
-        resume(session, WORD)
+        resume(session, DECISION)
     with pytest.raises(LedgerError, match=r"handed back|LC7214|LC7222|LC7224"):
         lane(handed, "0=20-30").run()
     handed.check(Counter(range(20)))

@@ -91,7 +91,7 @@ def written(world: World, produce: Produce) -> tuple[World, Opened]:
 
 
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[Any]]:
-    """Run something beside; what it returned or raised."""
+    """Run something next to; what it returned or raised."""
     ended: list[Any] = []
 
     def run() -> None:
@@ -190,7 +190,7 @@ def interrupting() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_who_is_interrupted_leaves_and_what_hangs_does_nothing_more_when_it_comes_back(
+def test_an_interrupted_caller_leaves_and_a_hanging_call_does_nothing_more_when_it_comes_back(
     make_world: Make, produce: Produce, faults: Faults
 ) -> None:
     world = produced(make_world(dead_letter_table=None), produce, 0, 20)
@@ -261,12 +261,12 @@ def test_of_many_landings_one_that_hangs_and_one_that_fails_hold_up_no_other(
     assert faults.waiting == ["shop.t0"]
     faults.gate.set()
     thread.join(PATIENCE)
-    told = result[0]
-    assert {name: each.rows for name, each in told.items() if isinstance(each, Closed)} == {
+    reported = result[0]
+    assert {name: each.rows for name, each in reported.items() if isinstance(each, Closed)} == {
         f"l{n}": 10 for n in (0, 1, 2, 4, 5)
     }
-    assert isinstance(told["l3"], CatalogError)
-    assert "catalog away" in str(told["l3"])
+    assert isinstance(reported["l3"], CatalogError)
+    assert "catalog away" in str(reported["l3"])
     until(lambda: not committing(), what="no thread to be left")
     faults.away.clear()
     worlds[3].settle()

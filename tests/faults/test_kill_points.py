@@ -45,16 +45,16 @@ def test_a_death_at_any_durable_step_loses_and_doubles_nothing(
         step += stride
         world = make_world(name=f"kill-{when}-{step}", table=f"shop.rows{step}", dead_letter_table=f"shop.dead{step}")
         produce(world.landing.topics, [*records(0, 70), BAD])
-        with deaths(step, when) as seen:
+        with deaths(step, when) as observed:
             try:
                 _first_run(world)
-                survived = len(seen.steps) < step
+                survived = len(observed.steps) < step
             except Killed:
                 pass
         produce(world.landing.topics, records(70, 30))
         world.settle()
         world.check(Counter(range(100)))
-        assert len(world.rows(world.landing.dead_letter_table)) == 1, f"step {step}: {seen.steps}"
+        assert len(world.rows(world.landing.dead_letter_table)) == 1, f"step {step}: {observed.steps}"
     # two origins, a plan, two slices, two tables with two steps each, COMPLETE
     assert step > 10, f"only {step} steps were tried"
 
@@ -69,20 +69,20 @@ def test_the_killed_run_itself_goes_on_when_it_is_retried(
         step += 1
         world = make_world(name=f"retry-{when}-{step}", table=f"shop.rows{step}", dead_letter_table=None)
         produce(world.landing.topics, records(0, 60))
-        with deaths(step, when) as seen:
+        with deaths(step, when) as observed:
             try:
                 _first_run(world)
-                survived = len(seen.steps) < step
+                survived = len(observed.steps) < step
             except Killed:
                 pass
         closed = world.run("killed", retry=True)
         values = {p.snapshot_id for p in closed.published}
-        assert values or closed.finished, f"step {step}: the retried run tells of no snapshot: {seen.steps}"
+        assert values or closed.finished, f"step {step}: the retried run tells of no snapshot: {observed.steps}"
         world.check(Counter(range(60)))
     assert step > 7, f"only {step} steps were tried"
 
 
-def test_a_run_says_through_when_the_tables_are_complete(make_world: Make, produce: Callable[..., object]) -> None:
+def test_a_run_reports_through_when_the_tables_are_complete(make_world: Make, produce: Callable[..., object]) -> None:
     world = make_world(slice_records=10)
     produce(world.landing.topics, [*records(0, 60), BAD])
     closed = world.run()

@@ -128,13 +128,13 @@ class Driver:
             )
 
     @property
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self._log.read_text(errors="replace")
 
     @property
     def at_work(self) -> bool:
         """Has it reported a slice, or seen that one is reported?"""
-        return "slice " in self.said
+        return "slice " in self.log_text
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -207,7 +207,9 @@ def test_slices_of_a_worker_that_hangs_are_done_a_second_time_and_no_others(make
 
 
 @pytest.mark.heavy
-def test_a_run_that_is_told_to_stop_publishes_what_its_originals_have_read(make_lake: Callable[..., Lake]) -> None:
+def test_a_run_that_is_instructed_to_stop_publishes_what_its_originals_have_read(
+    make_lake: Callable[..., Lake],
+) -> None:
     """Each slice takes longer than the first look of its tasks."""
     lake = make_lake(LARGE, slice_records=LARGE // 2)
     running = lake.land()
@@ -256,10 +258,10 @@ def test_of_two_drivers_with_the_same_slices_one_dies(
     finally:
         for driver in drivers:
             driver.kill()
-    assert codes == [-signal.SIGKILL if n == killed else 0 for n in range(2)], [d.said for d in drivers]
+    assert codes == [-signal.SIGKILL if n == killed else 0 for n in range(2)], [d.log_text for d in drivers]
     closed = world.close("a", opened)
     assert (closed.rows, closed.missing) == (400_000, ())
-    print("redundant reports:", closed.redundant, "; ".join(d.said.splitlines()[-1] for d in drivers if d.said))
+    print("redundant reports:", closed.redundant, "; ".join(d.log_text.splitlines()[-1] for d in drivers if d.log_text))
     world.check(Counter(range(400_000)))
     check_verified(world)
 
@@ -268,7 +270,7 @@ TURNS = 8
 
 
 def _blow(process: subprocess.Popen[bytes], chance: random.Random) -> str:
-    """One process below a landing dies or hangs, or the landing is told to end."""
+    """One process below a landing dies or hangs, or the landing is reported to end."""
     kind = chance.choice(["dies", "dies", "hangs", "ends"])
     if kind == "ends":
         process.send_signal(signal.SIGTERM)
@@ -307,8 +309,8 @@ def test_random_deaths_with_replicas_and_changing_groups_lose_and_double_nothing
     for turn in range(TURNS):
         replicas, groups = chance.choice([1, 2, 2, 3]), chance.choice([1, 2, 3])
         lake.restate(replicas=replicas, groups=groups, group_by=chance.choice(["partition", "load"]))
-        said = Path(f"{lake.spec}.{turn}.log")
-        with said.open("wb") as log:
+        logged = Path(f"{lake.spec}.{turn}.log")
+        with logged.open("wb") as log:
             process = subprocess.Popen(
                 [*COMMAND, "land", str(lake.spec), "--follow", "--window-age", "1s"],
                 stdout=subprocess.DEVNULL,
@@ -318,7 +320,7 @@ def test_random_deaths_with_replicas_and_changing_groups_lose_and_double_nothing
         blows, rounds = list[str](), chance.randrange(4, 14)
         while rounds and process.poll() is None:
             # What dies before that is Spark's start, of which other tests know enough.
-            at_work = b": slices: " in said.read_bytes()
+            at_work = b": slices: " in logged.read_bytes()
             rounds -= at_work
             count = chance.randrange(500, 8_000) if at_work or not produced else 100
             for partition in range(PARTITIONS):

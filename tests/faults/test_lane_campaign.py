@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A live stream, lanes, resets with their holes, deletions and deaths, in an order that nobody thought of: in the end
+"""A live stream, streams, resets with their holes, deletions and deaths, in an order that nobody thought of: in the end
 each record is there once, and the ledger, its history and the rows agree.
 """
 
@@ -45,13 +45,13 @@ class Campaign:
     chance: random.Random
     ends: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     names: int = 0
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def step(self) -> None:
         acts = (self.more, self.live, self.live, self.lane, self.lane, self.hole, self.fill, self.back)
         act = self.chance.choice(acts)
         at = self.chance.choice((0, 0, *range(1, 9)))
-        self.told.append(f"{act.__name__} dies at {at}")
+        self.lines.append(f"{act.__name__} dies at {at}")
         with deaths(at, self.chance.choice(("before", "after"))), suppress(Killed, LakecommitError):
             act()
 
@@ -64,7 +64,7 @@ class Campaign:
         self.world.run()
 
     def lane(self) -> None:
-        """Some cycles of a lane that is open."""
+        """Some cycles of a stream that is open."""
         with self.world.session() as session:
             lanes = open_lanes(session)
         if lanes:
@@ -77,21 +77,21 @@ class Campaign:
             if not lane_rest(session):
                 close_lane(session)
 
-    def of(self, asked: LaneRequest) -> LaneWorld:
+    def of(self, request: LaneRequest) -> LaneWorld:
         w, self.names = self.world, self.names + 1
         # Each is a process of its own, whose runs have names that were never used.
         runs = 1000 * self.names
-        return LaneWorld(landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=asked, lines=w.lines, runs=runs)
+        return LaneWorld(landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=request, lines=w.lines, runs=runs)
 
     def hole(self) -> None:
-        """The live stream goes to the end, or to somewhere, and leaves the rest to a lane."""
+        """The live stream goes to the end, or to somewhere, and leaves the rest to a stream."""
         self.names += 1
         way = Way(fill=f"hole-{self.names}")
         with self.world.session() as session:
             ledger_init(session, "latest", way, agreed=init_preview(session, "latest", way))
 
     def fill(self) -> None:
-        """A lane over all that is missing."""
+        """A stream over all that is missing."""
         with self.world.session() as session:
             found = lane_preview(session, lane_request(since="2020-01-01"))
         if not found.done:
@@ -135,5 +135,5 @@ def test_each_record_is_there_once_whatever_came_of_it(make_world: Make, produce
             campaign.step()
         campaign.end()
     except BaseException:
-        print("\n".join([*campaign.told, *world.lines[-40:]]))
+        print("\n".join([*campaign.lines, *world.lines[-40:]]))
         raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes beside the live stream: a hole is filled once, whoever else lands, dies, comes late or does the same again."""
+"""Lanes next to the live stream: a hole is filled once, whoever else lands, dies, comes late or does the same again."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from tests.support.world import Killed, World, deaths, records
 
 pytestmark = pytest.mark.faults
 
-WORD = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
 
 @dataclass(kw_only=True)
 class LaneWorld(World):
-    """The same landing in a lane."""
+    """The same landing in a stream."""
 
-    asked: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01"))
+    request: LaneRequest = field(default_factory=lambda: lane_request(since="2020-01-01"))
 
     @contextmanager
     def session(self) -> Iterator[LandingSession]:
-        with World.session(self) as session, lane_session(session, lane_preview(session, self.asked)) as own:
+        with World.session(self) as session, lane_session(session, lane_preview(session, self.request)) as own:
             yield own
 
     def finish(self) -> None:
@@ -57,16 +57,18 @@ def lane(world: World, *texts: str, name: str | None = None) -> LaneWorld:
     """``0=10-20``: offsets of a partition of the world's topic."""
     ranges = parse_ranges([f"{world.landing.topics}:{text}" for text in texts])
     request = lane_request(ranges=ranges, name=name)
-    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, asked=request, lines=world.lines)
+    return LaneWorld(
+        landing=world.landing, kafka=world.kafka, catalog=world.catalog, request=request, lines=world.lines
+    )
 
 
-def look(world: World, asked: LaneRequest) -> LanePreview:
+def preview_of(world: World, request: LaneRequest) -> LanePreview:
     with world.session() as session:
-        return lane_preview(session, asked)
+        return lane_preview(session, request)
 
 
 def sections(world: World, table: str | None = None) -> dict[str, str]:
-    """What each lane has, without the topic's name."""
+    """What each stream has, without the topic's name."""
     from airflow_provider_lakecommit.committer.ledger import read_ledger
 
     with world.session() as session:
@@ -93,11 +95,11 @@ def late(make_world: Make, produce: Produce) -> World:
 LANDED = Counter([*range(30, 50), *range(130, 150)])
 
 
-def test_what_the_landing_began_behind_is_filled_beside_it(late: World, produce: Produce) -> None:
+def test_what_the_landing_began_behind_is_filled_next_to_it(late: World, produce: Produce) -> None:
     past = lane(late, "0=0-30", "1=10-20")
     opened = past.open("first")
     past.write(opened)
-    # The live lane goes on while the other one is open.
+    # The live stream goes on while the other one is open.
     produce(late.landing.topics, records(50, 5), partition=0)
     late.settle()
     past.close("first", opened)
@@ -106,35 +108,35 @@ def test_what_the_landing_began_behind_is_filled_beside_it(late: World, produce:
     assert sections(late) == {FILLED: "[0] [0, 30), [1] [10, 20)", "live": "[0] [30, 55), [1] [30, 50)"}
     check_verified(late)
     # The same again has nothing to do.
-    assert look(late, past.asked).done
+    assert preview_of(late, past.request).done
     with pytest.raises(LedgerError, match="LC7214"):
         past.finish()
 
 
 @pytest.mark.heavy
-def test_a_lane_goes_up_to_the_live_one_and_no_further(late: World) -> None:
-    found = look(late, lane(late, "0=20-50").asked)
+def test_a_stream_goes_up_to_the_live_one_and_no_further(late: World) -> None:
+    found = preview_of(late, lane(late, "0=20-50").request)
     assert str(found.missing).endswith("[0] [20, 30)")
     assert str(found.there).endswith("[0] [30, 50)")
     with late.session() as session, pytest.raises(SourceError, match="ends at 50, not at 60"):
-        lane_preview(session, lane(late, "0=20-60").asked)
+        lane_preview(session, lane(late, "0=20-60").request)
     with late.session() as session, pytest.raises(SourceError, match=r"no such partition; it has .* with 2 partitions"):
-        lane_preview(session, lane(late, "7=0-1").asked)
+        lane_preview(session, lane(late, "7=0-1").request)
 
 
 @pytest.mark.heavy
-def test_what_the_live_lane_comes_to_is_not_taken_from_it(late: World, produce: Produce) -> None:
+def test_what_the_live_stream_comes_to_is_not_taken_from_it(late: World, produce: Produce) -> None:
     produce(late.landing.topics, records(50, 10), partition=0)
     with late.session() as session, pytest.raises(LedgerError, match="LC7222"):
-        lane_preview(session, lane(late, "0=50-60").asked)
-    found = look(late, lane(late, "0=10-60").asked)
+        lane_preview(session, lane(late, "0=50-60").request)
+    found = preview_of(late, lane(late, "0=10-60").request)
     assert str(found.live).endswith("[0] [50, 60)")
     assert str(found.missing).endswith("[0] [10, 30)")
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lane_that_dies_anywhere_ends_the_same(late: World, when: str) -> None:
+def test_a_stream_that_dies_anywhere_ends_the_same(late: World, when: str) -> None:
     """At each durable step of opening, landing and closing: the same again finishes it."""
     expected = LANDED + Counter(range(30))
     step = 0
@@ -149,7 +151,7 @@ def test_a_lane_that_dies_anywhere_ends_the_same(late: World, when: str) -> None
             else:
                 break
         assert len(counter.steps) >= step
-        if not look(late, past.asked).done:
+        if not preview_of(late, past.request).done:
             past.finish()
         late.check(expected)
         check_verified(late)
@@ -159,7 +161,7 @@ def test_a_lane_that_dies_anywhere_ends_the_same(late: World, when: str) -> None
 
 
 def undo(late: World, past: LaneWorld) -> None:
-    """The rows that a lane brought, and its ranges, are gone again: the table goes back to before it."""
+    """The rows that a stream brought, and its ranges, are missing again: the table goes back to before it."""
     from airflow_provider_lakecommit.committer.ledger import ancestry
 
     with late.session() as session:
@@ -177,7 +179,7 @@ def undo(late: World, past: LaneWorld) -> None:
     late.settle()
 
 
-def test_two_that_do_one_lane_at_once_land_it_once(late: World) -> None:
+def test_two_that_do_one_stream_at_once_land_it_once(late: World) -> None:
     one, other = lane(late, "0=0-30", name="past"), lane(late, "0=0-30", name="past")
     first, second = one.open("one", release=False), other.open("other", release=False)
     one.write(first)
@@ -189,7 +191,7 @@ def test_two_that_do_one_lane_at_once_land_it_once(late: World) -> None:
     check_verified(late)
 
 
-def test_a_zombie_of_a_closed_lane_lands_nothing(late: World) -> None:
+def test_a_zombie_of_a_closed_stream_lands_nothing(late: World) -> None:
     past = lane(late, "0=0-30", name="past")
     opened = past.open("zombie", release=False)
     past.finish()
@@ -199,42 +201,42 @@ def test_a_zombie_of_a_closed_lane_lands_nothing(late: World) -> None:
         session.lane = "past"
         with suppress(LedgerError):
             close_cycle(session, past.run_identity("zombie"), opened.ticket)
-        with pytest.raises(LedgerError, match=r"backfill past of landing .* is not open"):
+        with pytest.raises(LedgerError, match=r"past.*LC6011"):
             open_cycle(session, past.run_identity("later"))
     late.check(LANDED + Counter(range(30)))
     check_verified(late)
 
 
-def test_two_lanes_over_one_range_are_refused(late: World) -> None:
+def test_two_streams_over_one_range_are_refused(late: World) -> None:
     past = lane(late, "0=0-20", name="past")
     past.run()
     produce_more = lane(late, "0=10-30", name="other")
     # What the first one has landed is there, so that nothing of it is left under way.
-    assert str(look(late, produce_more.asked).missing).endswith("[0] [20, 30)")
+    assert str(preview_of(late, produce_more.request).missing).endswith("[0] [20, 30)")
     second = lane(late, "1=0-20", name="second")
     with second.session():
         pass
     with late.session() as session, pytest.raises(LedgerError, match=r"second .*\[1\] \[10, 20\).*LC7225"):
-        lane_preview(session, lane(late, "1=10-30", name="third").asked)
+        lane_preview(session, lane(late, "1=10-30", name="third").request)
     with late.session() as session, pytest.raises(LedgerError, match="LC7221"):
-        lane_preview(session, lane(late, "1=10-30", name="second").asked)
+        lane_preview(session, lane(late, "1=10-30", name="second").request)
 
 
 @pytest.mark.heavy
 def test_what_the_source_has_removed_is_named_and_the_rest_is_filled(late: World) -> None:
     removed(late, 12)
     past = lane(late, "0=0-30")
-    found = look(late, past.asked)
+    found = preview_of(late, past.request)
     assert str(found.removed).endswith("[0] [0, 12)")
     past.finish()
     late.check(LANDED + Counter(range(12, 30)))
     check_verified(late)
     with late.session() as session, pytest.raises(SourceError, match="LC7223"):
-        lane_preview(session, lane(late, "0=0-12").asked)
+        lane_preview(session, lane(late, "0=0-12").request)
 
 
 @pytest.mark.heavy
-def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_way_on(late: World) -> None:
+def test_retention_that_takes_what_an_open_stream_has_not_read_is_named_with_the_way_on(late: World) -> None:
     past = lane(late, "0=0-30", name="past")
     with past.session():
         pass
@@ -245,14 +247,14 @@ def test_retention_that_takes_what_an_open_lane_has_not_read_is_named_with_the_w
 
 @pytest.mark.heavy
 def test_records_are_taken_by_their_times(late: World) -> None:
-    found = look(late, lane_request(since="2020-01-01", until="2020-01-02"))
+    found = preview_of(late, lane_request(since="2020-01-01", until="2020-01-02"))
     assert not found.missing
-    whole = look(late, lane_request(since="2020-01-01"))
+    whole = preview_of(late, lane_request(since="2020-01-01"))
     assert str(whole.missing).replace(str(late.landing.topics), "") == "[0] [0, 30), [1] [0, 30)"
 
 
 @pytest.mark.heavy
-def test_a_lane_that_is_not_whole_is_not_closed(late: World) -> None:
+def test_a_stream_that_is_not_complete_is_not_closed(late: World) -> None:
     past = lane(late, "0=0-30")
     with past.session() as session:
         assert len(lane_rest(session)) == 30
@@ -261,7 +263,7 @@ def test_a_lane_that_is_not_whole_is_not_closed(late: World) -> None:
     past.finish()
 
 
-def test_bad_records_of_a_lane_are_dead_letters_once(make_world: Make, produce: Produce) -> None:
+def test_bad_records_of_a_stream_are_dead_letters_once(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1)
     world.landing = world.landing.changed(window={"start": "latest"})
     produce(world.landing.topics, [*records(0, 10), ("bad", "{"), *records(10, 10)], partition=0)
@@ -274,7 +276,7 @@ def test_bad_records_of_a_lane_are_dead_letters_once(make_world: Make, produce: 
 
 
 @pytest.mark.heavy
-def test_a_range_without_a_live_lane_is_landed_too_and_the_live_one_goes_around_it(
+def test_a_range_without_a_live_stream_is_landed_too_and_the_live_one_goes_around_it(
     make_world: Make, produce: Produce
 ) -> None:
     world = make_world(partitions=1)
@@ -310,7 +312,7 @@ def test_a_history_whose_begin_is_expired_is_no_first_one(late: World, oldest: s
 
 
 @pytest.mark.heavy
-def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_is_closed(late: World) -> None:
+def test_what_is_reported_behind_what_retention_took_is_published_when_the_stream_is_closed(late: World) -> None:
     """As the error says that names the command; by then the source may have nothing of it."""
     past = lane(late, "0=0-30")
     opened = past.open("first")
@@ -321,7 +323,7 @@ def test_what_is_reported_behind_what_retention_took_is_published_when_the_lane_
         past.run()
     removed(late, 40)
     with late.session() as session, joined_session(session, open_lanes(session)[0]) as own:
-        assert str(close_lane(own, decision=WORD)).endswith("[0] [0, 15)")
+        assert str(close_lane(own, decision=DECISION)).endswith("[0] [0, 15)")
     late.check(LANDED + Counter(range(15, 30)))
     assert sections(late) == {FILLED: "[0] [15, 30)", "live": "[0] [30, 50), [1] [30, 50)"}
     check_verified(late)

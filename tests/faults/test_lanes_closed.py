@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane that is half landed when its topic is made anew, or its cluster is lost: it is closed all the same, and what
+"""A stream that is half landed when its topic is made anew, or its cluster is lost: it is closed all the same, and what
 it has landed stays.
 """
 
@@ -32,7 +32,7 @@ from tests.support.world import World, records
 
 pytestmark = [pytest.mark.faults, pytest.mark.heavy]
 
-WORD = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="backfill --close", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
@@ -45,7 +45,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def half(make_world: Make, produce: Produce) -> World:
-    """A lane of 100 offsets is open; 40 of them are landed, 20 more are reported. No record was ever rejected."""
+    """A stream of 100 offsets is open; 40 of them are landed, 20 more are reported. No record was ever rejected."""
     world = make_world(partitions=1, start="latest", slice_records=20)
     produce(world.landing.topics, records(0, 100), partition=0)
     world.settle()
@@ -58,24 +58,26 @@ def half(make_world: Make, produce: Produce) -> World:
 
 def close(world: World) -> str:
     with world.session() as session, joined_session(session, open_lanes(session)[0]) as own:
-        return str(close_lane(own, decision=WORD))
+        return str(close_lane(own, decision=DECISION))
 
 
-def test_an_open_lane_tells_what_it_has_landed_though_no_record_was_rejected(half: World) -> None:
+def test_an_open_stream_reports_what_it_has_landed_though_no_record_was_rejected(half: World) -> None:
     with half.session() as session:
         [found] = open_lanes(session)
     assert next(found.lines()) == "backfill past: 40 of 100 offsets are in the tables"
 
 
-def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named(half: World, produce: Produce) -> None:
+def test_on_a_topic_that_was_recreated_the_command_that_closes_the_stream_is_named(
+    half: World, produce: Produce
+) -> None:
     topic, admin = str(half.landing.topics), AdminClient(dict(half.kafka))
     delete_topic(admin, topic)
     create_topic(admin, topic)
     produce(topic, records(500, 120), partition=0)
     past = lane(half, "0=0-100", name="past")
-    for asked in (past.asked, lane_request(name="past")):
+    for request in (past.request, lane_request(name="past")):
         with half.session() as session, pytest.raises(SourceError, match=r"recreated .*backfill SPEC --close past"):
-            lane_preview(session, asked)
+            lane_preview(session, request)
     with half.session() as session, joined_session(session, open_lanes(session)[0]) as own:
         named = pytest.raises(SourceError, match=r"recreated.*backfill SPEC --close past")
         with named:
@@ -85,8 +87,8 @@ def test_on_a_topic_that_was_made_anew_the_command_that_closes_the_lane_is_named
     half.check(Counter([*range(40), *range(60, 80)]))
 
 
-def test_a_lane_is_closed_whatever_cluster_is_connected(half: World, elsewhere: Broker, produce: Produce) -> None:
-    """As rebind asks for it first. What the lane has landed is kept as that of the cluster it was landed from."""
+def test_a_stream_is_closed_whatever_cluster_is_connected(half: World, elsewhere: Broker, produce: Produce) -> None:
+    """As rebind requests it first. What the stream has landed is kept as that of the cluster it was landed from."""
     moved = replace(half, kafka={"bootstrap.servers": elsewhere.bootstrap})
     create_topic(AdminClient(dict(moved.kafka)), str(half.landing.topics))
     with moved.session() as session, pytest.raises(LedgerError, match=r"backfill SPEC --close NAME"):
@@ -94,7 +96,7 @@ def test_a_lane_is_closed_whatever_cluster_is_connected(half: World, elsewhere: 
     assert close(moved).endswith("[0] [40, 100)")
     with moved.session() as session:
         [old] = {s.cluster_id for s in read_ledger(session.tables.load(TABLE).metadata).sections}
-        migrate_landing(session, migration_preview(session, Move(start="earliest")), decision=WORD)
+        migrate_landing(session, migration_preview(session, Move(start="earliest")), decision=DECISION)
     assert sections(moved, TABLE)[filled_from(old)] == "[0] [0, 40)"
     sender = Sender(elsewhere.bootstrap)
     sender.produce(str(half.landing.topics), records(1000, 10))

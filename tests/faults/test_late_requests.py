@@ -37,7 +37,7 @@ LATE = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
-class HeldBack:
+class Delayed:
     """The first commit request, on its way."""
 
     request: tuple[Any, ...] = ()
@@ -54,9 +54,9 @@ class HeldBack:
 
 
 @contextmanager
-def held_back(ends_with: type[BaseException]) -> Iterator[HeldBack]:
+def delayed(ends_with: type[BaseException]) -> Iterator[Delayed]:
     """Hold the first commit request back; its sender sees ``ends_with``, later requests go through."""
-    held = HeldBack()
+    held = Delayed()
 
     def commit(*request: Any) -> Any:
         if held.request:
@@ -142,7 +142,7 @@ def test_a_request_that_lands_a_minute_late(make_world: Make, produce: Produce, 
     world = _until_commit(make_world, produce)
     opened = world.open("late")
     world.write(opened)
-    with held_back(Killed) as held, pytest.raises(Killed):
+    with delayed(Killed) as held, pytest.raises(Killed):
         world.close("late", opened)
     world.now = lambda: datetime.now(UTC) + LATE
     meanwhile.act(world, produce)
@@ -159,13 +159,13 @@ def test_a_request_that_lands_a_minute_late(make_world: Make, produce: Produce, 
 
 
 @pytest.mark.heavy
-def test_a_request_that_lands_between_the_look_and_the_request_of_the_next_committer(
+def test_a_request_that_lands_between_the_check_and_the_request_of_the_next_committer(
     make_world: Make, produce: Produce
 ) -> None:
     world = _until_commit(make_world, produce)
     opened = world.open("late")
     world.write(opened)
-    with held_back(Killed) as held, pytest.raises(Killed):
+    with delayed(Killed) as held, pytest.raises(Killed):
         world.close("late", opened)
     arrived: list[bool] = []
 
@@ -187,7 +187,7 @@ def test_a_request_that_lands_between_the_look_and_the_request_of_the_next_commi
 @pytest.mark.heavy(but=("applied-the run is retried",))
 @pytest.mark.parametrize("retried", [True, False], ids=["the run is retried", "another run follows"])
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-def test_a_death_between_an_unknown_outcome_and_its_look_up(
+def test_a_death_between_an_unknown_outcome_and_its_lookup(
     make_world: Make, produce: Produce, applied: bool, retried: bool
 ) -> None:
     world = _until_commit(make_world, produce)

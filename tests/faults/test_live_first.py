@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lane that yields waits exactly as long as the live stream has records that are overdue."""
+"""A stream that yields waits exactly as long as the live stream has records that are overdue."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def late(make_world: Make, produce: Produce) -> World:
     return world
 
 
-def told(world: World, older_than: timedelta) -> str:
+def overdue_text(world: World, older_than: timedelta) -> str:
     with world.session() as session:
         return str(overdue(session, older_than)).replace(str(world.landing.topics), "")
 
 
 def test_what_is_older_and_not_in_the_table_is_overdue(late: World, produce: Produce) -> None:
-    assert told(late, NOW) == "nothing"
+    assert overdue_text(late, NOW) == "nothing"
     produce(late.landing.topics, records(20, 5), partition=0)
     time.sleep(0.05)
-    assert told(late, NOW) == "[0] [20, 25)"
-    assert told(late, LONG) == "nothing"
+    assert overdue_text(late, NOW) == "[0] [20, 25)"
+    assert overdue_text(late, LONG) == "nothing"
     opened = late.open("under way")
     late.write(opened)
-    assert told(late, NOW) == "[0] [20, 25)", "what is read and not published is not in the table"
+    assert overdue_text(late, NOW) == "[0] [20, 25)", "what is read and not published is not in the table"
     late.close("under way", opened)
-    assert told(late, NOW) == "nothing"
+    assert overdue_text(late, NOW) == "nothing"
     late.check(Counter(range(20, 25)))
 
 
 @pytest.mark.heavy
-def test_it_is_told_of_a_time_in_between(late: World, produce: Produce) -> None:
+def test_it_gets_a_time_in_between(late: World, produce: Produce) -> None:
     produce(late.landing.topics, records(20, 5), partition=1)
     with late.session() as session:
         began = session.now()
@@ -66,29 +66,31 @@ def test_it_is_told_of_a_time_in_between(late: World, produce: Produce) -> None:
     with late.session() as session:
         now = session.now()
     late.now = lambda: now
-    assert told(late, now - began - timedelta(seconds=0.5)) == "[1] [20, 25)"
+    assert overdue_text(late, now - began - timedelta(seconds=0.5)) == "[1] [20, 25)"
 
 
 @pytest.mark.heavy
-def test_a_lane_of_the_landing_is_no_reason_and_covers_what_it_landed(late: World, produce: Produce) -> None:
+def test_a_stream_of_the_landing_is_no_reason_and_covers_what_it_landed(late: World, produce: Produce) -> None:
     lane(late, "0=0-10").run()
-    assert told(late, NOW) == "nothing"
+    assert overdue_text(late, NOW) == "nothing"
 
 
-def test_who_has_no_live_lane_or_a_suspended_one_is_not_waited_for(
+def test_a_landing_without_a_live_stream_or_with_a_suspended_one_is_not_waited_for(
     make_world: Make, late: World, produce: Produce
 ) -> None:
     produce(late.landing.topics, records(20, 5), partition=0)
-    word = Decision(command="suspend", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+    decision = Decision(command="suspend", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
     with late.session() as session:
-        suspend(session, word)
-    assert told(late, NOW) == "nothing"
+        suspend(session, decision)
+    assert overdue_text(late, NOW) == "nothing"
     never = make_world(1)
     produce(never.landing.topics, records(0, 5), partition=0)
-    assert told(never, NOW) == "nothing"
+    assert overdue_text(never, NOW) == "nothing"
 
 
-def test_who_cannot_tell_holds_nobody_up(late: World, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_landing_that_cannot_report_holds_up_no_other(
+    late: World, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
     produce(late.landing.topics, records(20, 5), partition=0)
     time.sleep(0.05)
     with late.session() as session:

@@ -96,7 +96,7 @@ def made_anew_longer(shop: Shop) -> set[int]:
 
 
 def emptied(shop: Shop) -> set[int]:
-    """All that was never read is gone, and nothing came since."""
+    """All that was never read is missing, and nothing came since."""
     shop.send(30, 30)
     places = [TopicPartition(shop.topic, p, -1) for p in range(PARTITIONS)]
     for answer in shop.admin.delete_records(places).values():
@@ -132,16 +132,16 @@ def test_the_printed_command_goes_on_and_nothing_else_is_lost_or_doubled(
     shop.sender.close()
 
 
-def test_a_topic_that_is_gone_is_told_and_lands_on_once_it_is_back(
+def test_a_topic_that_is_missing_is_reported_and_lands_on_once_it_is_back(
     tmp_path: Path, bootstrap: str, connect_server: ConnectServer
 ) -> None:
     shop = Shop(tmp_path, bootstrap, connect_server.url)
     shop.send(0, 30)
     assert shop.land().code == 0
     shop.delete()
-    gone = shop.land()
-    assert gone.code == 1
-    assert shop.topic in gone.err
+    unreadable = shop.land()
+    assert unreadable.code == 1
+    assert shop.topic in unreadable.err
     shop.make(PARTITIONS)
     refused = shop.land()
     assert refused.code == 1, "an empty topic of that name is another one"

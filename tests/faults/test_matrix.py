@@ -2,7 +2,7 @@
 """The fault matrix: every mess of :mod:`tests.support.messes` between any two steps of a cycle.
 
 Afterwards every id is in the table exactly once (the other writer's own changes aside), `verify` finds nothing wrong,
-and whatever the landing did not get over by itself was told with its remedy.
+and whatever the landing did not get over by itself was reported with its remedy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Make = Callable[..., World]
 Produce = Callable[..., object]
 
 
-MARKS = {Step.LOOKED: [], Step.REPORTED: [pytest.mark.heavy], Step.APPENDED: [pytest.mark.heavy]}
+MARKS = {Step.CHECKED: [], Step.REPORTED: [pytest.mark.heavy], Step.APPENDED: [pytest.mark.heavy]}
 """Where a mess meets other code than elsewhere. `make test` tries every fifth mess at the step that decides, `make
 test-all` all of them at all steps.
 """
@@ -53,7 +53,7 @@ def test_a_mess_between_two_steps(make_world: Make, produce: Produce, mess: Mess
     interrupted_cycle(world, step, lambda: mess.act(world))
     produce(topic, records(100, 20))
     if mess.cure is not None:
-        with pytest.raises(mess.cure.error, match=mess.cure.says):
+        with pytest.raises(mess.cure.error, match=mess.cure.message):
             world.settle()
         mess.cure.remedy(world)
     world.settle()
@@ -64,4 +64,4 @@ def test_a_mess_between_two_steps(make_world: Make, produce: Produce, mess: Mess
 def test_the_page_of_the_fault_matrix_lists_what_is_tested() -> None:
     page = PAGE.read_text()
     for mess in (*MESSES, *test_engine.MESSES):
-        assert f"   * - {mess.name}\n     - {mess.cure.told if mess.cure else 'the next runs'}\n" in page
+        assert f"   * - {mess.name}\n     - {mess.cure.remedy_text if mess.cure else 'the next runs'}\n" in page

@@ -63,19 +63,19 @@ class Copied:
     old: World
     new: World
 
-    def preview(self, word: Move) -> MigrationPreview:
+    def preview(self, move: Move) -> MigrationPreview:
         with self.new.session() as session:
-            return migration_preview(session, word)
+            return migration_preview(session, move)
 
-    def rebind(self, word: Move) -> MigrationPreview:
+    def migrate(self, move: Move) -> MigrationPreview:
         with self.new.session() as session:
-            preview = migration_preview(session, word)
+            preview = migration_preview(session, move)
             migrate_landing(session, preview, decision=DECISION)
         return preview
 
     @property
     def lanes(self) -> dict[str, int]:
-        """How many offsets each lane has in the table."""
+        """How many offsets each stream has in the table."""
         with self.new.session() as session:
             from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 
@@ -119,14 +119,14 @@ def copied(make_world: Make, produce: Produce, bootstrap: str, elsewhere: Broker
 
 
 def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copied: Copied) -> None:
-    with pytest.raises(SourceError, match=r"now reads cluster .*lakecommit reset migrate SPEC --old HOST:PORT"):
+    with pytest.raises(SourceError, match=r"reset migrate SPEC --old.*LC6012"):
         copied.new.run()
     preview = copied.preview(Move(old=copied.old.kafka))
     assert [len(r.skipped) + len(r.twice) for r in preview.partitions] == [0, 0]
     assert [r.next for r in preview.partitions] == [(r.landed or 0) - 3 for r in preview.partitions]
     with pytest.raises(SourceError, match="LC6012"):
         copied.new.run()
-    copied.rebind(Move(old=copied.old.kafka))
+    copied.migrate(Move(old=copied.old.kafka))
     copied.new.settle()
     copied.new.check(Counter(range(70)))
     check_verified(copied.new)
@@ -140,10 +140,10 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("shift", [-2, 3], ids=["reads twice", "skips"])
-def test_a_stated_offset_is_held_against_the_records_and_does_what_was_shown(copied: Copied, shift: int) -> None:
+def test_a_stated_offset_is_compared_with_the_records_and_does_what_was_previewed(copied: Copied, shift: int) -> None:
     exact = copied.preview(Move(old=copied.old.kafka)).next
     stated = {(p.topic, p.partition): offset + shift for p, offset in exact.items()}
-    preview = copied.rebind(Move(start=stated, old=copied.old.kafka))
+    preview = copied.migrate(Move(start=stated, old=copied.old.kafka))
     assert {len(r.skipped) for r in preview.partitions} == {max(shift, 0)}
     assert {len(r.twice) for r in preview.partitions} == {max(-shift, 0)}
     copied.new.settle()
@@ -160,7 +160,7 @@ def test_by_time(copied: Copied) -> None:
 
 
 @pytest.mark.heavy
-def test_what_is_there_twice_is_no_place(copied: Copied, produce: Produce, bootstrap: str, elsewhere: Broker) -> None:
+def test_what_is_there_twice_is_ambiguous(copied: Copied, produce: Produce, bootstrap: str, elsewhere: Broker) -> None:
     """The mirror was started twice, and copied all of it again."""
     topic = str(copied.old.landing.topics)
     copy_topic(topic, bootstrap, elsewhere.bootstrap, without=3, name=topic)
@@ -180,7 +180,7 @@ def test_a_copy_that_lacks_what_comes_next_is_refused(copied: Copied) -> None:
 
 
 @pytest.mark.heavy
-def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
+def test_a_stream_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     with pytest.raises(LedgerError, match=r"hole.*LC7026"):
@@ -188,17 +188,17 @@ def test_a_lane_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
 
 
 @pytest.mark.heavy
-def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copied, produce: Produce) -> None:
-    copied.rebind(Move(old=copied.old.kafka))
+def test_back_on_the_first_cluster_it_goes_on_where_its_stream_ended(copied: Copied, produce: Produce) -> None:
+    copied.migrate(Move(old=copied.old.kafka))
     copied.new.settle()
     back = Copied(old=copied.new, new=copied.old)
     topic = str(copied.old.landing.topics)
     with pytest.raises(LedgerError, match="LC7034"):
-        back.rebind(Move(start={(topic, p): 0 for p in range(PARTITIONS)}))
+        back.migrate(Move(start={(topic, p): 0 for p in range(PARTITIONS)}))
     ends = {
         (r.partition.topic, r.partition.partition): r.mark.high for r in back.preview(Move(start="latest")).partitions
     }
-    back.rebind(Move(start=ends))
+    back.migrate(Move(start=ends))
     produce(topic, records(70, 10))
     copied.old.settle()
     copied.old.check(Counter(range(80)))
@@ -207,7 +207,7 @@ def test_back_on_the_first_cluster_it_goes_on_where_its_lane_ended(copied: Copie
 
 
 @pytest.mark.heavy
-def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_tasks_that_show_and_do_what_a_user_agreed_to(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LandingOperationOperator, "session", lambda _: copied.new.session())
     monkeypatch.setenv("AIRFLOW_CONN_OLD", json.dumps({"conn_type": "kafka", "extra": dict(copied.old.kafka)}))
 
@@ -226,7 +226,7 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monke
     shown = task()
     assert (shown["skipped"], shown["read_twice"], shown["not_compared"]) == ({}, {}, [])
     other = {**shown, "next": {p: offset + 1 for p, offset in shown["next"].items()}}
-    with pytest.raises(AirflowFailException, match=r"skipped .* this was not previewed"):
+    with pytest.raises(AirflowFailException, match="LC8320"):
         task(agreed=other, decided_by="ann")
     task(agreed=shown, decided_by="ann")
     copied.new.settle()
@@ -234,12 +234,12 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(copied: Copied, monke
 
 
 @pytest.mark.heavy
-def test_what_lanes_have_landed_is_kept_by_cluster(copied: Copied) -> None:
+def test_what_streams_have_landed_is_kept_by_cluster(copied: Copied) -> None:
     """Filled ranges of two clusters are never one section: each says of which cluster its offsets are."""
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     lane(copied.old, name="hole").finish()
-    preview = copied.rebind(Move(start="latest", old=copied.old.kafka))
+    preview = copied.migrate(Move(start="latest", old=copied.old.kafka))
     # What is a copy of a landed record is there; the rest can be landed.
     first, last = next((r.copied, r.next) for r in preview.partitions if r.partition.partition == 0)
     assert first < last

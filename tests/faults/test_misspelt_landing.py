@@ -29,7 +29,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-WORD = Decision(command="test", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="test", actor="ann", host="here", at="2026-01-01T00:00:00+00:00")
 
 
 @pytest.fixture
@@ -46,20 +46,20 @@ def misspelt(world: World, **fields: Any) -> World:
     return replace(world, landing=changed_landing(world.landing, name="ordrs", **fields))
 
 
-def attested(session: LandingSession) -> object:
+def asserted(session: LandingSession) -> object:
     offsets = {(str(session.landing.topics), 0): 20}
-    return assert_tables(session, from_offsets(session, offsets, ["shop.rows"]), decision=WORD)
+    return assert_tables(session, from_offsets(session, offsets, ["shop.rows"]), decision=DECISION)
 
 
 WRITES: dict[str, Callable[[LandingSession], object]] = {
-    "reset offsets": lambda session: ledger_init(session, "latest", decision=WORD),
+    "reset offsets": lambda session: ledger_init(session, "latest", decision=DECISION),
     "its preview": lambda session: init_preview(session, "earliest"),
-    "reset assert": attested,
+    "reset assert": asserted,
     "backfill": lambda session: lane_preview(session, lane_request(since="2020-01-01")),
 }
 NEEDS: dict[str, Callable[[LandingSession], object]] = {
-    "suspend": lambda session: suspend(session, WORD),
-    "resume": lambda session: resume(session, WORD),
+    "suspend": lambda session: suspend(session, DECISION),
+    "resume": lambda session: resume(session, DECISION),
     "publish-now": lambda session: publish_now(session, World.run_identity(None, "now"), "now", wait=0.0),  # type: ignore[arg-type]
     "reset blocked": lambda session: unblock(session, skip=True),
 }
@@ -68,7 +68,7 @@ NEEDS: dict[str, Callable[[LandingSession], object]] = {
 @pytest.mark.heavy(but=("backfill",))
 @pytest.mark.parametrize("what", WRITES)
 def test_no_command_gives_a_misspelt_landing_a_ledger(orders: World, what: str) -> None:
-    with misspelt(orders).session() as session, pytest.raises(TableError, match=r"landing orders lands .* already"):
+    with misspelt(orders).session() as session, pytest.raises(TableError, match="LC3003"):
         WRITES[what](session)
     orders.settle()
     orders.check(Counter(range(30)))
@@ -83,14 +83,14 @@ def test_commands_that_need_a_known_landing_name_the_one_that_is_meant(orders: W
 
 
 @pytest.mark.heavy
-def test_where_no_table_tells_a_first_reset_is_shown_with_the_names_that_are_like_it(orders: World) -> None:
+def test_where_no_table_has_the_landing_a_first_reset_lists_similar_names(orders: World) -> None:
     """A first run may begin somewhere: it has to be agreed to where the name may be a misspelt one."""
     elsewhere = misspelt(orders, table="shop.others", dead_letter_table=None)
     with elsewhere.session() as session:
         found = init_preview(session, "latest")
         assert found.loses
         assert next(iter(init_text(found))).endswith("has a landing ordrs; similar names are orders")
-        ledger_init(session, "latest", agreed=found, decision=WORD)
+        ledger_init(session, "latest", agreed=found, decision=DECISION)
         # It is known by then.
         assert not init_preview(session, "latest").unknown
     new = replace(elsewhere, landing=replace(elsewhere.landing, name="a-new-one", table="shop.third"))

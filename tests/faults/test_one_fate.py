@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A record has one fate: it is a row of the data table or a dead letter, never both and never neither, whatever is read
-again of one table alone after the columns or the landing changed.
+"""A record has one disposition: it is a row of the data table or a dead letter, never both and never neither, whatever
+is read again of one table alone after the columns or the landing changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.operations.reset.delete_back import delete_back
 from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
 from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.reset.stated import parse_offsets
-from tests.faults.test_replay import WORD
+from tests.faults.test_replay import DECISION
 from tests.fixtures.kafka import delete_topic
 from tests.support.declared import changed_landing
 from tests.support.messes import CREATE, TABLE, TAG, add_column, drop_column, table_of
@@ -111,7 +111,7 @@ def test_a_table_that_was_rolled_back_is_not_read_again_alone_by_other_rules(
     check_dispositions(world, range(30))
 
 
-def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, produce: Produce) -> None:
+def test_what_one_table_has_is_taken_out_as_the_refusal_reports(make_world: Make, produce: Produce) -> None:
     """Where others have written to it since, or its snapshots are expired, it cannot be rolled back."""
     world = landed(make_world, produce, metadata_columns=True)
     table = table_of(world, DEAD)
@@ -125,7 +125,7 @@ def test_what_one_table_has_is_taken_out_as_the_refusal_says(make_world: Make, p
     match = re.search(r"`lakecommit reset offsets SPEC --from (\S+) --delete`", str(refused.value))
     assert match is not None
     with world.session() as session:
-        delete_back(session, delete_preview(session, parse_offsets(match[1], "")), WORD, fewer=True)
+        delete_back(session, delete_preview(session, parse_offsets(match[1], "")), DECISION, fewer=True)
     produce(world.landing.topics, strange(20, 10))
     world.settle()
     check_dispositions(world, range(30))
@@ -160,7 +160,7 @@ def test_a_change_that_is_undone_is_no_other_rules(make_world: Make, produce: Pr
 
 
 @pytest.mark.heavy
-def test_the_dead_letters_may_be_taken_as_they_are_by_a_persons_word(make_world: Make, produce: Produce) -> None:
+def test_the_dead_letters_may_be_taken_as_they_are_by_a_users_decision(make_world: Make, produce: Produce) -> None:
     world = landed(make_world, produce)
     add_column(world)
     roll_back(world, DEAD)
@@ -193,7 +193,7 @@ def test_a_dead_letter_table_made_anew_is_not_filled_by_other_rules(make_world: 
     check_dispositions(world, range(20))
 
 
-def test_only_what_was_judged_otherwise_is_refused(make_world: Make, produce: Produce) -> None:
+def test_only_what_was_evaluated_otherwise_is_refused(make_world: Make, produce: Produce) -> None:
     world = landed(make_world, produce)
     add_column(world)
     produce(world.landing.topics, [(str(i), {"id": i, "stranger": 1}) for i in range(20, 40)])
@@ -282,7 +282,7 @@ def lag(world: World, produce: Produce) -> None:
 def test_a_table_without_rows_is_brought_forward_when_the_rules_change(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:
-    """So that a control topic that is lost later leaves nothing that was judged otherwise to be read for it alone."""
+    """So that a control topic that is lost later leaves nothing that was evaluated otherwise to be read for it alone."""
     world = make_world(**FIELDS)
     produce(world.landing.topics, [(str(i), {"id": i}) for i in range(20)])
     world.run()
@@ -317,7 +317,7 @@ def test_a_comment_on_a_column_is_no_other_rule(make_world: Make, produce: Produ
 
 
 @pytest.mark.heavy
-def test_a_misspelt_column_of_a_first_spec_is_mended_as_the_warning_says(make_world: Make, produce: Produce) -> None:
+def test_a_misspelt_column_of_a_first_spec_is_fixed_as_the_warning_reports(make_world: Make, produce: Produce) -> None:
     """All records became dead letters, within the budget."""
     misspelt = {"schema": [{"name": "idd", "type": "long", "required": True}]}
     world = make_world(**{**FIELDS, "create": misspelt, "unknown_fields": "ignore"})
@@ -339,7 +339,7 @@ def test_a_misspelt_column_of_a_first_spec_is_mended_as_the_warning_says(make_wo
 
 
 @pytest.mark.heavy
-def test_a_table_that_never_had_a_row_is_made_anew_without_a_word(make_world: Make, produce: Produce) -> None:
+def test_a_table_that_never_had_a_row_is_recreated_without_a_decision(make_world: Make, produce: Produce) -> None:
     world = make_world(**{**FIELDS, "unknown_fields": "ignore"})
     produce(world.landing.topics, strange(0, 20))
     world.settle()

@@ -357,7 +357,7 @@ def answer(code: int = 0, log: str = "") -> Answer:
 
 
 def test_records_that_are_once_in_one_table_are_right(model: Model) -> None:
-    assert model.judge(Nature.LANDS, found([0, 1], [2]), answer()) == []
+    assert model.evaluate(Nature.LANDS, found([0, 1], [2]), answer()) == []
     assert (model.lost(), model.wrong) == ([], False)
 
 
@@ -366,28 +366,28 @@ def test_records_that_are_once_in_one_table_are_right(model: Model) -> None:
     [([0, 0, 1, 2], [], "more than once in the data"), ([0, 1], [2, 2], "dead-letter"), ([0, 1], [1], "both tables")],
 )
 def test_a_record_that_is_there_twice_is_wrong(model: Model, rows: list[int], dead: list[int], message: str) -> None:
-    (problem,) = model.judge(Nature.LANDS, found(rows, dead), answer())
+    (problem,) = model.evaluate(Nature.LANDS, found(rows, dead), answer())
     assert message in problem
     assert model.wrong
 
 
 def test_a_dead_letter_that_became_a_row_is_right_and_stays_so(model: Model) -> None:
-    model.judge(Nature.LANDS, found([0, 1], [2]), answer())
-    assert model.judge(Nature.LANDS, found([0, 1, 2], [2]), answer(), revives=True) == []
-    assert model.judge(Nature.KEEPS, found([0, 1, 2], [2]), answer()) == []
+    model.evaluate(Nature.LANDS, found([0, 1], [2]), answer())
+    assert model.evaluate(Nature.LANDS, found([0, 1, 2], [2]), answer(), revives=True) == []
+    assert model.evaluate(Nature.KEEPS, found([0, 1, 2], [2]), answer()) == []
 
 
 def test_a_row_that_goes_unnamed_is_wrong(model: Model) -> None:
-    model.judge(Nature.LANDS, found([0, 1, 2]), answer())
+    model.evaluate(Nature.LANDS, found([0, 1, 2]), answer())
     log = "DELETES of shop.rows: 1 rows of orders[0] [1, 2); 1 files are dropped"
-    (problem,) = model.judge(Nature.DECIDES, found([0]), answer(log=log))
+    (problem,) = model.evaluate(Nature.DECIDES, found([0]), answer(log=log))
     assert "1 records (2 (orders[0]@2" in problem
 
 
 def test_a_row_that_was_deleted_by_name_must_come_back_while_it_can_be_read(model: Model) -> None:
-    model.judge(Nature.LANDS, found([0, 1, 2]), answer())
+    model.evaluate(Nature.LANDS, found([0, 1, 2]), answer())
     log = "DELETES of shop.rows: 2 rows of orders[0] [1, 3); 1 files are dropped"
-    assert model.judge(Nature.DECIDES, found([0]), answer(log=log)) == []
+    assert model.evaluate(Nature.DECIDES, found([0]), answer(log=log)) == []
     assert model.lost() == model.missing()
     assert "2 records" in model.lost()[0]
     model.logs.remove_before("orders", 0, 3)
@@ -395,20 +395,20 @@ def test_a_row_that_was_deleted_by_name_must_come_back_while_it_can_be_read(mode
 
 
 def test_a_record_that_was_given_up_by_name_may_be_missing(model: Model) -> None:
-    model.judge(Nature.LANDS, found([0]), answer())
-    model.judge(Nature.DECIDES, found([0]), answer(log="  GIVES UP, never read: orders[0] [1, 3) (2 offsets)"))
+    model.evaluate(Nature.LANDS, found([0]), answer())
+    model.evaluate(Nature.DECIDES, found([0]), answer(log="  GIVES UP, never read: orders[0] [1, 3) (2 offsets)"))
     assert model.lost() == []
 
 
 def test_a_refusal_that_changes_rows_is_wrong(model: Model) -> None:
-    model.judge(Nature.LANDS, found([0]), answer())
-    assert model.judge(Nature.DECIDES, found([0, 1]), answer(1)) == ["the operation was refused, and rows changed"]
+    model.evaluate(Nature.LANDS, found([0]), answer())
+    assert model.evaluate(Nature.DECIDES, found([0, 1]), answer(1)) == ["the operation was refused, and rows changed"]
 
 
 def test_rows_that_another_engine_takes_out_are_lost_by_it_alone(model: Model) -> None:
-    model.judge(Nature.LANDS, found([0, 1, 2]), answer())
+    model.evaluate(Nature.LANDS, found([0, 1, 2]), answer())
     model.logs.remove_before("orders", 0, 3)
-    assert model.judge(Nature.FOREIGN, found([0])) == []
+    assert model.evaluate(Nature.FOREIGN, found([0])) == []
     assert (model.lost(), model.touched) == ([], True)
 
 
@@ -454,9 +454,9 @@ class Keyed:
         """A slice was read and reported, and its rows are in no table yet."""
         self.readings.append(Reading(1, Coverage({self.place: RangeSet.of((start, end))})))
         self.found = replace(self.found, readings=(*self.readings,))
-        self.model.judge(Nature.LANDS, self.found, answer(1))
+        self.model.evaluate(Nature.LANDS, self.found, answer(1))
 
-    def judge(
+    def evaluate(
         self,
         landed: int,
         *rows: dict[str, Any],
@@ -481,7 +481,7 @@ class Keyed:
         if rest := reported - Coverage.union(before.coverage for before in self.readings):
             self.readings.append(Reading(1, rest, ignored))
         self.found = Found(live=rows, sections=[section], readings=(*self.readings,))
-        return self.model.judge(Nature.LANDS, self.found, answer())
+        return self.model.evaluate(Nature.LANDS, self.found, answer())
 
 
 def row(n: int, **more: Any) -> dict[str, Any]:
@@ -490,13 +490,13 @@ def row(n: int, **more: Any) -> dict[str, Any]:
 
 
 def test_the_newest_landed_change_of_each_key_is_right_and_nothing_else() -> None:
-    assert Keyed().judge(1, row(1)) == []
-    assert Keyed().judge(2, row(2)) == []
-    assert Keyed().judge(3) == []
-    assert Keyed().judge(4, row(4)) == []
+    assert Keyed().evaluate(1, row(1)) == []
+    assert Keyed().evaluate(2, row(2)) == []
+    assert Keyed().evaluate(3) == []
+    assert Keyed().evaluate(4, row(4)) == []
     soft = row(3, id=None, name=None, _is_deleted=True)
-    assert Keyed("soft").judge(3, soft) == []
-    assert Keyed("ignore").judge(3, row(2)) == []
+    assert Keyed("soft").evaluate(3, soft) == []
+    assert Keyed("ignore").evaluate(3, row(2)) == []
 
 
 @pytest.mark.parametrize(
@@ -512,38 +512,38 @@ def test_the_newest_landed_change_of_each_key_is_right_and_nothing_else() -> Non
     ],
 )
 def test_rows_that_are_not_are_wrong(landed: int, rows: list[dict[str, Any]], message: str) -> None:
-    assert any(message in problem for problem in Keyed().judge(landed, *rows))
+    assert any(message in problem for problem in Keyed().evaluate(landed, *rows))
 
 
 def test_a_key_that_is_read_again_may_have_an_older_state_until_then() -> None:
     keyed = Keyed()
-    assert keyed.judge(4, row(1), covered=1) == []
-    assert any("is not its newest" in problem for problem in keyed.judge(4, row(1)))
+    assert keyed.evaluate(4, row(1), covered=1) == []
+    assert any("is not its newest" in problem for problem in keyed.evaluate(4, row(1)))
 
 
 def test_what_was_given_up_is_no_change_until_it_is_read_after_all() -> None:
     keyed = Keyed()
-    assert keyed.judge(4, row(2), read=2) == []
-    assert any("is no landed change" in problem for problem in keyed.judge(4, row(4), read=2))
+    assert keyed.evaluate(4, row(2), read=2) == []
+    assert any("is no landed change" in problem for problem in keyed.evaluate(4, row(4), read=2))
     keyed.report(2, 4)
-    assert keyed.judge(4, row(4)) == []
+    assert keyed.evaluate(4, row(4)) == []
 
 
 def test_a_field_is_missing_in_a_row_only_if_its_report_says_so() -> None:
-    for ignored, said in ((frozenset({"more"}), False), (frozenset[str](), True)):
+    for ignored, exceeded in ((frozenset({"more"}), False), (frozenset[str](), True)):
         keyed = Keyed()
         keyed.model.changes[4].more = True
-        found = keyed.judge(4, row(4, more=None), ignored=ignored)
-        assert any("other values: ['more']" in problem for problem in found) is said
+        found = keyed.evaluate(4, row(4, more=None), ignored=ignored)
+        assert any("other values: ['more']" in problem for problem in found) is exceeded
 
 
 def test_changes_that_give_no_row_need_not_be_in_a_ledger_once_they_were_read() -> None:
     keyed = Keyed("ignore")
-    keyed.judge(2, row(2))
+    keyed.evaluate(2, row(2))
     assert any("2 records" in problem for problem in keyed.model.missing())
     keyed.report(2, 3)
     assert any("1 records (4 (" in problem for problem in keyed.model.missing())
-    keyed.judge(4, row(4))
+    keyed.evaluate(4, row(4))
     assert keyed.model.missing() == []
 
 
@@ -551,7 +551,7 @@ def test_changes_that_give_no_row_need_not_be_in_a_ledger_once_they_were_read() 
 def test_the_change_of_an_offset_is_that_which_its_log_had_when_it_was_reported(reported: str) -> None:
     """A slice of a run that was killed is published later, whatever its log has lost by then."""
     keyed = Keyed()
-    keyed.judge(3)
+    keyed.evaluate(3)
     if reported == "before":
         keyed.report(3, 4)
     keyed.truncate(3)
@@ -559,8 +559,8 @@ def test_the_change_of_an_offset_is_that_which_its_log_had_when_it_was_reported(
         keyed.report(3, 4)
     lost, kept = row(4), row(5, kafka_offset=3)
     right, wrong = (lost, kept) if reported == "before" else (kept, lost)
-    assert keyed.judge(4, right) == []
-    assert any("is no landed change" in problem for problem in keyed.judge(4, wrong))
+    assert keyed.evaluate(4, right) == []
+    assert any("is no landed change" in problem for problem in keyed.evaluate(4, wrong))
 
 
 def test_a_reader_that_returns_records_its_log_has_lost_is_noticed(
@@ -588,7 +588,7 @@ def test_a_reader_that_returns_records_its_log_has_lost_is_noticed(
         play(player, steps)
 
 
-def test_remedies_are_the_commands_of_a_text_that_need_no_more_words() -> None:
+def test_remedies_are_the_commands_of_a_text_that_are_complete() -> None:
     text = "either `lakecommit reset offsets SPEC --from OFFSETS`, or `lakecommit backfill SPEC --close past`; `latest`"
     assert list(remedies(text)) == [("backfill", "SPEC", "--close", "past", "--yes")]
 
@@ -608,7 +608,7 @@ def test_a_failing_sequence_is_shrunk_to_what_it_needs() -> None:
     assert shrunk([Step("land", 1)], lambda _: True) == ()
 
 
-def test_executed_pairs_and_triples_are_counted_and_shown() -> None:
+def test_executed_pairs_and_triples_are_counted_and_printed() -> None:
     covered, other = Covered(("land", "replay")), Covered(("land", "replay"))
     covered.add(["land", "replay", "land"])
     other.add(["land", "land"])

@@ -84,10 +84,10 @@ def sent_otherwise(change: Callable[[Record, dict[str, Any]], Record]) -> Iterat
     def send(self: ControlWriter, batch: Sequence[Record]) -> Any:
         out = []
         for record in batch:
-            told = find(record[2]) or {}
-            changed = record if done else change(record, told)
+            header = find(record[2]) or {}
+            changed = record if done else change(record, header)
             if changed is not record:
-                done.append(str(told["kind"]))
+                done.append(str(header["kind"]))
             out.append(changed)
         return real(self, out)
 
@@ -137,8 +137,8 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
 
     place = WatchedTopic(topic=world.landing.control_topic_name, completion_timeout=3600)
     guard = Guard(rules=StallRules(landing=True))
-    seen = commits_of(world.kafka, place, group).ruling(group, guard)
-    assert seen.verdict in ("healthy", "unknown"), seen
+    ruling = commits_of(world.kafka, place, group).ruling(group, guard)
+    assert ruling.verdict in ("healthy", "unknown"), ruling
     with closing(CommitWatch(place, lambda: world.kafka)) as watch:
         while (commits := watch.read()) is None or commits.groups is None:
             pass
@@ -149,7 +149,7 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
         assert backlog.read().rows == 0
 
     for events_clock in (True, False):
-        told = StringIO()
+        output = StringIO()
         options = StallOptions(
             group=None,
             rules=StallRules(),
@@ -158,8 +158,8 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
             follow=False,
             completion_timeout=3600,
         )
-        stall(world.kafka, world.landing.control_topic_name, Output(as_json=True, out=told), options)
-        assert {json.loads(line)["group"] for line in told.getvalue().splitlines()} >= {group}
+        stall(world.kafka, world.landing.control_topic_name, Output(as_json=True, out=output), options)
+        assert {json.loads(line)["group"] for line in output.getvalue().splitlines()} >= {group}
 
     shown = StringIO()
     control_log(world.kafka, world.landing.control_topic_name, Output(as_json=True, out=shown), group=None)
@@ -168,25 +168,25 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
     assert {text.partition(": ")[0] for text in status.quarantined} <= aside
 
 
-def cut_body(record: Record, told: dict[str, Any]) -> Record:
-    return (record[0], record[1][:-9], record[2]) if told.get("kind") == "files" else record
+def cut_body(record: Record, header: dict[str, Any]) -> Record:
+    return (record[0], record[1][:-9], record[2]) if header.get("kind") == "files" else record
 
 
-def without_a_path(record: Record, told: dict[str, Any]) -> Record:
-    return rewritten(record, told, file_path="")
+def without_a_path(record: Record, header: dict[str, Any]) -> Record:
+    return rewritten(record, header, file_path="")
 
 
-def negative_rows(record: Record, told: dict[str, Any]) -> Record:
-    return rewritten(record, told, record_count=-1)
+def negative_rows(record: Record, header: dict[str, Any]) -> Record:
+    return rewritten(record, header, record_count=-1)
 
 
-def column_of_no_table(record: Record, told: dict[str, Any]) -> Record:
-    return rewritten(record, told, value_counts={1 << 40: 1})
+def column_of_no_table(record: Record, header: dict[str, Any]) -> Record:
+    return rewritten(record, header, value_counts={1 << 40: 1})
 
 
-def rewritten(record: Record, told: dict[str, Any], **changes: Any) -> Record:
+def rewritten(record: Record, header: dict[str, Any], **changes: Any) -> Record:
     """An event with its first file changed."""
-    if told.get("kind") != "files":
+    if header.get("kind") != "files":
         return record
     event = decode(record[1])
     payload = event.payload
@@ -200,11 +200,11 @@ def rewritten(record: Record, told: dict[str, Any], **changes: Any) -> Record:
 def retold(change: Callable[[dict[str, Any]], None]) -> Callable[[Record, dict[str, Any]], Record]:
     """A report that says something else."""
 
-    def changed(record: Record, told: dict[str, Any]) -> Record:
-        if told.get("kind") != "report":
+    def changed(record: Record, header: dict[str, Any]) -> Record:
+        if header.get("kind") != "report":
             return record
-        change(told["report"])
-        return record[0], record[1], [(HEADER, json.dumps(told).encode())]
+        change(header["report"])
+        return record[0], record[1], [(HEADER, json.dumps(header).encode())]
 
     return changed
 

@@ -85,19 +85,19 @@ class Field:
             t.start()
         for t in threads:
             t.join(timeout=PATIENCE)
-        self.judge(requests, [outcomes[n] for n in range(RACERS)])
+        self.evaluate(requests, [outcomes[n] for n in range(RACERS)])
 
-    def judge(self, requests: Sequence[AppendRequest], outcomes: Sequence[PublishOutcome | BaseException]) -> None:
-        """What was told agrees, and nothing of what was asked for is missing."""
-        told = [o for o in outcomes if isinstance(o, PublishOutcome)]
-        assert len(told) == RACERS, outcomes
-        published = Counter(s.slice_id for o in told for s in o.published)
+    def evaluate(self, requests: Sequence[AppendRequest], outcomes: Sequence[PublishOutcome | BaseException]) -> None:
+        """What was reported agrees, and nothing of what was requested is missing."""
+        finished = [o for o in outcomes if isinstance(o, PublishOutcome)]
+        assert len(finished) == RACERS, outcomes
+        published = Counter(s.slice_id for o in finished for s in o.published)
         assert set(published.values()) <= {1}, "two racers were told that they published the same slice"
         covered = self.lakes[0].state().covered()
         for request in requests:
             for s in request.slices:
-                (partition, wanted), *_ = s.coverage.items()
-                assert covered[partition].overlaps(wanted), f"{s.coverage} is lost"
+                (partition, ranges), *_ = s.coverage.items()
+                assert covered[partition].overlaps(ranges), f"{s.coverage} is lost"
                 self.reached[partition.partition] = covered[partition].reach(0)
 
 

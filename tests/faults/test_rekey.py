@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.operations.reset.key_change import KeyChange, c
 from airflow_provider_lakecommit.operations.reset.starts import Way
 from tests.faults.test_crossings import anew, go_on
 from tests.faults.test_envelopes import Source
-from tests.faults.test_upserts import COLUMNS, Model, check_all, seen
+from tests.faults.test_upserts import COLUMNS, Model, check_all, names_by_id
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths
 
@@ -90,10 +90,10 @@ def test_a_log_of_changes_becomes_its_newest_rows(
     assert before.deleted
     assert world.rows() == log, "a preview writes nothing"
     changed(world, before)
-    assert seen(world) == names(source)
+    assert names_by_id(world) == names(source)
     produced(world, produce, source, 60)
     world.settle()
-    assert seen(world) == names(source)
+    assert names_by_id(world) == names(source)
     check_all(world)
     again = shown(world)
     assert (again.superseded, again.deleted) == (0, 0)
@@ -147,7 +147,7 @@ def test_back_to_a_row_per_record_and_forth(make_world: Make, produce: Produce) 
     assert shown(world).tombstones is True
     changed(world)
     newest = {**model.rows, **{json.loads(k)["id"]: json.loads(v)["name"] for k, v in more}}
-    assert seen(world) == newest
+    assert names_by_id(world) == newest
     check_all(world)
 
 
@@ -160,12 +160,12 @@ def test_killed_in_the_commit(make_world: Make, produce: Produce, when: Any) -> 
     with suppress(Killed), deaths(1, when):
         changed(world)
     changed(world)
-    assert seen(world) == names(source)
+    assert names_by_id(world) == names(source)
     world.settle()
     check_all(world)
 
 
-def test_more_rows_than_were_shown_are_refused(make_world: Make, produce: Produce) -> None:
+def test_more_rows_than_previewed_are_refused(make_world: Make, produce: Produce) -> None:
     world, source = make_world(1, **CHANGES), Source(7)
     produced(world, produce, source, 40)
     world.settle()
@@ -177,7 +177,7 @@ def test_more_rows_than_were_shown_are_refused(make_world: Make, produce: Produc
     with pytest.raises(LedgerError, match="LC7052"):
         changed(world, before)
     changed(world)
-    assert seen(world) == names(source)
+    assert names_by_id(world) == names(source)
 
 
 def test_reported_slices_of_the_former_rule_are_read_again(make_world: Make, produce: Produce) -> None:
@@ -190,7 +190,7 @@ def test_reported_slices_of_the_former_rule_are_read_again(make_world: Make, pro
     world.landing = world.landing.changed(**KEYED)
     changed(world)
     world.settle()
-    assert seen(world) == names(source)
+    assert names_by_id(world) == names(source)
     check_all(world)
 
 
@@ -207,7 +207,7 @@ def test_two_partitions_order_nothing_without_a_column(make_world: Make, produce
         shown(world)
     world.landing = world.landing.changed(upsert={**ignoring, "order_by": ["version", "offset"]})
     changed(world)
-    assert seen(world) == {1: "v2"}
+    assert names_by_id(world) == {1: "v2"}
     check_all(world)
 
 
@@ -227,7 +227,7 @@ def test_rows_of_another_writer_are_older_and_go(make_world: Make, produce: Prod
     found = shown(world)
     assert (found.old, found.new, found.superseded) == (("id",), ("id",), 3)
     changed(world)
-    assert seen(world) == model.rows
+    assert names_by_id(world) == model.rows
 
 
 def test_a_row_without_a_key_is_named(make_world: Make, produce: Produce) -> None:
@@ -255,14 +255,14 @@ def test_between_compactions_and_readings_of_a_topic_made_anew(
     assert not done.error
     world.landing = world.landing.changed(**KEYED)
     changed(world)
-    assert seen(world) == names(source)
+    assert names_by_id(world) == names(source)
     with world.session() as session:
         (done,) = compact(session, write=True, tables=[world.landing.table])
     assert not done.error
     # Going back over the log brings older states, and then the newest ones again.
     go_on(world, {(str(world.landing.topics), 0): 10}, Way(again=True))
     world.settle()
-    assert seen(world) == names(source)
+    assert names_by_id(world) == names(source)
     check_all(world)
 
 
@@ -303,14 +303,14 @@ def test_a_table_that_merge_keeps_is_taken_over(make_world: Make, produce: Produ
     # The job had merged more than this: changes that are applied again change nothing.
     go_on(world, {(str(landing.topics), 0): 40})
     world.settle()
-    assert seen(world) == merged
+    assert names_by_id(world) == merged
     produced(world, produce, source, 60)
     world.settle()
-    assert seen(world) == names(source)
+    assert names_by_id(world) == names(source)
     check_verified(world)
 
 
-def test_another_key_than_was_shown_is_refused_though_no_row_would_go(make_world: Make, produce: Produce) -> None:
+def test_another_key_than_previewed_is_refused_though_no_row_would_go(make_world: Make, produce: Produce) -> None:
     world, model = make_world(1, **LOG, upsert_key=["id"]), Model(13)
     produce(world.landing.topics, model.records(30))
     world.settle()

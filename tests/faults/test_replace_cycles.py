@@ -28,7 +28,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 COMMIT = uuid4()
 
 
-def wanted(world: World, *ranges: tuple[int, int, int]) -> Coverage:
+def coverage_of(world: World, *ranges: tuple[int, int, int]) -> Coverage:
     with world.session() as session:
         state = session.tables.load(world.landing.table)
         known = {p.partition: p for p in read_ledger(state.metadata).covered().parts}
@@ -41,11 +41,11 @@ def preview(world: World, coverage: Coverage) -> tuple[ReplacePreview, ...]:
 
 
 def take_out(
-    world: World, coverage: Coverage, seen: tuple[ReplacePreview, ...] | None = None, commit: UUID = COMMIT
+    world: World, coverage: Coverage, previewed: tuple[ReplacePreview, ...] | None = None, commit: UUID = COMMIT
 ) -> int:
     """Rows that went, of all tables."""
     with world.session() as session:
-        done = replace(session, coverage, commit_id=commit, previews=seen)
+        done = replace(session, coverage, commit_id=commit, previews=previewed)
     return sum(one.replaced.rows for one in done.values() if one.replaced is not None)
 
 
@@ -65,7 +65,7 @@ def test_a_reset_back_reads_again_what_it_took_out_dead_letters_too(make_world: 
     everything = Counter([*range(50), *range(100, 120)])
     world.check(everything)
     assert dead(world) == Counter([0, 21])
-    coverage = wanted(world, (0, 25, 50), (1, 10, 22))
+    coverage = coverage_of(world, (0, 25, 50), (1, 10, 22))
     assert [(p.table, p.replaced.rows) for p in preview(world, coverage)] == [("shop.rows", 36), ("shop.dead", 1)]
     assert take_out(world, coverage) == 37
     world.check(Counter([*range(25), *range(100, 109)]))
@@ -78,11 +78,11 @@ def test_a_reset_back_reads_again_what_it_took_out_dead_letters_too(make_world: 
 
 
 @pytest.mark.heavy
-def test_a_hole_in_the_middle_is_read_again_beside_what_is_new(make_world: Make, produce: Produce) -> None:
+def test_a_hole_in_the_middle_is_read_again_next_to_what_is_new(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True, partitions=1)
     produce(world.landing.topics, records(0, 100))
     world.settle()
-    take_out(world, wanted(world, (0, 30, 60)))
+    take_out(world, coverage_of(world, (0, 30, 60)))
     world.check(Counter([*range(30), *range(60, 100)]))
     produce(world.landing.topics, records(100, 20))
     world.settle()
@@ -100,7 +100,7 @@ def test_a_window_under_way_is_void_and_read_again(make_world: Make, produce: Pr
     opened = world.open("under way")
     if reported:
         world.write(opened)
-    taken = take_out(world, wanted(world, (0, 5, 20), (1, 5, 20)))
+    taken = take_out(world, coverage_of(world, (0, 5, 20), (1, 5, 20)))
     assert taken
     if not reported:
         world.write(opened)
@@ -121,7 +121,7 @@ def test_whenever_it_dies_the_same_call_does_what_is_left(
     world = make_world(metadata_columns=True)
     produce(world.landing.topics, [*records(0, 40), *(("bad", "no json") for _ in range(4))], partition=0)
     world.settle()
-    coverage = wanted(world, (0, 20, 44))
+    coverage = coverage_of(world, (0, 20, 44))
     previewed = preview(world, coverage)
     with deaths(at, when), pytest.raises(Killed):
         take_out(world, coverage, previewed)
@@ -138,7 +138,7 @@ def test_whenever_it_dies_the_same_call_does_what_is_left(
 
 @pytest.mark.heavy
 def test_ranges_go_while_runs_land_and_all_is_there_once_in_the_end(make_world: Make, produce: Produce) -> None:
-    """Somebody takes ranges out again and again, beside runs that land what is new and what is missing."""
+    """A user takes ranges out again and again, next to runs that land what is new and what is missing."""
     world, choose = make_world(metadata_columns=True), random.Random(5)
     topic, sent, taken, errors = world.landing.topics, 0, 0, list[BaseException]()
     done = threading.Event()
@@ -163,7 +163,9 @@ def test_ranges_go_while_runs_land_and_all_is_there_once_in_the_end(make_world: 
             produce(topic, records(200 + 60 * n, 60))
             start = choose.randint(0, 80)
             try:
-                taken += take_out(world, wanted(world, (n % 2, start, start + choose.randint(1, 40))), commit=uuid4())
+                taken += take_out(
+                    world, coverage_of(world, (n % 2, start, start + choose.randint(1, 40))), commit=uuid4()
+                )
             except LedgerError as e:
                 # A run was faster than the person: what he saw is not what there is.
                 world.lines.append(f"replace: {e}")
@@ -178,11 +180,11 @@ def test_ranges_go_while_runs_land_and_all_is_there_once_in_the_end(make_world: 
 
 
 @pytest.mark.heavy
-def test_one_that_was_looked_up_long_ago_is_refused(make_world: Make, produce: Produce) -> None:
+def test_an_old_preview_is_refused(make_world: Make, produce: Produce) -> None:
     world = make_world(metadata_columns=True, dead_letter_table=None)
     produce(world.landing.topics, records(0, 40), partition=0)
     world.settle()
-    coverage = wanted(world, (0, 20, 40))
+    coverage = coverage_of(world, (0, 20, 40))
     previewed = preview(world, coverage)
     with world.session() as session:
         replace(session, coverage, commit_id=uuid4())

@@ -126,7 +126,7 @@ def test_columns_and_partitions_that_it_changes(engine: Engine, world: World, pr
     check_verified(world)
 
 
-def test_a_partition_column_that_is_gone(engine: Engine, make_engine_world: Make, produce: Produce) -> None:
+def test_a_partition_column_that_is_missing(engine: Engine, make_engine_world: Make, produce: Produce) -> None:
     """The manifest that is written anew is one of a spec which no current column explains."""
     world = make_engine_world(metadata_columns=True, partitions=1, create={**CREATE, "partition_by": ["name"]})
     produce(world.landing.topics, [(None, f'{{"id": {n}, "name": "{n % 3}"}}') for n in range(60)])
@@ -145,7 +145,7 @@ def test_format_version_3_is_refused_by_name(engine: Engine, world: World) -> No
     engine.sql(world.catalog, f"ALTER TABLE {ROWS} SET TBLPROPERTIES ('format-version' = '3')")
     engine.sql(world.catalog, MOR)
     engine.sql(world.catalog, f"DELETE FROM {ROWS} WHERE id = 10")
-    with pytest.raises(TableError, match="format version 3"):
+    with pytest.raises(TableError, match=r"version 3.*LC7232"):
         take_out(world, 0, 30, 90)
     assert read(engine, world) == due(range(120)) - Counter({(10, 0, 10): 1})
 
@@ -172,7 +172,7 @@ def test_what_a_reader_of_changes_sees(engine: Engine, make_engine_world: Make, 
     )
     changes = "SELECT id, sum(IF(_change_type = 'INSERT', 1, -1)) AS n, count(*) AS told FROM changes GROUP BY id"
     found = {r["id"]: (r["n"], r["told"]) for r in engine.sql(world.catalog, changes)}
-    gone, copied = dict.fromkeys(range(50, 110), (-1, 1)), dict.fromkeys([*range(50), *range(110, 120)], (0, 2))
-    assert found == ({**gone, **copied} if keyed else gone)
+    removed, copied = dict.fromkeys(range(50, 110), (-1, 1)), dict.fromkeys([*range(50), *range(110, 120)], (0, 2))
+    assert found == ({**removed, **copied} if keyed else removed)
     given = ", ".join(f"'{k}' = '{v}'" for k, v in between.items())
     assert engine.sql(world.catalog, f"SELECT count(*) AS n FROM {ROWS} WITH ({given})") == [{"n": 0}]

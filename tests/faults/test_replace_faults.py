@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacements that go wrong, and what others do beside them: the rows of the range are gone once, or not at all."""
+"""Replacements that go wrong, and what others do next to them: the rows of the range are missing once, or not at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.waiting import PATIENCE
 pytestmark = pytest.mark.faults
 
 BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))
-WANTED = coverage((0, 5, 25))
+RANGES = coverage((0, 5, 25))
 LEFT = {"first": [(0, 0, 5), (0, 25, 30), (1, 0, 10)]}
 COMMIT = UUID(int=7)
 REAL = RetryPolicy(seconds=60, first_wait=0.01, longest_wait=0.2)
@@ -55,14 +55,14 @@ def filled(lake: RowsLake) -> RowsLake:
     return lake
 
 
-def replaced(lake: RowsLake, seen: tuple[ReplacePreview, ...] | None = None, **policy: Any) -> ReplaceOutcome:
+def replaced(lake: RowsLake, previewed: tuple[ReplacePreview, ...] | None = None, **policy: Any) -> ReplaceOutcome:
     retry_policy = lake.clock.retry_policy(**policy)
-    done = replace(lake.session(), WANTED, commit_id=COMMIT, previews=seen, retry_policy=retry_policy)
+    done = replace(lake.session(), RANGES, commit_id=COMMIT, previews=previewed, retry_policy=retry_policy)
     return done[lake.name]
 
 
 def preview(lake: RowsLake) -> tuple[ReplacePreview, ...]:
-    return replace_preview(lake.session(), WANTED)
+    return replace_preview(lake.session(), RANGES)
 
 
 def replacements(lake: RowsLake) -> int:
@@ -164,7 +164,7 @@ def test_what_others_append_meanwhile_stays(lake: RowsLake) -> None:
 
 
 @pytest.mark.heavy
-def test_what_others_compact_meanwhile_is_looked_at_again(lake: RowsLake) -> None:
+def test_what_others_compact_meanwhile_is_checked_again(lake: RowsLake) -> None:
     once(lake, lake.compact)
     done = replaced(lake)
     assert done.requests_sent == 2
@@ -211,7 +211,7 @@ def test_rows_that_position_deletes_took_out_do_not_come_back(
         delete()
         assert sum(lake.found().values()) < 40
     deleted = None if meanwhile else before - lake.found()
-    done = replace(lake.session(), WANTED, commit_id=COMMIT, fewer=True)[lake.name]
+    done = replace(lake.session(), RANGES, commit_id=COMMIT, fewer=True)[lake.name]
     assert done.requests_sent == 1 + meanwhile
     assert done.replaced is not None
     left = lake.found()
@@ -243,7 +243,7 @@ def test_a_file_whose_other_rows_are_all_deleted_is_dropped(lake: RowsLake) -> N
 @pytest.mark.heavy
 def test_equality_deletes_are_refused_by_name_where_they_apply(lake: RowsLake) -> None:
     delete_equal(lake.load(), "main", lake.files()[0], "id", 7)
-    with pytest.raises(TableError, match="equality deletes of another engine"):
+    with pytest.raises(TableError, match="LC7234"):
         preview(lake)
     lake.land((0, 30, 40))
     (previewed,) = replace_preview(lake.session(), coverage((0, 32, 40)))
@@ -252,7 +252,7 @@ def test_equality_deletes_are_refused_by_name_where_they_apply(lake: RowsLake) -
 
 @pytest.mark.heavy
 def test_storage_that_is_full_leaves_nothing(lake: RowsLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, before, made = preview(lake), lake.parquet_files(), [0]
+    previewed, before, made = preview(lake), lake.parquet_files(), [0]
     close = OpenFile.close
 
     def full(self: OpenFile, *args: Any) -> Any:
@@ -262,23 +262,23 @@ def test_storage_that_is_full_leaves_nothing(lake: RowsLake, monkeypatch: pytest
         return close(self, *args)
 
     monkeypatch.setattr(OpenFile, "close", full)
-    with pytest.raises(CatalogError, match=r"cannot be copied.*No space left"):
-        replaced(lake, seen)
+    with pytest.raises(CatalogError, match="LC7209"):
+        replaced(lake, previewed)
     assert lake.parquet_files() == before
     monkeypatch.undo()
-    replaced(lake, seen)
+    replaced(lake, previewed)
     check_done(lake)
 
 
 def test_two_at_once_replace_once(lake: RowsLake) -> None:
-    seen, errors, sent = preview(lake), [], []
+    previewed, errors, sent = preview(lake), [], []
 
     def run() -> None:
         try:
             with lake.another() as other:
                 tables = Tables(lake.catalog_properties, connect=lambda *_, **__: other)
                 session = lake.session(tables)
-                done = replace(session, WANTED, commit_id=COMMIT, previews=seen, retry_policy=REAL)[lake.name]
+                done = replace(session, RANGES, commit_id=COMMIT, previews=previewed, retry_policy=REAL)[lake.name]
                 sent.append(done.replaced is not None)
         except BaseException as e:
             errors.append(e)
@@ -300,10 +300,10 @@ KILLS: dict[str, Point] = {
 }
 
 
-def killed(path: Path, seen: tuple[ReplacePreview, ...], point: str) -> None:
+def killed(path: Path, previewed: tuple[ReplacePreview, ...], point: str) -> None:
     """In a process of its own."""
     with dying(KILLS[point]):
-        replaced(RowsLake(path), seen)
+        replaced(RowsLake(path), previewed)
 
 
 @pytest.mark.heavy(but=("nobody was told",))
@@ -322,7 +322,7 @@ def test_whenever_it_is_killed_the_next_call_does_what_is_left(tmp_path: Path, p
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(12), ids=str)
-def test_random_replacements_leave_what_a_set_of_rows_says(tmp_path: Path, seed: int) -> None:
+def test_random_replacements_leave_what_a_set_of_rows_reports(tmp_path: Path, seed: int) -> None:
     """Landed, deleted, landed again, compacted, appended to by others: against a plain set, and `verify`."""
     choose = random.Random(seed)
     lake = lake_at(tmp_path, spec=BUCKET if seed % 2 else PartitionSpec())
@@ -340,10 +340,10 @@ def test_random_replacements_leave_what_a_set_of_rows_says(tmp_path: Path, seed:
             foreign = lake.foreign()
         p = choose.choice([0, 1])
         start, end = sorted(choose.randint(0, _end(_covered(lake, p))) for _ in range(2))
-        session, wanted = lake.session(), coverage((p, start, end))
-        if seen := replace_preview(session, wanted):
-            done = replace(session, wanted, commit_id=uuid4(), previews=seen)[lake.name]
-            assert done.replaced == seen[0].replaced
+        session, target = lake.session(), coverage((p, start, end))
+        if previewed := replace_preview(session, target):
+            done = replace(session, target, commit_id=uuid4(), previews=previewed)[lake.name]
+            assert done.replaced == previewed[0].replaced
             rows = Counter({r: n for r, n in rows.items() if not (r[3] == p and start <= r[4] < end)})
         assert lake.found() == rows + foreign
     assert lake.findings() == []
@@ -358,6 +358,6 @@ def _end(covered: list[OffsetRange]) -> int:
 
 
 def _holes(covered: list[OffsetRange]) -> list[tuple[int, int]]:
-    """What a lane that goes on from offset 0 lacks."""
+    """What a stream that goes on from offset 0 lacks."""
     begins = [0, *(r.end for r in covered)]
     return [(a, r.start) for a, r in zip(begins, covered, strict=False) if r.start > a]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters become rows exactly once: after a fix, killed anywhere, two at once, beside runs and other engines."""
+"""Dead letters become rows exactly once: after a fix, killed anywhere, two at once, next to runs and other engines."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def test_a_replay_after_a_fix_lands_each_once_and_all_adds_up(world: World) -> N
     assert (before.dead_letters, before.rows, before.refused.total()) == (0, 0, 20)
     world.check(Counter(LANDED))
     optional(world)
-    looked = replayed(world, dry=True)
-    assert (looked.dead_letters, looked.rows, looked.snapshots) == (20, 20, [])
+    preview = replayed(world, dry=True)
+    assert (preview.dead_letters, preview.rows, preview.snapshots) == (20, 20, [])
     world.check(Counter(LANDED))
     done = replayed(world)
     assert (done.dead_letters, done.rows, len(done.snapshots)) == (20, 20, 1)
-    assert done.coverage == looked.coverage
+    assert done.coverage == preview.coverage
     world.check(Counter(range(60)))
     again = replayed(world)
     assert (again.dead_letters, again.others[State.REPLAYED.value]) == (0, 20)
@@ -172,7 +172,7 @@ def test_killed_at_the_request_the_same_goes_on(world: World, when: Any, monkeyp
     assert wrong(world) == []
 
 
-def test_two_at_once_beside_a_run_double_nothing(
+def test_two_at_once_next_to_a_run_double_nothing(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_lakecommit.operations.dead_letters.replay.BATCH_RECORDS", 4)
@@ -217,7 +217,7 @@ def test_what_is_rolled_back_is_open_again(world: World, produce: Callable[..., 
 
 @pytest.mark.heavy
 def test_dead_letters_of_a_range_that_is_read_again_are_closed(world: World) -> None:
-    """Somebody took rows out, and a person says that all from offset 10 on is read again, by the rules of now."""
+    """A user took rows out, and a user says that all from offset 10 on is read again, by the rules of now."""
     optional(world)
     topic, tables = world.landing.topic_names[0], list(world.landing.tables)
     dead = world.rows(world.landing.dead_letter_table)
@@ -248,9 +248,9 @@ def test_where_all_was_rejected_nothing_waits_for_the_data_table(
     produce(topic, [nameless(n) for n in range(50)])
     world.settle()
     optional(world)
-    looked = replayed(world, dry=True)
-    assert (looked.dead_letters, looked.others) == (50, Counter())
-    assert replayed(world).coverage == looked.coverage
+    preview = replayed(world, dry=True)
+    assert (preview.dead_letters, preview.others) == (50, Counter())
+    assert replayed(world).coverage == preview.coverage
     world.check(Counter(range(50)))
     produce(topic, [good(n) for n in range(50, 60)])
     world.settle()
@@ -260,7 +260,7 @@ def test_where_all_was_rejected_nothing_waits_for_the_data_table(
 
 
 @pytest.mark.heavy
-def test_a_compacted_dead_letter_table_and_rows_that_somebody_took(world: World) -> None:
+def test_a_compacted_dead_letter_table_and_rows_that_a_user_took(world: World) -> None:
     optional(world)
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
@@ -274,7 +274,7 @@ def test_a_compacted_dead_letter_table_and_rows_that_somebody_took(world: World)
 
 
 @pytest.mark.heavy
-def test_a_value_that_was_mended_in_the_dead_letter_table(world: World) -> None:
+def test_a_value_that_was_fixed_in_the_dead_letter_table(world: World) -> None:
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
         rows = dead.scan().to_arrow().to_pylist()
@@ -289,7 +289,7 @@ def test_a_value_that_was_mended_in_the_dead_letter_table(world: World) -> None:
 
 
 @pytest.mark.heavy
-def test_rows_of_places_that_nobody_landed_are_left_alone(world: World) -> None:
+def test_rows_of_unlanded_positions_are_left_alone(world: World) -> None:
     optional(world)
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
@@ -365,7 +365,7 @@ HOSTILE: list[bytes] = [
 
 
 @pytest.mark.heavy
-def test_hostile_values_stay_open_and_harm_nobody(
+def test_hostile_values_stay_open_and_do_no_harm(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:
     world = make_world(1, create=SCHEMA, dead_letter_max_records=1000, dead_letter_max_ratio=1.0)
@@ -373,9 +373,9 @@ def test_hostile_values_stay_open_and_harm_nobody(
     produce(world.landing.topic_names[0], [(b"\x00\xff", v) for v in values], headers=[("h", b"\xff"), ("", None)])
     world.settle()
     optional(world)
-    looked = replayed(world, dry=True)
+    preview = replayed(world, dry=True)
     done = replayed(world)
-    assert (done.dead_letters, done.refused) == (looked.dead_letters, looked.refused)
+    assert (done.dead_letters, done.refused) == (preview.dead_letters, preview.refused)
     assert done.refused.total() + done.dead_letters == len(world.rows(world.landing.dead_letter_table))
     assert all(done.reasons[kind] for kind in done.refused)
     assert {100, 101} <= {r["id"] for r in world.rows()}
@@ -387,7 +387,7 @@ def test_hostile_values_stay_open_and_harm_nobody(
 def test_a_topic_that_was_made_anew_leaves_no_guess(
     world: World, produce: Callable[..., object], admin: AdminClient
 ) -> None:
-    """Offsets that both incarnations had are told apart: those of the former one are closed."""
+    """Offsets that both incarnations had are distinguished: those of the former one are closed."""
     optional(world)
     topic = world.landing.topic_names[0]
     former = {(r["partition"], r["offset"]) for r in world.rows(world.landing.dead_letter_table)}
@@ -429,7 +429,7 @@ def test_another_landing_of_the_tables_keeps_its_own(
 
 @pytest.mark.heavy
 def test_a_dead_letter_table_that_was_rolled_back(world: World, produce: Callable[..., object]) -> None:
-    """Its rows are gone, and come again when their range is read again by the same rules."""
+    """Its rows are missing, and come again when their range is read again by the same rules."""
     with world.session() as session:
         dead = session.tables.load(str(world.landing.dead_letter_table))
         dead.manage_snapshots().rollback_to_snapshot(dead.metadata.snapshots[0].snapshot_id).commit()

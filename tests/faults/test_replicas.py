@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same slices done by several replicas: whoever is first, whoever dies and whoever is told to end, each record is
-in the table once, what is redundant is counted and in no table, and nobody shuts another one out.
+"""The same slices done by several replicas: whoever is first, whoever dies and whoever is reported to end, each record
+is in the table once, what is redundant is counted and in no table, and nobody shuts another one out.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class TestBothAtOnce:
         finish(world, opened, redundant=0)
         assert files_of(world) == in_table(world), "what was given up is gone"
 
-    def test_two_that_report_in_the_same_moment_shut_nobody_out_and_count_once(self, world: World) -> None:
+    def test_two_that_report_in_the_same_moment_fence_no_other_and_count_once(self, world: World) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
         lines: list[SliceStatus] = []
@@ -203,7 +203,7 @@ class TestRejects:
 
 class TestEndingEarly:
     @pytest.fixture(autouse=True)
-    def looks_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def checks_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(end_watch, "FIRST_CHECK", 0.0)
         monkeypatch.setattr(end_watch, "CHECK_INTERVAL", 0.0)
         # Brokers on a busy machine may answer late.
@@ -220,11 +220,11 @@ class TestEndingEarly:
 
     def in_the_midst(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
         """Act once, when some records of the slice in hand were given."""
-        real, done, asked = EndWatch.__call__, list[object](), [0]
+        real, done, checks = EndWatch.__call__, list[object](), [0]
 
         def watched(self: EndWatch) -> bool:
-            asked[0] += 1
-            if asked[0] > 3 and not done:
+            checks[0] += 1
+            if checks[0] > 3 and not done:
                 done.append(None)
                 done.append(act())
             return real(self)
@@ -232,7 +232,7 @@ class TestEndingEarly:
         monkeypatch.setattr(EndWatch, "__call__", watched)
 
     @pytest.mark.heavy
-    def test_a_replica_that_is_told_to_end_gives_its_slice_up_and_the_original_does_it(
+    def test_a_replica_that_is_instructed_to_end_gives_its_slice_up_and_the_original_does_it(
         self, big: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened = big.open("a")
@@ -317,8 +317,8 @@ class TestEndingEarly:
         check_verified(big)
 
 
-class TestWhatIsBelieved:
-    def test_a_report_that_nobody_planned_ends_nobodys_work(self, world: World) -> None:
+class TestVerifiedRecords:
+    def test_an_unplanned_report_ends_no_work(self, world: World) -> None:
         opened = world.open("a")
         original, replica = jobs_of(world, opened)
         other = replace(replica, commit_id=uuid4())
@@ -329,7 +329,7 @@ class TestWhatIsBelieved:
         finish(world, opened, redundant=0)
 
     @pytest.mark.heavy
-    def test_one_alone_never_looks(self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_alone_never_checks(self, make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
         world = make_world(partitions=1, dead_letter_table=None)
         produce(world.landing.topics, records(0, 120))
         monkeypatch.setattr(ReplicaWatch, "_read_reports", lambda _: pytest.fail("it looks"))

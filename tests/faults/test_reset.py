@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing that a person sends elsewhere: what the preview says is what happens, killed or not, and `verify` knows."""
+"""A landing that a user sends elsewhere: what the preview says is what happens, killed or not, and `verify` knows."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
 
-def look(world: World, start: Start, way: Way) -> InitTable:
+def preview_of(world: World, start: Start, way: Way) -> InitTable:
     with world.session() as session:
         return init_preview(session, start, way).tables[0]
 
 
-def say(world: World, start: Start, way: Way) -> Mapping[str, object]:
+def apply(world: World, start: Start, way: Way) -> Mapping[str, object]:
     with world.session() as session:
         return ledger_init(session, start, way, agreed=init_preview(session, start, way))
 
@@ -73,14 +73,14 @@ def behind(make_world: Make, produce: Produce) -> World:
     return world
 
 
-def test_latest_now_and_the_hole_in_a_lane_of_its_own(behind: World, produce: Produce) -> None:
+def test_latest_now_and_the_hole_in_a_stream_of_its_own(behind: World, produce: Produce) -> None:
     way = Way(fill="hole")
-    told = look(behind, "latest", way)
-    assert short(behind, told.filled) == "[0] [10, 30), [1] [10, 30)"
-    assert not told.loses
-    say(behind, "latest", way)
+    preview = preview_of(behind, "latest", way)
+    assert short(behind, preview.filled) == "[0] [10, 30), [1] [10, 30)"
+    assert not preview.loses
+    apply(behind, "latest", way)
     produce(behind.landing.topics, records(30, 5), partition=0)
-    # The live lane is level at once, and the hole is landed beside it.
+    # The live stream is level at once, and the hole is landed next to it.
     assert short(behind, behind.run().published[0].coverage) == "[0] [30, 35)"
     behind.check(Counter([*range(10), *range(100, 110), *range(30, 35)]))
     check_verified(behind)
@@ -94,15 +94,15 @@ def test_latest_now_and_the_hole_in_a_lane_of_its_own(behind: World, produce: Pr
 
 def notes(world: World) -> str:
     with world.session() as session:
-        told = [read_history(session.tables, t, "main", progress=lambda _: None) for t in world.landing.tables]
-    return "\n".join(map(str, check_landing(world.landing, told)))
+        histories = [read_history(session.tables, t, "main", progress=lambda _: None) for t in world.landing.tables]
+    return "\n".join(map(str, check_landing(world.landing, histories)))
 
 
 @pytest.mark.heavy
 def test_only_the_partitions_that_are_named_move(behind: World) -> None:
     way = Way(fill="hole", only=[(str(behind.landing.topics), 1)])
-    assert short(behind, look(behind, "latest", way).filled) == "[1] [10, 30)"
-    say(behind, "latest", way)
+    assert short(behind, preview_of(behind, "latest", way).filled) == "[1] [10, 30)"
+    apply(behind, "latest", way)
     behind.settle()
     behind.check(Counter([*range(30), *range(100, 110)]))
     lane(behind, "hole").finish()
@@ -117,11 +117,11 @@ def test_what_the_source_has_removed_of_the_hole_is_given_up_by_name(behind: Wor
     topic = str(behind.landing.topics)
     admin = AdminClient(dict(behind.kafka))
     admin.delete_records([TopicPartition(topic, 0, 15)])[TopicPartition(topic, 0)].result(PATIENCE)
-    told = look(behind, "latest", Way(fill="hole"))
-    assert short(behind, told.given_up) == "[0] [10, 15)"
-    assert short(behind, told.filled) == "[0] [15, 30), [1] [10, 30)"
-    assert told.loses
-    say(behind, "latest", Way(fill="hole"))
+    preview = preview_of(behind, "latest", Way(fill="hole"))
+    assert short(behind, preview.given_up) == "[0] [10, 15)"
+    assert short(behind, preview.filled) == "[0] [15, 30), [1] [10, 30)"
+    assert preview.loses
+    apply(behind, "latest", Way(fill="hole"))
     lane(behind, "hole").finish()
     behind.check(Counter([*range(10), *range(15, 30), *range(100, 130)]))
     check_verified(behind)
@@ -130,39 +130,39 @@ def test_what_the_source_has_removed_of_the_hole_is_given_up_by_name(behind: Wor
 @pytest.mark.heavy
 def test_a_time_is_where_the_source_has_it(behind: World) -> None:
     now = datetime.now(UTC)
-    assert not look(behind, now - timedelta(days=1), Way()).given_up
-    assert short(behind, look(behind, now + timedelta(days=1), Way()).given_up) == "[0] [10, 30), [1] [10, 30)"
+    assert not preview_of(behind, now - timedelta(days=1), Way()).given_up
+    assert short(behind, preview_of(behind, now + timedelta(days=1), Way()).given_up) == "[0] [10, 30), [1] [10, 30)"
 
 
 @pytest.mark.heavy
-def test_back_over_what_is_landed_reads_it_twice_and_says_so(behind: World) -> None:
+def test_back_over_what_is_landed_reads_it_twice_and_reports_it(behind: World) -> None:
     behind.settle()
     topic = str(behind.landing.topics)
     start, way = {(topic, 0): 5}, Way(again=True)
-    plain = look(behind, start, Way())
+    plain = preview_of(behind, start, Way())
     assert not plain.again, "without the word nothing is read twice"
-    told = look(behind, start, way)
-    assert short(behind, told.again) == "[0] [5, 30)"
-    assert told.loses
-    say(behind, start, way)
+    preview = preview_of(behind, start, way)
+    assert short(behind, preview.again) == "[0] [5, 30)"
+    assert preview.loses
+    apply(behind, start, way)
     behind.settle()
     behind.check(Counter([*range(30), *range(5, 30), *range(100, 130)]))
     check_verified(behind)
 
 
 @pytest.mark.campaign
-def test_a_word_that_dies_is_there_or_not_and_can_be_said_again(behind: World) -> None:
+def test_a_decision_that_dies_is_there_or_not_and_can_be_repeated(behind: World) -> None:
     for step in range(1, 9):
         for when in ("before", "after"):
             name = f"hole-{step}-{when}"
             with deaths(step, when) as counter:  # type: ignore[arg-type]
                 try:
-                    say(behind, "latest", Way(fill=name))
+                    apply(behind, "latest", Way(fill=name))
                 except Killed:
                     pass
                 else:
                     assert len(counter.steps) < step
-            # A lane that was opened is in every table or in the first ones: both are gone on with.
+            # A stream that was opened is in every table or in the first ones: both are missing on with.
             if name in sections(behind):
                 lane(behind, name).finish()
             behind.settle()
@@ -171,7 +171,7 @@ def test_a_word_that_dies_is_there_or_not_and_can_be_said_again(behind: World) -
 
 
 @pytest.fixture
-def told_apart(make_world: Make, produce: Produce) -> World:
+def marked(make_world: Make, produce: Produce) -> World:
     """Rows that say which records they are of, 30 in each of two partitions, and a bad record."""
     world = make_world(metadata_columns=True)
     for p in range(2):
@@ -197,65 +197,65 @@ def decision(command: str) -> Decision:
     return Decision(command=command, actor="ann", host="here", at=datetime.now(UTC).isoformat(), landing="rows")
 
 
-def test_back_with_the_rows_deletes_what_was_said_and_reads_it_again_once(told_apart: World) -> None:
-    topic = str(told_apart.landing.topics)
-    delete(told_apart, {(topic, 0): 20}, 11)
-    told_apart.check(Counter([*range(20), *range(100, 130)]))
-    assert told_apart.rows("shop.dead") == []
-    check_verified(told_apart)
-    told_apart.settle()
-    told_apart.check(EVERYTHING)
-    assert len(told_apart.rows("shop.dead")) == 1
+def test_back_with_the_rows_deletes_what_was_stated_and_reads_it_again_once(marked: World) -> None:
+    topic = str(marked.landing.topics)
+    delete(marked, {(topic, 0): 20}, 11)
+    marked.check(Counter([*range(20), *range(100, 130)]))
+    assert marked.rows("shop.dead") == []
+    check_verified(marked)
+    marked.settle()
+    marked.check(EVERYTHING)
+    assert len(marked.rows("shop.dead")) == 1
     # Nothing is landed behind the end of the log.
-    assert not delete(told_apart, "latest", 0).deletes
-    told_apart.check(EVERYTHING)
+    assert not delete(marked, "latest", 0).deletes
+    marked.check(EVERYTHING)
 
 
 @pytest.mark.heavy
-def test_rows_that_others_deleted_are_asked_about(told_apart: World) -> None:
+def test_rows_that_others_deleted_need_a_confirmation(marked: World) -> None:
     """They may as well be there and not say which records they are of: then they would be there twice."""
-    with told_apart.session() as session:
+    with marked.session() as session:
         session.tables.load("shop.rows").delete("id == 25")
-        topic = str(told_apart.landing.topics)
+        topic = str(marked.landing.topics)
         found = delete_preview(session, {(topic, 0): 20})
         assert any(line.startswith("  1 landed rows are no longer in") for line in found.lines()) == (
             found.tables[0].missing == 1
         )
         hard = delete_preview(session, None)
         assert [t.missing for t in hard.tables] == [1, 0]
-        with pytest.raises(LedgerError, match="--fewer"):
+        with pytest.raises(LedgerError, match=r"--fewer.*LC7230"):
             delete_back(session, hard, decision("reset hard"))
         delete_back(session, hard, decision("reset hard"), fewer=True)
-    told_apart.settle()
-    told_apart.check(EVERYTHING)
+    marked.settle()
+    marked.check(EVERYTHING)
 
 
 @pytest.mark.heavy
-def test_a_hard_reset_begins_where_the_declaration_says(told_apart: World) -> None:
-    found = delete(told_apart, None, 61)
+def test_a_hard_reset_begins_where_the_declaration_states(marked: World) -> None:
+    found = delete(marked, None, 61)
     assert found.start == "earliest"
-    told_apart.check(Counter())
-    told_apart.settle()
-    told_apart.check(EVERYTHING)
-    check_verified(told_apart)
+    marked.check(Counter())
+    marked.settle()
+    marked.check(EVERYTHING)
+    check_verified(marked)
 
 
-def test_what_cannot_be_read_again_is_named_and_given_up(told_apart: World) -> None:
-    topic = str(told_apart.landing.topics)
-    admin = AdminClient(dict(told_apart.kafka))
+def test_what_cannot_be_read_again_is_named_and_given_up(marked: World) -> None:
+    topic = str(marked.landing.topics)
+    admin = AdminClient(dict(marked.kafka))
     admin.delete_records([TopicPartition(topic, 1, 12)])[TopicPartition(topic, 1)].result(PATIENCE)
-    found = delete(told_apart, {(topic, 1): 10}, 20)
-    assert short(told_apart, found.removed) == "[1] [10, 12)"
+    found = delete(marked, {(topic, 1): 10}, 20)
+    assert short(marked, found.removed) == "[1] [10, 12)"
     assert any("CANNOT be read again" in line for line in found.lines())
-    told_apart.settle()
-    told_apart.check(EVERYTHING - Counter([110, 111]))
-    check_verified(told_apart)
+    marked.settle()
+    marked.check(EVERYTHING - Counter([110, 111]))
+    check_verified(marked)
 
 
 @pytest.mark.heavy
-def test_no_row_goes_before_all_tables_were_checked(told_apart: World) -> None:
-    topic = str(told_apart.landing.topics)
-    with told_apart.session() as session:
+def test_no_row_goes_before_all_tables_were_checked(marked: World) -> None:
+    topic = str(marked.landing.topics)
+    with marked.session() as session:
         found = delete_preview(session, {(topic, 0): 20})
         assert len(found.tables) == 2
         dead = session.tables.load("shop.dead")
@@ -263,28 +263,28 @@ def test_no_row_goes_before_all_tables_were_checked(told_apart: World) -> None:
         coverage = Coverage.union(t.replaced.ranges for t in found.tables)
         with pytest.raises(LedgerError, match=r"shop\.dead: 2 rows .*, the ledger has 1.*LC7229"):
             replace(session, coverage, commit_id=session.new_id(), previews=found.tables)
-    told_apart.check(EVERYTHING)
+    marked.check(EVERYTHING)
 
 
 @pytest.mark.heavy
-def test_tables_that_were_rolled_back_are_brought_in_order_first(told_apart: World) -> None:
-    topic = str(told_apart.landing.topics)
-    with told_apart.session() as session:
+def test_tables_that_were_rolled_back_are_brought_in_order_first(marked: World) -> None:
+    topic = str(marked.landing.topics)
+    with marked.session() as session:
         dead = session.tables.load("shop.dead")
         first = dead.metadata.current_snapshot().parent_snapshot_id  # type: ignore[union-attr]
         assert first is not None
         dead.manage_snapshots().set_current_snapshot(first).commit()
-    delete(told_apart, {(topic, 0): 20}, 10)
-    told_apart.check(Counter([*range(20), *range(100, 130)]))
-    told_apart.settle()
-    told_apart.check(EVERYTHING)
-    assert len(told_apart.rows("shop.dead")) == 1
-    check_verified(told_apart)
+    delete(marked, {(topic, 0): 20}, 10)
+    marked.check(Counter([*range(20), *range(100, 130)]))
+    marked.settle()
+    marked.check(EVERYTHING)
+    assert len(marked.rows("shop.dead")) == 1
+    check_verified(marked)
 
 
 @pytest.mark.heavy
 def test_a_hard_reset_that_dies_between_its_two_commits_loses_nothing_and_is_done_by_the_same_command(
-    told_apart: World, monkeypatch: pytest.MonkeyPatch
+    marked: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows are deleted, and the ledgers do not begin anew yet: a run reads all of it again."""
 
@@ -292,51 +292,53 @@ def test_a_hard_reset_that_dies_between_its_two_commits_loses_nothing_and_is_don
         raise Killed
 
     for landed_between in (False, True):
-        with monkeypatch.context() as patch, told_apart.session() as session:
+        with monkeypatch.context() as patch, marked.session() as session:
             patch.setattr(delete_back_module, "ledger_init", killed)
             found = delete_preview(session, None)
             with pytest.raises(Killed):
                 delete_back(session, found, decision("reset hard"))
-        told_apart.check(Counter())
-        check_verified(told_apart)
-        with told_apart.session() as session:
-            assert short(told_apart, preview(session).plan.coverage) == "[0] [0, 31), [1] [0, 30)"
+        marked.check(Counter())
+        check_verified(marked)
+        with marked.session() as session:
+            assert short(marked, preview(session).plan.coverage) == "[0] [0, 31), [1] [0, 30)"
             state = ledger_state(session, "shop.rows")
             assert state is not None
             assert state.decisions[-1].command == "reset hard"
             assert "starts over at earliest after that" in state.decisions[-1].what
         if landed_between:
-            told_apart.settle()
-            told_apart.check(EVERYTHING)
-        found = delete(told_apart, None, 61 if landed_between else 0)
+            marked.settle()
+            marked.check(EVERYTHING)
+        found = delete(marked, None, 61 if landed_between else 0)
         assert found.start == "earliest"
-        told_apart.check(Counter())
-        told_apart.settle()
-        told_apart.check(EVERYTHING)
-        check_verified(told_apart)
+        marked.check(Counter())
+        marked.settle()
+        marked.check(EVERYTHING)
+        check_verified(marked)
 
 
 @pytest.mark.campaign
-def test_a_hard_reset_that_dies_anywhere_is_gone_on_with(told_apart: World) -> None:
+def test_a_hard_reset_that_dies_anywhere_is_continued(marked: World) -> None:
     for step in range(1, 9):
         with deaths(step, "after") as counter:
             try:
-                with told_apart.session() as session:
+                with marked.session() as session:
                     delete_back(session, delete_preview(session, None), decision("reset hard"))
             except Killed:
                 pass
             else:
                 assert len(counter.steps) < step
-        with told_apart.session() as session:
+        with marked.session() as session:
             delete_back(session, delete_preview(session, None), decision("reset hard"))
-        told_apart.check(Counter())
-        told_apart.settle()
-        told_apart.check(EVERYTHING)
-        check_verified(told_apart)
+        marked.check(Counter())
+        marked.settle()
+        marked.check(EVERYTHING)
+        check_verified(marked)
 
 
 @pytest.mark.heavy
-def test_a_table_that_does_not_say_which_records_its_rows_are_of_is_refused(make_world: Make, produce: Produce) -> None:
+def test_a_table_that_does_not_report_which_records_its_rows_are_of_is_refused(
+    make_world: Make, produce: Produce
+) -> None:
     behind = make_world(metadata_columns=False)
     for p in range(2):
         produce(behind.landing.topics, records(100 * p, 10), partition=p)

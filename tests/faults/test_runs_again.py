@@ -21,7 +21,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 
 
 @pytest.mark.heavy
-def test_a_finished_run_is_told_what_of_its_window_is_missing_until_another_run_has_landed_it(
+def test_a_finished_run_reports_what_of_its_window_is_missing_until_another_run_has_landed_it(
     make_world: Make, produce: Produce
 ) -> None:
     world = make_world(partitions=1)
@@ -127,7 +127,7 @@ def test_a_run_whose_part_of_the_log_was_cut_starts_anew_and_doubles_nothing(
     world.check(Counter(range(80)))
 
 
-def test_an_attempt_that_died_with_its_work_done_is_followed_by_one_that_tells_of_it(
+def test_an_attempt_that_died_with_its_work_done_is_followed_by_one_that_reports_it(
     make_world: Make, produce: Produce
 ) -> None:
     world = make_world(partitions=1)
@@ -137,7 +137,7 @@ def test_an_attempt_that_died_with_its_work_done_is_followed_by_one_that_tells_o
     done = world.close("a", opened)
     world.run("b")
     with world.session() as session:
-        told = close_cycle(session, world.run_identity("a", attempt="2"), opened.ticket, retry=True, retell=True)
-        assert not told.finished
-        assert (told.published, told.rows, told.valid_through) == (done.published, 80, done.valid_through)
+        closed = close_cycle(session, world.run_identity("a", attempt="2"), opened.ticket, retry=True, retell=True)
+        assert not closed.finished
+        assert (closed.published, closed.rows, closed.valid_through) == (done.published, 80, done.valid_through)
         assert close_cycle(session, world.run_identity("a", attempt="3"), opened.ticket, retry=True).published == ()

@@ -69,7 +69,7 @@ def processes(tree: str) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_a_call_that_is_told_to_stop_tells_every_landing_and_leaves_no_process(
+def test_a_call_that_is_instructed_to_stop_reports_every_landing_and_leaves_no_process(
     number: signal.Signals, filled: Shop, running: Running, tree: str
 ) -> None:
     assert len(processes(tree)) > 1

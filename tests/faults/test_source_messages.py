@@ -69,7 +69,7 @@ def test_times_that_may_be_real_land(make_world: Make, produce: Produce, seconds
     assert (world.run().blocked, len(world.rows())) == ((), len(seconds))
 
 
-def test_times_that_an_operator_says_are_real_land(make_world: Make, produce: Produce) -> None:
+def test_times_that_an_operator_reports_are_real_land(make_world: Make, produce: Produce) -> None:
     world = make_world(**TIMES)
     produce(world.landing.topics, at(*[NOW] * 20))
     assert world.run().blocked
@@ -172,7 +172,7 @@ def test_a_window_that_holds_not_even_one_record_is_refused(make_world: Make, pr
     world = make_world(partitions=1, max_bytes=20)
     produce(world.landing.topics, [("k", json.dumps({"id": i, "name": "n" * 500})) for i in range(5)])
     world.run()
-    with pytest.raises(SpecError, match=r"window\.max_bytes is 20, less than one record") as raised:
+    with pytest.raises(SpecError, match=r"window\.max_bytes.*20,.*LC1336") as raised:
         world.run()
     assert raised.value.code == "LC1336"
     world.landing = changed_landing(world.landing, max_bytes=100_000)

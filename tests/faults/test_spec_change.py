@@ -120,7 +120,7 @@ def test_what_such_a_run_leaves_is_for_the_next_plan_to_finish_or_to_void(
 
 
 @pytest.mark.parametrize(("on_spec_change", "read_again"), [("finish", 0), ("void", 60)])
-def test_pending_slices_are_finished_or_voided_as_the_landing_says(
+def test_pending_slices_are_finished_or_voided_as_the_landing_reports(
     make_world: Make, produce: Produce, on_spec_change: str, read_again: int
 ) -> None:
     world = make_world(create=CREATE, table=TABLE, dead_letter_table="shop.dead", on_spec_change=on_spec_change)
@@ -146,7 +146,7 @@ VOIDING = {
 }
 
 
-def test_a_voiding_spec_change_judges_nothing_anew_that_is_landed(make_world: Make, produce: Produce) -> None:
+def test_a_voiding_spec_change_evaluates_nothing_anew_that_is_landed(make_world: Make, produce: Produce) -> None:
     """A dead-letter table that got no rows must not lag behind: what it has passed is passed for good."""
     world = make_world(**VOIDING)
     strangers = [(str(i), {"id": i, "stranger": 1}) for i in range(40)]

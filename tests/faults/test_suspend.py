@@ -23,26 +23,26 @@ Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
 
-def say(world: World, word: Callable[..., Suspension], reason: str) -> Suspension:
+def apply(world: World, command: Callable[..., Suspension], reason: str) -> Suspension:
     at = datetime.now(UTC).isoformat()
     decision = Decision(
-        command=word.__name__, actor="ann", host="here", at=at, landing=world.landing.name, reason=reason
+        command=command.__name__, actor="ann", host="here", at=at, landing=world.landing.name, reason=reason
     )
     with world.session() as session:
-        return word(session, decision)
+        return command(session, decision)
 
 
 def test_nothing_is_planned_until_it_is_resumed(make_world: Make, produce: Produce) -> None:
     world = make_world(partitions=1)
     topic = world.landing.topics
     with pytest.raises(LedgerError, match="LC7040"):
-        say(world, suspend, "too early")
+        apply(world, suspend, "too early")
     produce(topic, records(0, 10))
     world.settle()
     produce(topic, records(10, 10))
     opened = world.open("under way", release=False)
-    assert say(world, suspend, "the table is restored").changed
-    again = say(world, suspend, "me too")
+    assert apply(world, suspend, "the table is restored").changed
+    again = apply(world, suspend, "me too")
     assert not again.changed
     assert "the table is restored" in again.suspended
     # What was planned before is published, and nothing more is planned.
@@ -60,14 +60,14 @@ def test_nothing_is_planned_until_it_is_resumed(make_world: Make, produce: Produ
     assert "the table is restored" in status.suspended
     # A ledger that is set anew is as suspended as it was.
     assert not world.open("held again").slices
-    assert say(world, resume, "restored").changed
-    assert not say(world, resume, "restored").changed
+    assert apply(world, resume, "restored").changed
+    assert not apply(world, resume, "restored").changed
     world.settle()
     world.check(Counter(range(30)))
     check_verified(world)
     with world.session() as session:
         from airflow_provider_lakecommit.committer.ledger import read_ledger
 
-        told = [d.command for d in read_ledger(session.tables.load(world.landing.table).metadata).decisions]
-    assert told[:1] == ["suspend"]
-    assert told[-1] == "resume"
+        commands = [d.command for d in read_ledger(session.tables.load(world.landing.table).metadata).decisions]
+    assert commands[:1] == ["suspend"]
+    assert commands[-1] == "resume"

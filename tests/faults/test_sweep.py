@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep removes what nothing needs, and nothing else: beside windows, staged slices, zombies and other writers."""
+"""A sweep removes what nothing needs, and nothing else: next to windows, staged slices, zombies and other writers."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ def test_files_of_a_killed_task_go_and_its_range_is_landed(
     assert left
     assert swept(world).kept[Kept.YOUNG][0] == len(left)
     age(held | left)
-    looked = swept(world, remove=False)
-    assert (looked.files, looked.removed) == (len(left), 0)
-    assert looked.bytes == sum(f.stat().st_size for f in left)
+    preview = swept(world, remove=False)
+    assert (preview.files, preview.removed) == (len(left), 0)
+    assert preview.bytes == sum(f.stat().st_size for f in left)
     assert files(world) == held | left
     done = swept(world)
-    assert (done.removed, done.removed_bytes) == (looked.files, looked.bytes)
+    assert (done.removed, done.removed_bytes) == (preview.files, preview.bytes)
     assert files(world) == held
     world.settle()
     world.check(Counter(range(100)))
@@ -122,10 +122,10 @@ def test_what_is_staged_stays_however_old_and_is_published_after(world: World, p
     assert staged <= files(world)
 
 
-def test_a_zombie_that_reports_after_the_sweep_is_not_believed(
+def test_a_zombie_that_reports_after_the_sweep_is_ignored(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files are gone, its claim is open, its report says nothing of that."""
+    """Its files are missing, its claim is open, its report says nothing of that."""
     from airflow_provider_lakecommit.spark import task
 
     produce(world.landing.topic_names[0], records(60, 40))
@@ -151,7 +151,7 @@ def test_a_zombie_that_reports_after_the_sweep_is_not_believed(
 def test_a_report_just_before_the_sweep_speaks_is_kept(
     world: World, produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reports between the look at the log and the word that its attempt is void."""
+    """It reports between the check the log and the word that its attempt is void."""
     from airflow_provider_lakecommit.operations.maintenance.sweep import _TableSweep
     from airflow_provider_lakecommit.spark import task
 
@@ -254,7 +254,7 @@ def test_a_lost_commit_leaves_nothing_once_the_head_has_moved(world: World, prod
 
 
 @pytest.mark.heavy
-def test_a_table_made_anew_in_the_same_place_keeps_the_files_of_the_old_one(world: World) -> None:
+def test_a_table_recreated_in_the_same_place_keeps_the_files_of_the_old_one(world: World) -> None:
     before = files(world)
     location = next(iter(before)).parent.parent.parent
     with world.session() as session:
@@ -290,14 +290,14 @@ def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
     age(left)
     real, calls = FileStore.delete, 0
 
-    class Gone(BaseException):
+    class Ended(BaseException):
         pass
 
     def dies(self: FileStore, path: str) -> bool:
         nonlocal calls
         calls += path.endswith(".parquet")
         if calls == 2:
-            raise Gone
+            raise Ended
         return real(self, path)
 
     def another(table: str, garbage: Garbage) -> None:
@@ -306,7 +306,7 @@ def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
 
     with monkeypatch.context() as patch:
         patch.setattr(FileStore, "delete", dies)
-        with pytest.raises(Gone):
+        with pytest.raises(Ended):
             swept(world)
     assert left & files(world)
     done = swept(world, report=another)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps without any least age between windows, deaths, doubled work and zombies at random, in lanes too.
+"""Sweeps without any least age between windows, deaths, doubled work and zombies at random, in streams too.
 
 After each step every file of a snapshot and of a slice that may be published is there. In the end an independent reader
 has each record once, and no file is left that the table does not have.
@@ -29,8 +29,8 @@ from airflow_provider_lakecommit.operations.backfill.opening import joined_sessi
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
 from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.spark.task import run_task
-from tests.faults.test_lanes import lane, look
-from tests.faults.test_replay import WORD
+from tests.faults.test_lanes import lane, preview_of
+from tests.faults.test_replay import DECISION
 from tests.faults.test_sweep import age, files, jobs_of
 from tests.support.steps import check_verified
 from tests.support.world import SCHEMA, Killed, World, deaths, records
@@ -92,7 +92,7 @@ class Campaign:
                     run_task(job, self.world.secrets, n)
 
     def stalls(self) -> None:
-        """Tasks write their files, and say so when nobody expects it any more, or never."""
+        """Tasks write their files, and report it when nobody expects it any more, or never."""
         real = task.send_report
 
         def late(*args: Any, **kwargs: Any) -> Any:
@@ -135,8 +135,8 @@ class Campaign:
             held = [task.file.file_path for task in session.tables.load(t.name).scan().plan_files()]
             waits = state.accepted[t.name] if state else ()
             held += [f.file_path for a in waits for f in reported_files(a, t.name, t.table.metadata)[0]]
-            gone = [path for path in held if not Path(path.removeprefix("file://")).exists()]
-            assert not gone, (gone, session.lane, self.story)
+            removed = [path for path in held if not Path(path.removeprefix("file://")).exists()]
+            assert not removed, (removed, session.lane, self.story)
 
     def expected(self) -> Counter[int]:
         return Counter(range(self.sent))
@@ -149,11 +149,11 @@ class Campaign:
 
 
 PAST, PER_LANE = 90, 30
-"""Records of each of two partitions that the live lane begins behind, and those of one lane."""
+"""Records of each of two partitions that the live stream begins behind, and those of one stream."""
 
 
 class LaneCampaign(Campaign):
-    """Six lanes beside the live one, which are closed before they are whole, and begun again under their names."""
+    """Six streams next to the live one, which are closed before they are whole, and begun again under their names."""
 
     def __init__(self, world: World, produce: Callable[..., object], seed: int) -> None:
         super().__init__(world, produce, seed)
@@ -171,21 +171,21 @@ class LaneCampaign(Campaign):
         return self.chance.choice([self.world, *self.lanes[:3], *self.lanes[:3], *self.lanes])
 
     def gives_up(self) -> None:
-        """An open lane is closed as it is; its tasks know nothing of that."""
+        """An open stream is closed as it is; its tasks know nothing of that."""
         with self.world.session() as session:
             for lane in self.chance.sample(open_lanes(session), min(1, len(open_lanes(session)))):
                 with joined_session(session, lane) as own:
-                    close_lane(own, decision=WORD)
+                    close_lane(own, decision=DECISION)
 
     def finishes(self) -> None:
         one = self.chance.choice(self.lanes)
-        if not look(self.world, one.asked).done:
+        if not preview_of(self.world, one.request).done:
             one.finish()
 
     def ends(self) -> None:
         super().ends()
         for one in self.lanes:
-            if not look(self.world, one.asked).done:
+            if not preview_of(self.world, one.request).done:
                 one.finish()
 
     def expected(self) -> Counter[int]:
@@ -238,7 +238,9 @@ def test_a_short_campaign(
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.heavy), pytest.param(3, marks=pytest.mark.heavy)]
 )
-def test_a_short_campaign_of_lanes(make_world: Callable[..., World], produce: Callable[..., object], seed: int) -> None:
+def test_a_short_campaign_of_streams(
+    make_world: Callable[..., World], produce: Callable[..., object], seed: int
+) -> None:
     run(LaneCampaign(make_world(2), produce, seed), steps=25)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep knows the files of all lanes: it leaves what an open one needs, and takes what a closed one left."""
+"""A sweep knows the files of all streams: it leaves what an open one needs, and takes what a closed one left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
 from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage
 from airflow_provider_lakecommit.spark import task
 from tests.faults.test_lanes import LaneWorld, lane
-from tests.faults.test_replay import WORD
+from tests.faults.test_replay import DECISION
 from tests.faults.test_sweep import age, files, killed_task, paths_in, swept
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -48,7 +48,7 @@ ALL = Counter(range(50))
 
 
 @pytest.mark.heavy
-def test_what_an_open_lane_has_staged_stays_and_what_its_killed_task_left_goes(
+def test_what_an_open_stream_has_staged_stays_and_what_its_killed_task_left_goes(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, left = killed_task(past, "killed", monkeypatch)
@@ -69,7 +69,7 @@ def test_what_an_open_lane_has_staged_stays_and_what_its_killed_task_left_goes(
     assert files(late) == set(paths_in(late))
 
 
-def test_a_zombie_of_an_open_lane_whose_files_are_gone_is_not_believed(
+def test_a_zombie_of_an_open_stream_whose_files_are_missing_is_ignored(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, real, before = past.open("zombie"), task.send_report, files(late)
@@ -90,7 +90,7 @@ def test_a_zombie_of_an_open_lane_whose_files_are_gone_is_not_believed(
     check_verified(late)
 
 
-def test_what_a_closed_lane_left_goes_though_its_log_says_that_it_waits(
+def test_what_a_closed_stream_left_goes_though_its_log_reports_that_it_waits(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some was written twice, and nobody can publish it any more. What is reported is published when it is closed."""
@@ -98,14 +98,14 @@ def test_what_a_closed_lane_left_goes_though_its_log_says_that_it_waits(
     killed_task(past, "killed", monkeypatch)
     past.write(past.open("staged"))
     with past.session() as session:
-        close_lane(session, decision=WORD)
+        close_lane(session, decision=DECISION)
     published = set(paths_in(late)) - held
     left = files(late) - held - published
     assert published
     assert left
     age(files(late))
-    looked = swept(late, remove=False)
-    assert looked.found.keys() == {Why.CLOSED.value}
+    preview = swept(late, remove=False)
+    assert preview.found.keys() == {Why.CLOSED.value}
     assert swept(late).removed == len(left)
     assert files(late) == held | published
     late.check(ALL)
@@ -113,7 +113,7 @@ def test_what_a_closed_lane_left_goes_though_its_log_says_that_it_waits(
 
 
 @pytest.mark.heavy
-def test_lanes_that_nobody_remembers_are_told_by_the_names_of_their_files(late: World) -> None:
+def test_forgotten_streams_are_reported_by_the_names_of_their_files(late: World) -> None:
     with late.session() as session:
         uuid = session.tables.load(late.landing.table).metadata.table_uuid
     folder = next(iter(files(late))).parent
@@ -132,7 +132,7 @@ def test_lanes_that_nobody_remembers_are_told_by_the_names_of_their_files(late: 
 
 
 @pytest.mark.heavy
-def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
+def test_a_stream_that_is_begun_between_the_check_and_the_removal_keeps_its_files(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had no section when the sweep began; by the time that it removes, its slices are staged."""
@@ -157,7 +157,7 @@ def test_a_lane_that_is_begun_between_the_look_and_the_removal_keeps_its_files(
 
 
 @pytest.mark.heavy
-def test_two_lanes_of_one_mark_keep_all_of_their_files(
+def test_two_streams_of_one_mark_keep_all_of_their_files(
     late: World, past: LaneWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digits = locations._digits

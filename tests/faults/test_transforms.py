@@ -27,7 +27,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
-WORD = Decision(command="dead-letters --replay", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
+DECISION = Decision(command="dead-letters --replay", actor="somebody", host="here", at="2026-01-01T00:00:00+00:00")
 LINES = {
     "schema": [
         {"name": "id", "type": "long", "required": True},
@@ -124,7 +124,7 @@ def test_dead_letters_go_through_the_sql_of_now(make_world: Make, produce: Produ
     fixed = replace(world, landing=changed_landing(world.landing, transform=sql))
     assert fixed.landing.spec_version != world.landing.spec_version
     with fixed.session() as session:
-        done = replay_dead_letters(session, Selection(), decision=WORD)
+        done = replay_dead_letters(session, Selection(), decision=DECISION)
     assert done.dead_letters == len(expected(0, 120)[1])
     check(fixed, 0, 120, fixed=True)
 
@@ -140,8 +140,8 @@ def test_a_range_is_replayed_by_the_sql_of_now(make_world: Make, produce: Produc
     opened = Counter(i["sku"] for _, t in orders(0, 60) if (o := json.loads(t))["status"] == "open" for i in o["items"])
     # Of the first half, orders that are not paid have come in, less those that are rejected now.
     bad = {f"s{i}-{k}" for i in range(60) if i % 10 == 1 and i % 3 == 0 for k in range(4)}
-    wanted = expected(0, 120)[0] + Counter({sku: n for sku, n in opened.items() if sku not in bad})
-    assert Counter(row["sku"] for row in everything.rows()) == wanted
+    rows = expected(0, 120)[0] + Counter({sku: n for sku, n in opened.items() if sku not in bad})
+    assert Counter(row["sku"] for row in everything.rows()) == rows
     check_verified(everything)
 
 
@@ -160,7 +160,7 @@ def test_each_table_of_a_route_may_have_its_own_sql(make_world: Make, produce: P
     assert Counter(row["id"] for row in world.rows("shop.open")) == Counter(i for i in range(120) if i % 6 == 0)
 
 
-def test_sql_that_is_not_of_one_record_each_is_told_before_anything_is_made(make_world: Make) -> None:
+def test_sql_that_is_not_of_one_record_each_is_reported_before_anything_is_made(make_world: Make) -> None:
     world = make_world(**{**FIELDS, "transform": "select id, count(*) as each from record group by id"})
     with pytest.raises(TableError, match="group by: a transform reads one record"):
         world.open("run")

@@ -38,7 +38,7 @@ DEAD = "shop.dead"
 
 
 class Log:
-    """One partition on a broker of its own, in a person's hands."""
+    """One partition on a broker of its own, in a user's hands."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
         self.broker, self.topic = broker, topic
@@ -132,11 +132,11 @@ def test_a_log_that_shrank_and_grew_again_is_named_and_goes_on_from_where_it_dif
     assert position(world).offset == 100
     log.shrink(90)
     log.grow(200, 30)
-    told = refusal(world)
-    assert re.search(rf"{log.topic}\[0\] was read up to 100 under leader epoch \d+, but is another log from", told)
-    assert "from offset 90 on" in told
-    assert f"{TABLE} has rows of {log.topic}[0] [90, 100)" in told
-    match = re.search(r"--from (\S+):0=(\d+)`", told)
+    message = refusal(world)
+    assert re.search(rf"{log.topic}\[0\] was read up to 100 under leader epoch \d+, but is another log from", message)
+    assert "from offset 90 on" in message
+    assert f"{TABLE} has rows of {log.topic}[0] [90, 100)" in message
+    match = re.search(r"--from (\S+):0=(\d+)`", message)
     assert match is not None
     assert (match[1], int(match[2])) == (log.topic, 90)
     init(world, at=90)
@@ -152,7 +152,7 @@ def _topic_id(world: World) -> str:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("start", ["earliest", "below"])
-def test_a_word_leads_back_no_further_than_to_where_the_log_differs(log: Log, world: World, start: str) -> None:
+def test_a_decision_leads_back_no_further_than_to_where_the_log_differs(log: Log, world: World, start: str) -> None:
     log.grow(0, 100)
     world.run()
     log.shrink(80)
@@ -165,7 +165,7 @@ def test_a_word_leads_back_no_further_than_to_where_the_log_differs(log: Log, wo
 
 
 @pytest.mark.heavy
-def test_a_word_may_give_up_what_stands_where_rows_were_landed(log: Log, world: World) -> None:
+def test_a_decision_may_give_up_what_is_where_rows_were_landed(log: Log, world: World) -> None:
     log.grow(0, 100)
     world.run()
     log.shrink(90)
@@ -222,9 +222,9 @@ def test_slices_that_wait_are_of_the_log_too(log: Log, world: World) -> None:
     world.write(world.open("pending"))
     log.shrink(90)
     log.grow(200, 30)
-    told = refusal(world)
-    assert "was read up to 100" in told
-    assert "from offset 90 on" in told
+    message = refusal(world)
+    assert "was read up to 100" in message
+    assert "from offset 90 on" in message
     init(world, at=50)
     world.settle()
     world.check(Counter([*range(90), *range(200, 230)]))

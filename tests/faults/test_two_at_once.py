@@ -48,7 +48,7 @@ def job_of(world: World, opened: Opened) -> WindowJob:
 
 
 class TestPlanners:
-    def test_two_that_see_no_other_share_no_slot_and_shut_nobody_out(self, world: World) -> None:
+    def test_two_planners_that_miss_each_other_share_no_slot_and_fence_no_other(self, world: World) -> None:
         faster = replace(world, landing=changed_landing(world.landing, max_records=40))
         first: list[Opened] = []
         with hung(Step.UNREPORTED, lambda: first.append(faster.open("first", release=False))):
@@ -57,8 +57,8 @@ class TestPlanners:
         # Each slice of the one is reported in the midst of the other's.
         between: list[str] = []
         with hung(Step.UNREPORTED, lambda: between.extend(r.status for r in faster.write(first[0]))):
-            told = [r.status for r in world.write(second)]
-        assert (between, told) == ([SliceStatus.DONE], [SliceStatus.DONE] * 2)
+            statuses = [r.status for r in world.write(second)]
+        assert (between, statuses) == ([SliceStatus.DONE], [SliceStatus.DONE] * 2)
         faster.close("first", first[0])
         world.close("second", second)
         world.check(EVERY)
@@ -71,7 +71,7 @@ class TestPlanners:
         assert (again.ticket.slot, again.ticket.commit_id) == (1, second.ticket.commit_id)
 
     @pytest.mark.heavy
-    def test_landings_of_one_name_in_two_deployments_shut_out_nobody(
+    def test_landings_of_one_name_in_two_deployments_fence_no_other(
         self, world: World, make_topic: Callable[..., str]
     ) -> None:
         """They have different control topics, and so the same slot."""
@@ -82,8 +82,8 @@ class TestPlanners:
             world.run_identity(run, attempt), deployment="elsewhere"
         )
         with hung(Step.UNREPORTED, lambda: theirs.run("b")):
-            told = [r.status for r in world.write(opened)]
-        assert told == [SliceStatus.DONE] * 3
+            statuses = [r.status for r in world.write(opened)]
+        assert statuses == [SliceStatus.DONE] * 3
         world.close("a", opened)
         world.check(EVERY)
         theirs.check(EVERY)
@@ -92,11 +92,11 @@ class TestPlanners:
 class TestCopiesOfATask:
     """As Spark's speculation starts them: under the same transactional id; it ends the one when the other is done."""
 
-    def done_beside(self, world: World, beside: Callable[[WindowJob], object]) -> tuple[Opened, SliceStatus]:
+    def done_during(self, world: World, meanwhile: Callable[[WindowJob], object]) -> tuple[Opened, SliceStatus]:
         """The first slice's task, with something done just before it reports."""
         opened = world.open("a")
         job = job_of(world, opened)
-        with hung(Step.UNREPORTED, lambda: beside(job)):
+        with hung(Step.UNREPORTED, lambda: meanwhile(job)):
             result = run_task(job, world.secrets, 0)
         return opened, result.status
 
@@ -108,7 +108,7 @@ class TestCopiesOfATask:
             ):
                 writer.open()
 
-        opened, status = self.done_beside(world, begin_and_die)
+        opened, status = self.done_during(world, begin_and_die)
         assert status is SliceStatus.DONE
         world.write(opened)
         world.close("a", opened)
@@ -119,7 +119,7 @@ class TestCopiesOfATask:
         def copy(job: WindowJob) -> None:
             assert run_task(job, world.secrets, 0).status is SliceStatus.DONE
 
-        opened, status = self.done_beside(world, copy)
+        opened, status = self.done_during(world, copy)
         assert status is SliceStatus.REPORTED
         world.write(opened)
         world.close("a", opened)
@@ -154,7 +154,7 @@ class TestClocks:
         world.run()
         produce(world.landing.topics, records(40, 80))
         self.start_in(world, datetime(2100, 1, 1, tzinfo=UTC))
-        # Its time begins when somebody else is seen to have come after it.
+        # Its time begins when another writer is seen to have come after it.
         assert world.open("first sight", release=False).slices == ()
         later: list[Opened] = []
 
@@ -162,7 +162,7 @@ class TestClocks:
             later.append(world.open(f"later {len(later)}", release=False))
             return bool(later[-1].slices)
 
-        until(granted, what="the end of the claim", look=1.0)
+        until(granted, what="the end of the claim", pause=1.0)
         world.write(later[-1])
         world.close(f"later {len(later) - 1}", later[-1])
         world.check(EVERY)

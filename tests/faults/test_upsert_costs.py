@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users are told of an upserting landing before it costs or orders wrongly: by `doctor` and by the plan."""
+"""What users are reported of an upserting landing before it costs or orders wrongly: by `doctor` and by the plan."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_what_a_publication_looks_up(make_world: Make, produce: Produce, monkeyp
     world.settle()
     with world.session() as session:
         (line,) = (line for line in preview(session).explain if "one row per id" in line)
-    looked, files, superseded, deleted = map(int, re.findall(r"\d+", line.partition("one row per id")[2])[:4])
-    assert looked >= rows
+    scanned, files, superseded, deleted = map(int, re.findall(r"\d+", line.partition("one row per id")[2])[:4])
+    assert scanned >= rows
     assert files >= 2
     assert superseded + deleted > 0
     cost = found(world)[-1]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deleted rows of a table with a row per key that another engine has rewritten: its delete files are gone then, and no
-run waits for a compaction that could not remove them.
+"""Deleted rows of a table with a row per key that another engine has rewritten: its delete files are missing then, and
+no run waits for a compaction that could not remove them.
 """
 
 from __future__ import annotations

@@ -134,7 +134,9 @@ def older(answer: Answer) -> list[str] | None:
     return found
 
 
-def test_a_preview_says_that_rows_get_older_and_which_keys_may_stay_so(world: MemoryWorld, commands: Console) -> None:
+def test_a_preview_reports_that_rows_get_older_and_which_keys_may_stay_so(
+    world: MemoryWorld, commands: Console
+) -> None:
     one = commands.run("reset", "offsets", "SPEC", "--from", f"{TOPIC}:0=0", "--again")
     assert one.code == 3, "nothing is done"
     assert older(one) == [f"{TOPIC}[1]"]
@@ -143,8 +145,8 @@ def test_a_preview_says_that_rows_get_older_and_which_keys_may_stay_so(world: Me
     assert older(commands.run("reset", "offsets", "SPEC", "--from", "earliest")) is None
     with world.session() as session:
         for start, lines in ({(TOPIC, 0): 0}, 2), ("earliest", 1):
-            told = [*init_text(init_preview(session, start, Way(again=True)))]
-            assert sum("OLDER" in line or f"{TOPIC}[1] may STAY so" in line for line in told) == lines
+            preview = [*init_text(init_preview(session, start, Way(again=True)))]
+            assert sum("OLDER" in line or f"{TOPIC}[1] may STAY so" in line for line in preview) == lines
 
 
 @pytest.mark.heavy

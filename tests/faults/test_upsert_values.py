@@ -210,15 +210,15 @@ def check_shape(folder: Path, shape: Shape, kafka: Mapping[str, Any] | None = No
     options = {"create": {"schema": [*COLUMNS, *marked]}, "upsert_key": ["id"], "upsert_deletes": deletes}
     with memory_world(folder, kafka=kafka, **options, **shape.options) as world:
 
-        def record(n: int, seen: int | None) -> tuple[bytes, bytes | None]:
-            return shape.key(n), None if seen is None else shape.value({"name": f"a{n}", "seen": seen})
+        def record(n: int, observed: int | None) -> tuple[bytes, bytes | None]:
+            return shape.key(n), None if observed is None else shape.value({"name": f"a{n}", "seen": observed})
 
         world.send(*(record(n, 1) for n in range(6)), (shape.bad_key, shape.value({"name": "x", "seen": 0})))
         assert world.found("id", "name", "seen") == [(n, f"a{n}", 1) for n in range(6)]
         assert world.dead() == [(0, 6, "null_key")]
         world.send(record(0, 2), record(1, None), record(2, None), record(2, 3), record(3, 4), record(3, None))
         left = {0: 2, 2: 3, 4: 1, 5: 1} if deletes != "ignore" else {0: 2, 1: 1, 2: 3, 3: 4, 4: 1, 5: 1}
-        kept = [(n, f"a{n}", seen) for n, seen in left.items()]
+        kept = [(n, f"a{n}", observed) for n, observed in left.items()]
         if deletes == "soft":
             found = world.found("id", "name", "seen", "_is_deleted")
             assert found == sorted([*((*row, False) for row in kept), (1, None, None, True), (3, None, None, True)])
@@ -360,8 +360,8 @@ def test_tombstones_go_past_sql(tmp_path: Path, deletes: str) -> None:
     with memory_world(tmp_path, **columns, **options, upsert_deletes=deletes) as world:
         world.send(("1", '{"name": "a"}'), ("2", '{"name": "b"}'), ("1", None), ("3", None), ("3", '{"name": "c"}'))
         left = [(2, "B", *([False] if marked else [])), (3, "C", *([False] if marked else []))]
-        gone = [(1, None, True)] if marked else []
-        assert world.found("id", "name", *(c["name"] for c in marked)) == sorted(gone + left)
+        removed = [(1, None, True)] if marked else []
+        assert world.found("id", "name", *(c["name"] for c in marked)) == sorted(removed + left)
         check_verified(world)
 
 

@@ -63,7 +63,7 @@ CHANGES: dict[str, Any] = {
 }
 
 
-def seen(world: World) -> dict[Any, Any]:
+def names_by_id(world: World) -> dict[Any, Any]:
     """Return names by id, as DuckDB and pyiceberg both read them; no id may be there twice."""
     with world.session() as session:
         table = session.tables.load(world.landing.table)
@@ -88,7 +88,7 @@ def check_all(world: World) -> None:
         found = [*check_rows(landing, histories, tables, lambda _: None), *check_keys(landing, tables, lambda _: None)]
     assert [str(f) for f in found if f.level is Severity.WRONG] == []
     data = histories[0]
-    assert data.live == len(seen(world))
+    assert data.live == len(names_by_id(world))
 
 
 class Model:
@@ -115,7 +115,7 @@ def test_tombstones_delete_and_records_replace(make_world: Make, produce: Produc
     for _ in range(3):
         produce(world.landing.topics, model.records(120))
         world.settle()
-        assert seen(world) == model.rows
+        assert names_by_id(world) == model.rows
     check_all(world)
 
 
@@ -148,7 +148,7 @@ def test_killed_at_any_step(make_world: Make, produce: Produce, when: Any) -> No
         with suppress(Killed), deaths(step, when):
             world.run()
     world.settle()
-    assert seen(world) == model.rows
+    assert names_by_id(world) == model.rows
     check_all(world)
 
 
@@ -160,7 +160,7 @@ def test_changes_of_debezium(make_world: Make, produce: Produce) -> None:
         source.run(80)
         produce(world.landing.topics, source.changes)
         world.settle()
-        assert seen(world) == {key: row["name"] for key, row in source.rows.items()}
+        assert names_by_id(world) == {key: row["name"] for key, row in source.rows.items()}
     check_verified(world)
 
 
@@ -177,13 +177,13 @@ def test_soft_deletes_keep_the_row_and_mark_it(make_world: Make, produce: Produc
     world.settle()
     found = {row["id"]: row for row in world.rows()}
     assert {key: row["name"] for key, row in found.items() if not row["_is_deleted"]} == model.rows
-    gone = [row for row in found.values() if row["_is_deleted"]]
-    assert gone
-    assert all(row["name"] is None for row in gone)
+    removed = [row for row in found.values() if row["_is_deleted"]]
+    assert removed
+    assert all(row["name"] is None for row in removed)
     check_all(world)
 
 
-def test_history_beside_the_live_stream_never_wins(make_world: Make, produce: Produce) -> None:
+def test_history_next_to_the_live_stream_never_wins(make_world: Make, produce: Produce) -> None:
     world, model = make_world(1, **SOFT), Model(6)
     produce(world.landing.topics, model.records(90))
     world.landing = world.landing.changed(window={"start": "latest"})
@@ -209,7 +209,7 @@ def test_what_needs_a_row_of_each_record_is_refused(make_world: Make, produce: P
     world.settle()
     with world.session() as session:
         with pytest.raises(SpecError, match="LC1335"):
-            lane_preview(session, lane(world, "0=0-10").asked)
+            lane_preview(session, lane(world, "0=0-10").requests)
         with pytest.raises(SpecError, match="LC1334"):
             replace_preview(session, Coverage())
         with pytest.raises(SpecError, match="LC1334"):
@@ -229,7 +229,7 @@ def test_after_a_rollback_the_changes_are_read_again(make_world: Make, produce: 
         table.manage_snapshots().rollback_to_snapshot(heads[0]).commit()
     produce(world.landing.topics, model.records(20))
     world.settle()
-    assert seen(world) == model.rows
+    assert names_by_id(world) == model.rows
     check_all(world)
 
 
@@ -243,7 +243,7 @@ def test_a_topic_made_anew_goes_on_in_the_table(
     produce(world.landing.topics, model.records(40))
     go_on(world, "earliest")
     world.settle()
-    assert seen(world) == model.rows
+    assert names_by_id(world) == model.rows
     check_all(world)
 
 
@@ -253,7 +253,7 @@ def test_a_reset_that_goes_back_ends_with_the_newest_changes(make_world: Make, p
     world.settle()
     go_on(world, {(str(world.landing.topics), 0): 20}, Way(again=True))
     world.settle()
-    assert seen(world) == model.rows
+    assert names_by_id(world) == model.rows
     check_all(world)
 
 
@@ -267,7 +267,7 @@ def test_compactions_between_windows(make_world: Make, produce: Produce) -> None
             (done,) = compact(session, write=True, tables=[world.landing.table])
         assert not done.error
         snapshots += len(done.snapshots)
-        assert seen(world) == model.rows
+        assert names_by_id(world) == model.rows
     assert snapshots
     check_all(world)
 
@@ -291,7 +291,7 @@ def test_a_sweep_takes_tombstones_once_they_are_published_and_no_delete_file(
     world.close("staged", opened)
     age(files(world))
     assert swept(world).removed
-    assert seen(world) == model.rows
+    assert names_by_id(world) == model.rows
     check_all(world)
 
 
@@ -306,7 +306,7 @@ def test_a_branch_is_kept_equal_and_main_stays(make_world: Make, produce: Produc
     on_branch = replace(world, landing=world.landing.changed(publish={"branch": "audit"}))
     produce(world.landing.topics, model.records(60))
     on_branch.settle()
-    assert seen(world) == main
+    assert names_by_id(world) == main
     with world.session() as session:
         table = session.tables.load(world.landing.table)
         rows = table.scan(snapshot_id=table.metadata.refs["audit"].snapshot_id).to_arrow().to_pylist()
@@ -328,7 +328,7 @@ def test_slices_that_two_replicas_do_change_each_row_once(make_world: Make, prod
                     for place in range(len(job.numbers)):
                         run_task(copy, world.secrets, place)
         world.close(f"w{window}", opened)
-        assert seen(world) == model.rows
+        assert names_by_id(world) == model.rows
     check_all(world)
 
 
@@ -339,7 +339,7 @@ def test_new_columns_of_the_records_come_to_rows_that_changed(make_world: Make, 
     produce(world.landing.topics, [(json.dumps({"id": 1}), json.dumps({"name": "a", "size": 7}))] * 2)
     world.settle()
     model.rows[1] = "a"
-    assert seen(world) == model.rows
+    assert names_by_id(world) == model.rows
     sizes = {r["id"]: r["size"] for r in world.rows()}
     assert sizes == {**dict.fromkeys(model.rows), 1: 7}
     check_all(world)

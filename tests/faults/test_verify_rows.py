@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.status.record_rows import check_rows
 from airflow_provider_lakecommit.status.verify import Severity
 from tests.fakes.position_deletes import delete_positions
 from tests.faults.test_lanes import lane
-from tests.faults.test_replay import WORD, odd, replay
+from tests.faults.test_replay import DECISION, odd, replay
 from tests.faults.test_routes import FIELDS, mixed
 from tests.support.declared import changed_landing
 from tests.support.messes import table_of
@@ -40,7 +40,7 @@ def found(world: World) -> dict[Severity, list[str]]:
 
 @pytest.fixture
 def world(make_world: Make, produce: Produce) -> World:
-    """All ways by which rows come: live, a lane, dead letters and a replay of some of it."""
+    """All ways by which rows come: live, a stream, dead letters and a replay of some of it."""
     made = make_world(metadata_columns=True, start="latest", unknown_fields="dead_letter", dead_letter_max_ratio=1.0)
     topic = made.landing.topics
     produce(topic, records(0, 20), partition=0)
@@ -51,17 +51,17 @@ def world(make_world: Make, produce: Produce) -> World:
     lane(made, "0=0-20").finish()
     made.landing = changed_landing(made.landing, unknown_fields="ignore")
     with made.session() as session:
-        replay_dead_letters(session, Selection(limit=4), decision=WORD)
+        replay_dead_letters(session, Selection(limit=4), decision=DECISION)
     replay(made, "1=10-20").finish()
     return made
 
 
 @pytest.mark.heavy
 def test_each_record_is_counted_once_whichever_way_it_came(world: World) -> None:
-    told = found(world)
-    assert told[Severity.WRONG] == []
-    # Of ranges that were landed anew in part, and of what a lane left without a row, nothing tells how many have one.
-    assert all("no remaining snapshot has" in text for text in told[Severity.NOTE])
+    findings = found(world)
+    assert findings[Severity.WRONG] == []
+    # Of ranges that were landed anew in part, and of what a stream left without a row, nothing tells how many have one.
+    assert all("no remaining snapshot has" in text for text in findings[Severity.NOTE])
 
 
 def test_rows_that_are_there_twice_or_of_no_record_are_wrong(world: World) -> None:
@@ -81,13 +81,13 @@ def test_a_compaction_that_lost_one_row_and_doubled_another_is_wrong(world: Worl
     rows = table.scan().to_arrow().sort_by("id")
     table.overwrite(pa.concat_tables([rows.slice(1), rows.slice(1, 1)]))
     check_verified(world)
-    told = found(world)
-    assert told[Severity.WRONG] == ["shop.rows: records are in it more than once: T[0] [1, 2) (1 offsets)"]
-    assert "of T[0] [0, 20) 19 records have a row, 20 were counted: other writers" in told[Severity.NOTE][0]
+    findings = found(world)
+    assert findings[Severity.WRONG] == ["shop.rows: records are in it more than once: T[0] [1, 2) (1 offsets)"]
+    assert "of T[0] [0, 20) 19 records have a row, 20 were counted: other writers" in findings[Severity.NOTE][0]
 
 
 @pytest.mark.heavy
-def test_rows_that_nobody_says_to_have_taken_out_are_wrong(world: World) -> None:
+def test_rows_deleted_without_a_recorded_operation_are_wrong(world: World) -> None:
     """Position deletes whose snapshot does not count them."""
     table = table_of(world)
     lost = next(f for t in table.scan().plan_files() if (f := t.file) and f.record_count == 10)
@@ -100,12 +100,12 @@ def test_rows_that_nobody_says_to_have_taken_out_are_wrong(world: World) -> None
 def test_a_file_that_cannot_be_read_hides_no_other(world: World) -> None:
     table = table_of(world)
     newest = max(table.scan(row_filter="kafka_partition = 1").plan_files(), key=lambda t: t.file.record_count)
-    damaged = Path(newest.file.file_path.removeprefix("file://"))
-    damaged.write_bytes(b"x" * damaged.stat().st_size)
+    corrupted = Path(newest.file.file_path.removeprefix("file://"))
+    corrupted.write_bytes(b"x" * corrupted.stat().st_size)
     table.append(table.scan(row_filter="id < 2").to_arrow())
-    told = found(world)[Severity.WRONG]
-    assert any(damaged.name in text for text in told)
-    assert "shop.rows: records are in it more than once: T[0] [0, 2) (2 offsets)" in told
+    wrong = found(world)[Severity.WRONG]
+    assert any(corrupted.name in text for text in wrong)
+    assert "shop.rows: records are in it more than once: T[0] [0, 2) (2 offsets)" in wrong
 
 
 @pytest.mark.heavy
@@ -121,10 +121,10 @@ def test_tables_of_a_route_are_counted_together(make_world: Make, produce: Produ
 
 
 @pytest.mark.heavy
-def test_of_rows_that_do_not_say_it_that_is_told(make_world: Make, produce: Produce) -> None:
+def test_rows_without_the_columns_are_reported_as_such(make_world: Make, produce: Produce) -> None:
     world = make_world(1, metadata_columns=False)
     produce(world.landing.topics, records(0, 10))
     world.settle()
-    told = found(world)
-    assert told[Severity.WRONG] == []
-    assert "its rows cannot be counted by record" in told[Severity.NOTE][0]
+    findings = found(world)
+    assert findings[Severity.WRONG] == []
+    assert "its rows cannot be counted by record" in findings[Severity.NOTE][0]

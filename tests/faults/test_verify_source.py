@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.status.table_history import Severity
 from tests.fakes.position_deletes import delete_positions
 from tests.faults.test_crossings import anew, expire, go_on
 from tests.faults.test_lanes import lane, removed
-from tests.faults.test_replay import WORD, odd
+from tests.faults.test_replay import DECISION, odd
 from tests.faults.test_replay import replay as replay_range
 from tests.faults.test_routes import FIELDS as ROUTED
 from tests.faults.test_routes import mixed
@@ -85,10 +85,10 @@ def proof_of(world: World, sample: Sample | None = None) -> tuple[Proof, dict[Se
 
 def counts(world: World, table: str = "shop.rows") -> dict[str, int]:
     proof, found = proof_of(world)
-    told = dict(+proof.differences[table].counts)
+    counted = dict(+proof.differences[table].counts)
     wrong = [text for text in found[Severity.WRONG] if text.startswith(f"{table}: ")]
-    assert bool(wrong) == bool(set(told) - {"undecided"})
-    return told
+    assert bool(wrong) == bool(set(counted) - {"undecided"})
+    return counted
 
 
 def clean(world: World) -> Proof:
@@ -142,7 +142,7 @@ def test_a_row_of_no_record_is_found(world: World) -> None:
     assert counts(world) == {"foreign": 1}
 
 
-def test_a_dead_letter_that_is_gone_is_lost(world: World) -> None:
+def test_a_dead_letter_that_is_missing_is_lost(world: World) -> None:
     table_of(world, "shop.dead").delete("offset = 70")
     assert counts(world, "shop.dead") == {"lost": 1}
 
@@ -312,7 +312,7 @@ def test_ranges_of_other_rules_and_replayed_ones_are_counted(make_world: Make, p
     produce(world.landing.topics, odd(35, 10))
     world.settle()
     with world.session() as session:
-        replay_dead_letters(session, Selection(limit=4), decision=WORD)
+        replay_dead_letters(session, Selection(limit=4), decision=DECISION)
     proof, found = proof_of(world)
     assert (proof.records, found[Severity.WRONG]) == (10, [])
     assert proof.others["shop.rows"].keys() == {"other_rules"}
@@ -380,8 +380,8 @@ def test_upserts(make_world: Make, produce: Produce, how: str) -> None:
         return [*by_id.values(), by_id[doubled]]
 
     put(world, change)
-    told = counts(world)
-    assert {kind: told.get(kind, 0) for kind in ("lost", "altered", "doubled")} == {
+    counted = counts(world)
+    assert {kind: counted.get(kind, 0) for kind in ("lost", "altered", "doubled")} == {
         "lost": 1,
         "altered": 1,
         "doubled": 1,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that can be done with ranges, at random and with deaths: beside what `test_lane_campaign` does, replays of ranges
-and of dead letters, rules that change, sweeps, expiry, and another engine that compacts.
+"""All that can be done with ranges, at random and with deaths: next to what `test_lane_campaign` does, replays of
+ranges and of dead letters, rules that change, sweeps, expiry, and another engine that compacts.
 
 At no moment a record is twice in the data table. In the end each is one row there, by an independent reader, no dead
 letter is open, and history, ledger and rows agree.
@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
 from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_ranges
 from tests.faults.test_lane_campaign import PARTITIONS, Campaign
-from tests.faults.test_replay import WORD, ReplayWorld, odd
+from tests.faults.test_replay import DECISION, ReplayWorld, odd
 from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths, race, records
@@ -55,25 +55,25 @@ class WideCampaign(Campaign):
         act = self.chance.choice(acts)
         # Of two at once nobody knows who dies.
         at = 0 if act == self.two else self.chance.choice((0, 0, 0, *range(1, 9)))
-        self.told.append(f"{act.__name__} dies at {at}")
+        self.lines.append(f"{act.__name__} dies at {at}")
         try:
             with deaths(at, self.chance.choice(("before", "after"))), suppress(Killed):
                 act()
         except LakecommitError as e:
-            self.told.append(f"  {type(e).__name__}: {e}")
-            self.as_told(str(e))
+            self.lines.append(f"  {type(e).__name__}: {e}")
+            self.follow_the_remedy(str(e))
         found = Counter(row["id"] for row in self.world.rows())
         twice = {i: n for i, n in found.items() if n > 1}
         assert not twice, twice
 
-    def as_told(self, text: str) -> None:
-        """What a refusal says that a person may do."""
-        if told := re.search(r"--from (\S+) --delete", text):
-            self.delete(parse_offsets(told[1], ""))
+    def follow_the_remedy(self, text: str) -> None:
+        """What a refusal says that a user may do."""
+        if command := re.search(r"--from (\S+) --delete", text):
+            self.delete(parse_offsets(command[1], ""))
 
     def delete(self, start: dict[tuple[str, int], int]) -> None:
         with self.world.session() as session:
-            delete_back(session, delete_preview(session, start), WORD)
+            delete_back(session, delete_preview(session, start), DECISION)
 
     def more(self) -> None:
         p, count = self.chance.randrange(PARTITIONS), self.chance.randint(1, 30)
@@ -81,13 +81,13 @@ class WideCampaign(Campaign):
         self.produce(self.world.landing.topics, made, partition=p)
         self.ends[p] += count
 
-    def of(self, asked: LaneRequest) -> World:
-        if not asked.replaces:
-            return super().of(asked)
+    def of(self, request: LaneRequest) -> World:
+        if not request.replaces:
+            return super().of(request)
         w, self.names = self.world, self.names + 1
         runs = 1000 * self.names
         return ReplayWorld(
-            landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=asked, lines=w.lines, runs=runs, fewer=True
+            landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=request, lines=w.lines, runs=runs, fewer=True
         )
 
     def go_on(self, name: str) -> None:
@@ -106,16 +106,16 @@ class WideCampaign(Campaign):
         ranges = parse_ranges([f"{self.world.landing.topics}:{p}={start}-{end}"])
         self._replays(lane_request(ranges=ranges, replaces=True))
 
-    def _replays(self, asked: LaneRequest) -> None:
-        one = self.of(asked)
+    def _replays(self, request: LaneRequest) -> None:
+        one = self.of(request)
         if self.chance.random() < 0.3:
-            one.run(f"{asked.name}-{one.runs}")
+            one.run(f"{request.name}-{one.runs}")
         else:
             one.finish()
 
     def letters(self) -> None:
         with self.world.session() as session:
-            replay_dead_letters(session, Selection(), decision=WORD)
+            replay_dead_letters(session, Selection(), decision=DECISION)
 
     def rule(self) -> None:
         fields = self.chance.choice(("ignore", "dead_letter"))
@@ -136,7 +136,7 @@ class WideCampaign(Campaign):
                 table.overwrite(rows)
 
     def rolls_back(self) -> None:
-        """A person sets a table back by some snapshots."""
+        """A user sets a table back by some snapshots."""
         with self.world.session() as session:
             table = session.tables.load(self.chance.choice(self.world.landing.tables))
             line = [
@@ -157,7 +157,7 @@ class WideCampaign(Campaign):
         with self.world.session() as session:
             if lanes := open_lanes(session):
                 with joined_session(session, self.chance.choice(lanes)) as own:
-                    close_lane(own, decision=WORD)
+                    close_lane(own, decision=DECISION)
 
     def end(self) -> None:
         self.world.landing = changed_landing(self.world.landing, unknown_fields="ignore")
@@ -177,8 +177,8 @@ class WideCampaign(Campaign):
         try:
             act()
         except LakecommitError as e:
-            self.told.append(f"  {type(e).__name__}: {e}")
-            self.as_told(str(e))
+            self.lines.append(f"  {type(e).__name__}: {e}")
+            self.follow_the_remedy(str(e))
             act()
 
     def finishes(self) -> None:
@@ -220,5 +220,5 @@ def test_each_record_is_one_row_whatever_came_of_it(make_world: Make, produce: P
             campaign.step()
         campaign.end()
     except BaseException:
-        print("\n".join([*campaign.told, *world.lines[-60:]]))
+        print("\n".join([*campaign.lines, *world.lines[-60:]]))
         raise

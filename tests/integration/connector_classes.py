@@ -90,24 +90,24 @@ class ConnectorClasses:
         event = self._events.AvroUtil.decode(data)
         payload = event.payload()
         kind = event.type().name()
-        seen = {"commit_id": payload.commitId().toString()}
+        fields = {"commit_id": payload.commitId().toString()}
         if kind in {"DATA_WRITTEN", "COMMIT_TO_TABLE"}:
-            seen["table"] = self._table(payload.tableReference())
+            fields["table"] = self._table(payload.tableReference())
         if kind == "DATA_WRITTEN":
-            seen["data_files"] = self._read_files(payload.dataFiles(), spec)
-            seen["delete_files"] = self._read_files(payload.deleteFiles(), spec)
+            fields["data_files"] = self._read_files(payload.dataFiles(), spec)
+            fields["delete_files"] = self._read_files(payload.deleteFiles(), spec)
         if kind == "DATA_COMPLETE":
-            seen["assignments"] = self._assignments(payload.assignments())
+            fields["assignments"] = self._assignments(payload.assignments())
         if kind == "COMMIT_TO_TABLE":
-            seen["snapshot_id"] = payload.snapshotId()
+            fields["snapshot_id"] = payload.snapshotId()
         if kind in {"COMMIT_TO_TABLE", "COMMIT_COMPLETE"}:
-            seen["valid_through"] = self._micros(payload.validThroughTs())
+            fields["valid_through"] = self._micros(payload.validThroughTs())
         return {
             "id": event.id().toString(),
             "type": kind,
             "timestamp": self._micros(event.timestamp()),
             "group_id": event.groupId(),
-            "payload": seen,
+            "payload": fields,
         }
 
     def _payload(self, event: Event, spec: Any) -> Any:
@@ -149,12 +149,12 @@ class ConnectorClasses:
 
     def _table(self, reference: Any) -> dict[str, Any]:
         identifier = reference.identifier()
-        seen = reference.uuid()
+        uuid = reference.uuid()
         return {
             "catalog": reference.catalog(),
             "namespace": list(identifier.namespace().levels()),
             "name": identifier.name(),
-            "table_uuid": None if seen is None else seen.toString(),
+            "table_uuid": None if uuid is None else uuid.toString(),
         }
 
     def _files(self, files: tuple[DataFile, ...] | None, fields: tuple[PartitionField, ...], spec: Any) -> Any:
@@ -198,10 +198,10 @@ class ConnectorClasses:
 def described(event: Event) -> dict[str, Any]:
     """Content of *event* as the connector's getters and Iceberg's JSON give it."""
     payload = event.payload
-    told: dict[str, Any] = {"commit_id": str(payload.commit_id)}
+    fields: dict[str, Any] = {"commit_id": str(payload.commit_id)}
     if isinstance(payload, DataWritten | CommitToTable):
         table = payload.table
-        told["table"] = {
+        fields["table"] = {
             "catalog": table.catalog,
             "namespace": list(table.namespace),
             "name": table.name,
@@ -209,23 +209,23 @@ def described(event: Event) -> dict[str, Any]:
         }
     if isinstance(payload, DataWritten):
         for name, files in (("data_files", payload.data_files), ("delete_files", payload.delete_files)):
-            told[name] = None if files is None else [file_json(file, payload.partition_fields) for file in files]
+            fields[name] = None if files is None else [file_json(file, payload.partition_fields) for file in files]
     if isinstance(payload, DataComplete):
-        told["assignments"] = _told_assignments(payload)
+        fields["assignments"] = _assignments_of(payload)
     if isinstance(payload, CommitToTable):
-        told["snapshot_id"] = payload.snapshot_id
+        fields["snapshot_id"] = payload.snapshot_id
     if isinstance(payload, CommitToTable | CommitComplete):
-        told["valid_through"] = None if payload.valid_through is None else micros(payload.valid_through)
+        fields["valid_through"] = None if payload.valid_through is None else micros(payload.valid_through)
     return {
         "id": str(event.id),
         "type": event.type.name,
         "timestamp": micros(event.timestamp),
         "group_id": event.group_id,
-        "payload": told,
+        "payload": fields,
     }
 
 
-def _told_assignments(payload: DataComplete) -> list[dict[str, Any]] | None:
+def _assignments_of(payload: DataComplete) -> list[dict[str, Any]] | None:
     if payload.assignments is None:
         return None
     return [

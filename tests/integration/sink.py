@@ -88,10 +88,10 @@ class Sink:
     def announce(self, *batches: Sequence[int], **changes: Any) -> list[DataFile]:
         """Files with these ids, in one answer; with the source offsets behind them."""
         files, table = [self.write(ids) for ids in batches], self.table
-        self.tell(to_wire(files, spec=table.spec(), schema=table.schema()), sum(map(len, batches)), **changes)
+        self.announce_files(to_wire(files, spec=table.spec(), schema=table.schema()), sum(map(len, batches)), **changes)
         return files
 
-    def tell(self, files: Sequence[Announced], records: int = 0, **changes: Any) -> None:
+    def announce_files(self, files: Sequence[Announced], records: int = 0, **changes: Any) -> None:
         """What an answer says of some files, whatever they are."""
         table = self.table
         reference = {
@@ -115,8 +115,8 @@ class Sink:
             DataComplete(commit_id=self.cycle, assignments=(place,)),
         )
 
-    def commit(self, files: Sequence[DataFile], *, told: bool = True) -> int:
-        """What the coordinator does: the table first, with its position; then it tells of it."""
+    def commit(self, files: Sequence[DataFile], *, announced: bool = True) -> int:
+        """What the coordinator does: the table first, with its position; then it reports it."""
         table = self.table
         summary = {f"kafka.connect.offsets.{self.topic}.{self.group}": json.dumps({"0": self.position})}
         with table.transaction() as transaction:
@@ -126,7 +126,7 @@ class Sink:
             append.commit()
         head = self.table.current_snapshot()
         assert head is not None
-        if told:
+        if announced:
             reference = TableReference(
                 catalog="lake", namespace=("shop",), name="sunk", table_uuid=table.metadata.table_uuid
             )

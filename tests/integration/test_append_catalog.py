@@ -39,12 +39,12 @@ def test_a_table_is_made_once_and_found_again(either: Catalog) -> None:
         either.create_table("shop.orders", SCHEMA)
 
 
-def test_a_missing_table_is_said_to_be_missing(either: Catalog) -> None:
+def test_a_missing_table_is_reported_to_be_missing(either: Catalog) -> None:
     with pytest.raises(NoSuchTableError):
         either.load_table("shop.nothing")
 
 
-def test_a_request_is_applied_whole_and_answered_with_the_new_metadata(either: Catalog) -> None:
+def test_a_request_is_applied_complete_and_answered_with_the_new_metadata(either: Catalog) -> None:
     either.create_table("shop.orders", SCHEMA)
     response = either.commit_table(*property_set(either.load_table("shop.orders"), colour="red"))
     assert response.metadata.properties["colour"] == "red"

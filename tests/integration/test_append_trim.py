@@ -36,11 +36,11 @@ def test_old_snapshots_go_and_rows_and_ledger_stay(tmp_path: Path) -> None:
     assert trim_snapshots(lake.tables, lake.name) == 0
 
 
-def test_a_few_more_than_wanted_are_left_for_later(tmp_path: Path) -> None:
+def test_a_few_more_than_requested_are_left_for_later(tmp_path: Path) -> None:
     assert trim_snapshots(landed(tmp_path, 9).tables, "shop.orders") == 0
 
 
-def test_a_table_that_does_not_ask_is_left_alone(tmp_path: Path) -> None:
+def test_a_table_without_the_setting_is_left_alone(tmp_path: Path) -> None:
     lake = landed(tmp_path, 4, keep="never")
     assert trim_snapshots(lake.tables, lake.name) == 0
 
@@ -71,7 +71,7 @@ def test_a_failure_leaves_all_as_it_was(tmp_path: Path) -> None:
     assert len(lake.load().metadata.snapshots) == len(lake.metadata_files("snap-*.avro")) == 11
 
 
-def test_a_person_expires_what_is_old_whoever_made_it_and_never_the_ledger(tmp_path: Path) -> None:
+def test_a_user_expires_what_is_old_whoever_made_it_and_never_the_ledger(tmp_path: Path) -> None:
     lake = landed(tmp_path, 10, keep="never")
     now = lake.load().metadata.snapshots[-1].timestamp_ms + 1
     line = sorted(lake.load().metadata.snapshots, key=lambda s: s.sequence_number or 0)
@@ -87,7 +87,7 @@ def test_a_person_expires_what_is_old_whoever_made_it_and_never_the_ledger(tmp_p
     assert lake.state().covered() == coverage((0, 0, 10))
 
 
-def test_the_way_from_the_head_to_the_ledger_stays_when_a_person_expires(tmp_path: Path) -> None:
+def test_the_way_from_the_head_to_the_ledger_stays_when_a_user_expires(tmp_path: Path) -> None:
     lake = landed(tmp_path, 3, keep="never")
     for _ in range(3):
         lake.append_foreign()

@@ -48,7 +48,7 @@ def test_what_no_plan_has_taken_up_is_the_backlog(
         until(lambda: looks.read().rows == 7)
 
 
-def test_a_trigger_tells_a_backlog_before_the_first_run_and_after_it(
+def test_a_trigger_reports_a_backlog_before_the_first_run_and_after_it(
     make_world: Callable[..., World], produce: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world(partitions=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the control topic a landing reads that has nothing to do, beside others in its partition."""
+"""How much of the control topic a landing reads that has nothing to do, next to others in its partition."""
 
 from __future__ import annotations
 
@@ -39,27 +39,29 @@ def counted() -> Iterator[list[int]]:
         yield sizes
 
 
-def others_say(world: World, rounds: int) -> None:
+def others_send(world: World, rounds: int) -> None:
     """What four hundred idle landings say in so many runs each, in this landing's partition."""
     producer, at = Producer({**world.kafka}), datetime.now(UTC)
     with world.session() as session:
         partition = session.control.partition_for(world.landing.group_id)
     for n in range(OTHERS * rounds):
         sender = Sender(landing=f"other-{n % OTHERS}", lane="live", role="commit", commit_id=uuid4())
-        word = sender.closed(uuid4(), at, at, Directives())
-        producer.produce(world.landing.control_topic_name, word.value, word.key, partition, headers=list(word.headers))
+        message = sender.closed(uuid4(), at, at, Directives())
+        producer.produce(
+            world.landing.control_topic_name, message.value, message.key, partition, headers=list(message.headers)
+        )
         producer.poll(0)
     assert producer.flush(60) == 0
 
 
 @pytest.mark.heavy
-def test_an_idle_landing_reads_what_came_since_and_not_what_was_said_since_it_last_had_rows(
+def test_an_idle_landing_reads_what_came_since_and_not_what_was_reported_since_it_last_had_rows(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:
     world = make_world(partitions=1)
     produce(world.landing.topics, records(0, 40))
     world.run()
-    others_say(world, 1 + MOVE_AFTER // OTHERS)
+    others_send(world, 1 + MOVE_AFTER // OTHERS)
     with counted() as before:
         world.run()
     assert len(before) > MOVE_AFTER, "it has to read once what was said meanwhile"
@@ -73,13 +75,13 @@ def test_an_idle_landing_reads_what_came_since_and_not_what_was_said_since_it_la
     check_verified(world)
 
 
-def test_the_tasks_of_a_window_read_from_its_start_and_not_from_where_the_ledger_says(
+def test_the_tasks_of_a_window_read_from_its_start_and_not_from_where_the_ledger_reports(
     make_world: Callable[..., World], produce: Callable[..., object]
 ) -> None:
     world = make_world(partitions=2, groups=2)
     produce(world.landing.topics, records(0, 40))
     world.run()
-    others_say(world, 5)
+    others_send(world, 5)
     produce(world.landing.topics, records(40, 40))
     opened = world.open("next")
     with counted() as read:

@@ -74,7 +74,7 @@ def test_control_log_shows_every_record_in_full(bootstrap: str, control_records:
     assert "tombstone" in shown[5]["foreign"]
 
 
-def test_control_log_for_people_has_one_head_line_per_record(bootstrap: str, control_records: str) -> None:
+def test_control_log_for_users_has_one_head_line_per_record(bootstrap: str, control_records: str) -> None:
     answer = run("history", "--bootstrap", bootstrap, "--control-topic", control_records)
     heads = [line for line in answer.out.splitlines() if not line.startswith(" ")]
     assert answer.code == 0
@@ -112,7 +112,7 @@ def spec(
     return write_spec(tmp_path, "orders", topic, f"{topic}-control", bootstrap, catalog_properties)
 
 
-def test_status_before_the_first_run_says_that_nothing_is_there(spec: Path) -> None:
+def test_status_before_the_first_run_reports_that_nothing_is_there(spec: Path) -> None:
     answer = run("status", str(spec), "--json")
     assert answer.code == 6, answer.err
     assert (answer.value["standing"], answer.value["why"]) == ("behind", "nothing was landed in shop.orders yet")
@@ -154,7 +154,7 @@ def test_brokers_that_are_away_are_one_line_that_names_them(spec: Path, command:
 
 
 @pytest.mark.parametrize("command", ["land", "plan", "status", "verify"])
-def test_a_catalog_that_is_away_is_one_line_that_says_so(spec: Path, command: str) -> None:
+def test_a_catalog_that_is_away_is_one_line_that_reports_it(spec: Path, command: str) -> None:
     away = {"type": "rest", "uri": f"http://127.0.0.1:{free_port()}", "token": "canary-2"}
     answer = run(command, changed(spec, catalog=away), "--json")
     assert answer.code == 1

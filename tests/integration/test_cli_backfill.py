@@ -53,18 +53,18 @@ def ids(*parts: range) -> list[int]:
 
 
 @pytest.mark.heavy
-def test_what_a_dry_run_says_is_what_is_landed_and_it_is_landed_once(late: Produced) -> None:
+def test_what_a_dry_run_reports_is_what_is_landed_and_it_is_landed_once(late: Produced) -> None:
     spec, topic, sender = late
     sender.produce(topic, orders(2200)[2000::2], 0)
     ranges = ["--range", f"{topic}:0=100-600", "--range", f"{topic}:1=900-1000"]
-    told = backfill(spec, *ranges, "--dry-run", "--json").value
-    assert told["offsets"] == 600
+    preview = backfill(spec, *ranges, "--dry-run", "--json").value
+    assert preview["offsets"] == 600
     assert run("backfill", str(spec), "--list", "--json").value["lanes"] == []
     assert rows(spec) == []
     answer = backfill(spec, *ranges, "--json")
     assert answer.code == 0, answer.err
-    assert sum(line["counts"]["landed"] for line in answer.lines) == told["offsets"]
-    # Record n of partition p is order 2 n + p; what came since is the live lane's.
+    assert sum(line["counts"]["landed"] for line in answer.lines) == preview["offsets"]
+    # Record n of partition p is order 2 n + p; what came since is the live stream's.
     expected = ids(range(200, 1200, 2), range(1801, 2001, 2))
     assert rows(spec) == expected
     assert backfill(spec, *ranges).code == 0
@@ -73,10 +73,10 @@ def test_what_a_dry_run_says_is_what_is_landed_and_it_is_landed_once(late: Produ
     assert run("verify", str(spec), "--files").code == 0
 
 
-def test_times_are_asked_of_the_source_and_say_what_they_come_to(late: Produced) -> None:
+def test_times_are_requested_of_the_source_and_resolved(late: Produced) -> None:
     spec, topic, _ = late
-    told = backfill(spec, "--since", "2020-01-01", "--dry-run", "--json").value
-    assert told["range"] == {f"{topic}[0]": [0, 1000], f"{topic}[1]": [0, 1000]}
+    preview = backfill(spec, "--since", "2020-01-01", "--dry-run", "--json").value
+    assert preview["range"] == {f"{topic}[0]": [0, 1000], f"{topic}[1]": [0, 1000]}
     nothing = backfill(spec, "--until", "2020-01-01")
     assert nothing.code == 0
     assert "nothing to do" in nothing.err
@@ -93,8 +93,8 @@ def test_one_that_yields_waits_for_the_live_stream(late: Produced) -> None:
     words = ["backfill", str(spec), "--range", f"{topic}:0=100-600", "--yield-to-live", "1s"]
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as command:
         assert command.stderr is not None
-        said = next(line for line in command.stderr if "is older than" in line)
-        assert f"{topic}[0] [1000, 1100)" in said
+        warning = next(line for line in command.stderr if "is older than" in line)
+        assert f"{topic}[0] [1000, 1100)" in warning
         assert rows(spec) == []
         assert run("land", str(spec), "--json", timeout=LAND_SECONDS).code == 0
         command.stderr.read()
@@ -104,7 +104,7 @@ def test_one_that_yields_waits_for_the_live_stream(late: Produced) -> None:
 
 
 @pytest.mark.heavy
-def test_one_that_is_killed_goes_on_with_the_same_words(late: Produced) -> None:
+def test_one_that_is_killed_continues_with_the_same_command(late: Produced) -> None:
     spec, _, _ = late
     command = subprocess.Popen(
         [*COMMAND, "backfill", str(spec), "--until", "2100-01-01", "--cycles", "4", "--max-records", "500"],
@@ -126,15 +126,15 @@ def test_one_that_is_killed_goes_on_with_the_same_words(late: Produced) -> None:
 
 
 @pytest.mark.heavy
-def test_a_lane_is_given_up_only_with_a_word(late: Produced, tmp_path: Path) -> None:
+def test_a_stream_is_given_up_only_with_a_decision(late: Produced, tmp_path: Path) -> None:
     spec, topic, _ = late
     one = backfill(spec, "--range", f"{topic}:0=0-600", "--name", "past", "--cycles", "1", "--max-records", "250")
     assert one.code == 0, one.err
     assert "stays open" in one.err
     assert len(rows(spec)) == 250
-    asked = run("backfill", str(spec), "--close", "past")
-    assert asked.code == 3
-    assert "GIVES UP" in asked.out
+    refused = run("backfill", str(spec), "--close", "past")
+    assert refused.code == 3
+    assert "GIVES UP" in refused.out
     assert run("backfill", str(spec), "--close", "paste").code == 1
     assert run("backfill", str(spec), "--close", "past", "--yes", "--reason", "enough").code == 0
     assert run("backfill", str(spec), "--list", "--json").value["lanes"] == []

@@ -103,7 +103,7 @@ def test_standard_output_is_one_json_line_per_cycle(landed: tuple[Path, Answer])
     assert line["seconds"].keys() == {"open", "spark", "write", "close"}
 
 
-def test_dead_letters_are_there_once_with_place_and_reason(landed: tuple[Path, Answer]) -> None:
+def test_dead_letters_are_there_once_with_position_and_reason(landed: tuple[Path, Answer]) -> None:
     spec, _ = landed
     found = table_of(spec, "_dead").scan().to_arrow().to_pylist()
     assert sorted(row["value"] for row in found) == sorted(REJECTED)
@@ -130,14 +130,14 @@ def test_on_a_terminal_one_line_lives_and_nothing_writes_into_it(
     terminal, end = os.openpty()
     command = subprocess.Popen([*COMMAND, "land", str(spec)], stdin=end, stdout=end, stderr=end, close_fds=True)
     os.close(end)
-    seen = b""
+    output = b""
     # The kernel's word for a terminal that nobody has open any more.
     with suppress(OSError):
         while more := os.read(terminal, 4096):
-            seen += more
+            output += more
     os.close(terminal)
-    assert command.wait(LAND_SECONDS) == 0, seen
-    text = seen.decode()
+    assert command.wait(LAND_SECONDS) == 0, output
+    text = output.decode()
     assert "0/8 slices" in text
     assert "done in" not in text
     torn = [line for line in text.split("\r\n") if {*"░█"} & {*line.rpartition("\r")[2]}]
@@ -146,7 +146,7 @@ def test_on_a_terminal_one_line_lives_and_nothing_writes_into_it(
     assert rows_of(spec) == expected(2000)
 
 
-def test_plan_and_status_say_that_nothing_is_left(landed: tuple[Path, Answer]) -> None:
+def test_plan_and_status_report_that_nothing_is_left(landed: tuple[Path, Answer]) -> None:
     spec, _ = landed
     plan = run("plan", str(spec), "--explain", "--json").value
     assert (plan["records"], plan["slices"], plan["reason"]) == (0, [], "nothing new")
@@ -169,7 +169,7 @@ def test_verify_agrees(landed: tuple[Path, Answer]) -> None:
     assert dead["rows"] == 2
 
 
-def test_the_control_log_tells_the_cycle(landed: tuple[Path, Answer]) -> None:
+def test_the_control_log_reports_the_cycle(landed: tuple[Path, Answer]) -> None:
     spec, answer = landed
     previewed = run("history", str(spec), "--control-topic", "--group", "lakecommit-orders", "--json").lines
     first = answer.value["commit_id"]
@@ -192,8 +192,8 @@ def a_file(spec: Path) -> Path:
 
 
 @pytest.fixture
-def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
-    """A data file that a test may damage."""
+def corrupted_file(landed: tuple[Path, Answer]) -> Iterator[Path]:
+    """A data file that a test may corrupt."""
     path = a_file(landed[0])
     content = path.read_bytes()
     yield path
@@ -201,16 +201,16 @@ def damaged(landed: tuple[Path, Answer]) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
+    ("corrupt", "message"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
 )
-def test_verify_names_a_file_that_is_gone_or_cut(
-    damage: Callable[[Path], object], message: str, damaged: Path, landed: tuple[Path, Answer]
+def test_verify_names_a_file_that_is_missing_or_cut(
+    corrupt: Callable[[Path], object], message: str, corrupted: Path, landed: tuple[Path, Answer]
 ) -> None:
-    damage(damaged)
+    corrupt(corrupted)
     answer = run("verify", str(landed[0]), "--json")
     assert answer.code == 1
     (found,) = answer.value["findings"]
-    assert str(damaged) in found["text"]
+    assert str(corrupted) in found["text"]
     assert message in found["text"]
     assert run("verify", str(landed[0]), "--no-files").code == 0
 
@@ -270,7 +270,7 @@ def test_with_a_spark_connect_server_a_machine_needs_no_spark(
 
 
 @pytest.mark.heavy
-def test_cycles_limits_a_run_and_says_what_is_left(new_landing: Callable[..., tuple[Path, Sender]]) -> None:
+def test_cycles_limits_a_run_and_reports_what_is_left(new_landing: Callable[..., tuple[Path, Sender]]) -> None:
     spec, sender = new_landing(1, max_records=400, slice_records=200)
     sender.produce(topic_of(spec), orders(1000), 0)
     answer = land(spec, "--cycles", "2")
@@ -313,7 +313,9 @@ def test_after_a_kill_the_next_run_goes_on_at_once_from_what_was_reported(runnin
 
 
 @pytest.mark.heavy
-def test_a_run_that_is_told_to_stop_publishes_what_is_read_and_says_what_is_not(running: tuple[Path, Running]) -> None:
+def test_a_run_that_is_instructed_to_stop_publishes_what_is_read_and_reports_what_is_not(
+    running: tuple[Path, Running],
+) -> None:
     spec, process = running
     process.kill(signal.SIGTERM)
     answer = process.end()
@@ -327,7 +329,9 @@ def test_a_run_that_is_told_to_stop_publishes_what_is_read_and_says_what_is_not(
 
 
 MANY = 2_400_000
-"""Orders that a task of this machine needs seconds for: a shorter slice ends before it looks whether it is asked to."""
+"""Orders that a task of this machine needs seconds for: a shorter slice ends before it looks whether it is requested
+to.
+"""
 
 
 def ids_of(spec: Path) -> list[int]:
@@ -335,7 +339,7 @@ def ids_of(spec: Path) -> list[int]:
 
 
 @pytest.mark.heavy
-def test_a_run_goes_on_after_somebody_wanted_its_window_published_now(
+def test_a_run_goes_on_after_a_user_requested_its_window_published_now(
     new_landing: Callable[..., tuple[Path, Sender]],
 ) -> None:
     spec, sender = new_landing(1, slice_records=MANY)
@@ -358,7 +362,7 @@ def test_a_run_goes_on_after_somebody_wanted_its_window_published_now(
 
 
 @pytest.mark.heavy
-def test_runs_that_are_told_to_stop_at_any_moment_lose_and_double_nothing(
+def test_runs_that_are_instructed_to_stop_at_any_moment_lose_and_double_nothing(
     new_landing: Callable[..., tuple[Path, Sender]],
 ) -> None:
     spec, sender = new_landing(2, slice_records=MANY, groups=2)
@@ -420,7 +424,7 @@ def test_when_python_workers_die_their_slices_are_done_by_others(running: tuple[
 
 
 @pytest.mark.heavy
-def test_a_range_over_its_budget_is_blocked_by_name_until_a_person_says_how(
+def test_a_range_over_its_budget_is_blocked_by_name_until_a_user_states_how(
     new_landing: Callable[..., tuple[Path, Sender]],
 ) -> None:
     spec, sender = new_landing(2, slice_records=SLICE, dead_letter_max_records=3)

@@ -43,24 +43,24 @@ def files(spec: Path) -> set[str]:
 
 
 @pytest.mark.heavy
-def test_what_a_dry_run_says_is_what_is_replaced_and_readers_see_all_of_it_always(landed: Landed) -> None:
+def test_what_a_dry_run_reports_is_what_is_replaced_and_readers_see_all_of_it_always(landed: Landed) -> None:
     spec, topic, sender = landed
     ranges = ["--range", f"{topic}:0=100-600", "--range", f"{topic}:1=900-1000"]
     before = files(spec)
-    told = replay(spec, *ranges, "--dry-run", "--json").value
-    (rows,) = (table for name, table in told["tables"].items() if name == json.loads(spec.read_text())["table"])
-    assert (told["offsets"], rows["rows"], rows["expected_rows"]) == (600, 600, 600)
+    preview = replay(spec, *ranges, "--dry-run", "--json").value
+    (rows,) = (table for name, table in preview["tables"].items() if name == json.loads(spec.read_text())["table"])
+    assert (preview["offsets"], rows["rows"], rows["expected_rows"]) == (600, 600, 600)
     assert files(spec) == before
     unconfirmed = replay(spec, *ranges)
     assert unconfirmed.code == 3
     assert "REPLACES" in unconfirmed.out
     assert run("backfill", str(spec), "--list", "--json").value["lanes"] == []
     sender.produce(topic, orders(2200)[2000::2], 0)
-    seen, done = list[Counter[int]](), threading.Event()
+    observed, done = list[Counter[int]](), threading.Event()
 
     def read() -> None:
         while not done.is_set():
-            seen.append(ids(spec))
+            observed.append(ids(spec))
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -71,8 +71,8 @@ def test_what_a_dry_run_says_is_what_is_replaced_and_readers_see_all_of_it_alway
         reader.join()
     assert answer.code == 0, answer.err
     everything = Counter(range(2000))
-    assert seen
-    assert all(one == everything for one in seen), "neither both nor neither"
+    assert observed
+    assert all(one == everything for one in observed), "neither both nor neither"
     assert ids(spec) == everything
     assert len(before - files(spec)) == rows["dropped_files"] + rows["rewritten_files"]
     assert "once more" in run("history", str(spec)).out

@@ -60,8 +60,8 @@ def test_one_line_for_each_event_with_the_verdict_after_it(
     play(bootstrap, topic, other.lines, partitions)
     lines = stall(bootstrap, topic, trace)
     steps = replay(trace)
-    told = [(line["event"], line["commit_id"].replace("-", ""), line["verdict"], line["before"]) for line in lines]
-    assert told == [(s.seen.kind.value, s.seen.commit.hex(), s.after.value, s.before.value) for s in steps]
+    verdicts = [(line["event"], line["commit_id"].replace("-", ""), line["verdict"], line["before"]) for line in lines]
+    assert verdicts == [(s.seen.kind.value, s.seen.commit.hex(), s.after.value, s.before.value) for s in steps]
     places = [(line["partition"], line["offset"]) for line in lines]
     assert len(set(places)) == len(places)
     assert {partition for partition, _ in places} == set(range(partitions))
@@ -71,7 +71,7 @@ def test_one_line_for_each_event_with_the_verdict_after_it(
 
 
 @pytest.mark.heavy
-def test_the_event_clock_stands_still_and_until_moves_it(bootstrap: str, make_topic: Callable[..., str]) -> None:
+def test_the_event_clock_stalls_and_until_moves_it(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("outage_at_defaults")
     play(bootstrap, topic, tuple(line for line in trace.lines if line.at < trace.at("restarted")))
     lines = stall(bootstrap, topic, trace)
@@ -85,7 +85,7 @@ def test_the_event_clock_stands_still_and_until_moves_it(bootstrap: str, make_to
 
 
 @pytest.mark.heavy
-def test_the_wall_clock_tells_what_is_now(bootstrap: str, make_topic: Callable[..., str]) -> None:
+def test_the_wall_clock_reports_what_is_now(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic, trace = make_topic(1, retention_ms=-1), read_trace("idle")
     play(bootstrap, topic, trace.lines)
     where = ("--bootstrap", bootstrap, "--control-topic", topic)
@@ -156,7 +156,7 @@ def test_a_topic_that_is_not_there_is_an_error(bootstrap: str) -> None:
     assert "no-such-topic" in answer.err
 
 
-def test_a_topic_without_an_event_of_the_group_is_told(bootstrap: str, make_topic: Callable[..., str]) -> None:
+def test_a_topic_without_an_event_of_the_group_is_reported(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic = make_topic(1, retention_ms=-1)
     play(bootstrap, topic, read_trace("idle").lines)
     where = ("--bootstrap", bootstrap, "--control-topic", topic, "--group", "connect-other", *COMMON)
@@ -217,7 +217,7 @@ def test_partitions_are_merged_by_time_however_uneven(
         assert [record.value for record in watch.poll(120.0)] == [b"new"]
 
 
-def test_only_what_is_committed_is_seen(
+def test_only_what_is_committed_is_observed(
     bootstrap: str, make_topic: Callable[..., str], produce: Callable[..., Any]
 ) -> None:
     topic = make_topic(1, retention_ms=-1)
@@ -250,7 +250,7 @@ def test_brokers_that_do_not_answer_are_an_error_at_the_start() -> None:
 
 
 @pytest.mark.heavy
-def test_brokers_that_go_away_are_told_and_waited_for(
+def test_brokers_that_go_away_are_reported_and_waited_for(
     broker: Broker, make_topic: Callable[..., str], produce: Callable[..., Any]
 ) -> None:
     topic = make_topic(1, retention_ms=-1)

@@ -113,11 +113,11 @@ def test_the_rows_stay_and_the_files_are_fewer(tmp_path: Path, options: dict[str
     assert compacted(lake).bins == 0
 
 
-def test_a_look_changes_nothing_and_says_what_would_be_done(lake: RowsLake) -> None:
+def test_a_check_changes_nothing_and_reports_what_would_be_done(lake: RowsLake) -> None:
     land_six(lake)
     head = lake.load().metadata.current_snapshot_id
-    (seen,) = compact(lake.session(), write=False)
-    assert (seen.bins, seen.files, seen.snapshots) == (1, 6, [])
+    (preview,) = compact(lake.session(), write=False)
+    assert (preview.bins, preview.files, preview.snapshots) == (1, 6, [])
     assert lake.load().metadata.current_snapshot_id == head
 
 
@@ -199,8 +199,8 @@ def test_a_bin_whose_sources_another_writer_took_is_given_up(lake: RowsLake, oth
     before = lake.parquet_files()
     done = compacted(lake)
     assert (done.given_up, done.snapshots, done.error) == (1, [], "")
-    gone = [(0, 0, 5), (0, 15, 60), (1, 0, 30)] if other == "replay" else SIX["first"]
-    assert lake.found() == lake.expected({"first": gone})
+    removed = [(0, 0, 5), (0, 15, 60), (1, 0, 30)] if other == "replay" else SIX["first"]
+    assert lake.found() == lake.expected({"first": removed})
     assert lake.findings() == []
     held = {f.file_path for f in lake.files()} | before
     assert {p for p in lake.parquet_files() if p not in held and "compact" in p} == set()
@@ -298,7 +298,7 @@ def test_the_debt_is_known_from_the_metadata_and_a_compaction_clears_it(lake: Ro
 
 
 @pytest.mark.heavy
-def test_files_of_many_partitions_are_no_debt_once_a_compaction_has_seen_them(tmp_path: Path) -> None:
+def test_files_of_many_partitions_are_no_debt_once_a_compaction_has_observed_them(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, **TABLES["identity"])
     lake.join(lake.starting("live", *((p, 0) for p in range(8))))
     lake.land(*((p, 0, 5) for p in range(8)))
@@ -345,7 +345,7 @@ def test_replaced_files_are_removed_when_their_snapshots_expire(lake: RowsLake, 
 
 @pytest.mark.parametrize(("rows", "message"), [(-1, "1 are missing"), (0, "took out 5")])
 def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, message: str) -> None:
-    """Rows are gone, or other files, whatever its summary says."""
+    """Rows are missing, or other files, whatever its summary says."""
     land_six(lake)
     state, table = lake.state(), lake.load()
     removed = [f.file_path for f in lake.files()[:5]]
@@ -437,7 +437,7 @@ def test_a_file_that_cannot_be_read_stops_its_own_bin_alone(tmp_path: Path) -> N
     assert lake.findings() == []
 
 
-def test_equality_deletes_in_a_data_manifest_are_seen_and_that_manifest_stays(lake: RowsLake) -> None:
+def test_equality_deletes_in_a_data_manifest_are_observed_and_that_manifest_stays(lake: RowsLake) -> None:
     land_six(lake)
     (added,) = lake.written((0, 60, 61))
     delete_equal(lake.load(), "main", lake.files()[0], "id", 7, among=[added])
@@ -507,7 +507,7 @@ def test_each_group_of_bins_has_storage_keys_of_its_own(tmp_path: Path, monkeypa
     assert lake.findings() == []
 
 
-def test_a_cycle_asks_for_a_compaction_of_what_is_due_or_after_it_left_everything(lake: RowsLake) -> None:
+def test_a_cycle_requests_a_compaction_of_what_is_due_or_after_it_left_everything(lake: RowsLake) -> None:
     land_six(lake)
     found = debt_of(lake.load().metadata, "main", Maintain(max_files=5))
     few = debt_of(lake.load().metadata, "main", Maintain(max_files=100))
@@ -547,7 +547,7 @@ def test_deleted_rows_are_due_at_half_their_limit(lake: RowsLake, dead: int, due
     assert (found.dead_rows, found.due, round(found.share, 2)) == (dead, due, dead / 10)
 
 
-def test_a_compaction_of_a_run_that_fails_is_told_and_fails_no_run(lake: RowsLake) -> None:
+def test_a_compaction_of_a_run_that_fails_is_reported_and_fails_no_run(lake: RowsLake) -> None:
     lines: list[str] = []
     land_six(lake)
     lake.catalog.away = True

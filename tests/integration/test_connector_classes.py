@@ -184,7 +184,7 @@ def test_partition_types_have_the_connectors_bytes(connector: ConnectorClasses, 
     assert_same(connector, make_event(payload), schema, spec)
 
 
-def test_a_void_field_beside_another_has_the_connectors_bytes(connector: ConnectorClasses) -> None:
+def test_a_void_field_next_to_another_has_the_connectors_bytes(connector: ConnectorClasses) -> None:
     schema, spec = spec_over([("gone", "string", "void"), ("kept", "long", "identity")])
     fields = partition_fields(spec, schema)
     payload = DataWritten(commit_id=COMMIT, table=TABLE, partition_fields=fields, data_files=(make_file((None, 5)),))
@@ -287,16 +287,16 @@ def test_delete_files_have_the_connectors_bytes(connector: ConnectorClasses) -> 
 )
 def test_the_connector_reads_the_form_of_its_predecessors(connector: ConnectorClasses, payload: Payload) -> None:
     spec = connector.spec(ONE_COLUMN.model_dump_json(), UNPARTITIONED.model_dump_json())
-    seen = connector.read(encode(make_event(payload), form="1.10"), spec)
+    decoded = connector.read(encode(make_event(payload), form="1.10"), spec)
     if isinstance(payload, DataWritten | CommitToTable):
         payload = replace(payload, table=OLD_TABLE)
-    assert seen == described(make_event(payload))
+    assert decoded == described(make_event(payload))
 
 
 def test_a_thousand_files_travel_in_one_event(connector: ConnectorClasses) -> None:
     files = tuple(make_file(file_path=f"s3://lake/{n}.parquet", record_count=n) for n in range(1000))
     event = make_event(DataWritten(commit_id=COMMIT, table=TABLE, data_files=files))
     spec = connector.spec(ONE_COLUMN.model_dump_json(), UNPARTITIONED.model_dump_json())
-    seen = connector.read(encode(event), spec)["payload"]["data_files"]
-    assert [file["record-count"] for file in seen] == list(range(1000))
+    data_files = connector.read(encode(event), spec)["payload"]["data_files"]
+    assert [file["record-count"] for file in data_files] == list(range(1000))
     assert decode(encode(event)) == event

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing beside older connectors: all that it sends is in the form that they read, and it lands as ever."""
+"""A landing next to older connectors: all that it sends is in the form that they read, and it lands as ever."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_all_that_wait_on_a_topic_share_one_watch_and_late_ones_know_as_much(
 
 
 @pytest.mark.heavy
-def test_brokers_that_go_away_release_nobody_and_fail_nobody(
+def test_brokers_that_go_away_release_and_fail_no_waiter(
     broker: Broker, make_topic: Callable[..., str], watches: list[CommitWatch]
 ) -> None:
     connector = Coordinator(broker.bootstrap, make_topic(1))
@@ -172,7 +172,7 @@ class Store:
         self.values[key] = value
 
 
-def test_each_transition_is_told_once_also_by_a_triggerer_that_starts_anew(
+def test_each_transition_is_reported_once_also_by_a_triggerer_that_starts_anew(
     bootstrap: str, make_topic: Callable[..., str]
 ) -> None:
     connector, store = Coordinator(bootstrap, make_topic(2)), Store()
@@ -210,7 +210,7 @@ def test_each_transition_is_told_once_also_by_a_triggerer_that_starts_anew(
     assert asyncio.run(told(1, lambda: connector.complete(stalls[-1]))) == [("stalled", "recovered")]
 
 
-def test_brokers_that_do_not_answer_are_an_error_of_a_single_look() -> None:
+def test_brokers_that_do_not_answer_are_an_error_of_a_single_check() -> None:
     with pytest.raises(ControlTopicError, match=r"127\.0\.0\.1:1"):
         commits_of(
             {"bootstrap.servers": "127.0.0.1:1"}, WatchedTopic(topic="c", completion_timeout=1.0), "g", timeout=1.0

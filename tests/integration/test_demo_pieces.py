@@ -61,7 +61,7 @@ def some(flights: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.heavy
-def test_every_event_says_exactly_what_the_data_file_says(flights: pd.DataFrame) -> None:
+def test_every_event_reports_exactly_what_the_data_file_reports(flights: pd.DataFrame) -> None:
     """Read by the csv module, without pandas; every seventh flight, because all of them take half a minute."""
     with zipfile.ZipFile(demo_flights.data_file()) as archive:
         text = io.TextIOWrapper(archive.open(archive.namelist()[0]), encoding="utf-8")
@@ -90,7 +90,7 @@ def test_the_example_dag_declares_every_column_of_the_data(flights: pd.DataFrame
     assert module.flights.topics == demo_flights.TOPIC
 
 
-def test_events_are_where_the_broker_said(bootstrap: str, some: pd.DataFrame) -> None:
+def test_events_are_where_the_broker_reported(bootstrap: str, some: pd.DataFrame) -> None:
     assert demo_flights.make_topic(bootstrap)
     assert not demo_flights.make_topic(bootstrap)
     events = demo_flights.events(some.drop(columns=POSITION))
@@ -165,7 +165,7 @@ def with_two_values_swapped(frame: pd.DataFrame) -> pd.DataFrame:
         (with_two_values_swapped, 0, 0, 0),
     ],
 )
-def test_a_table_that_is_off_is_seen(
+def test_a_table_that_is_off_is_observed(
     some: pd.DataFrame,
     fault: Callable[[pd.DataFrame], pd.DataFrame],
     lost: int,
@@ -251,13 +251,13 @@ def test_the_verdict_is_good_when_every_check_holds() -> None:
 
 
 def test_task_errors_are_found_in_logs_of_any_lines(tmp_path: Path) -> None:
-    said = {
+    found = {
         "level": "error",
         "run_id": "demo-1",
         "task_id": "land.plan",
         "error_detail": [{"exc_type": "TableError", "exc_value": "no such table"}],
     }
-    lines = ["not JSON", "3", '{"level": "info"}', json.dumps(said)]
+    lines = ["not JSON", "3", '{"level": "info"}', json.dumps(found)]
     (tmp_path / "attempt=1.log").write_text("\n".join(lines))
     assert task_errors(tmp_path) == ["demo-1 land.plan: TableError: no such table"]
 
@@ -291,7 +291,7 @@ def start(children: Children, command: list[str], directory: Path) -> set[int]:
     return pids
 
 
-def test_stop_ends_the_whole_family(family: list[str], tmp_path: Path) -> None:
+def test_stop_ends_the_complete_family(family: list[str], tmp_path: Path) -> None:
     children = Children(tmp_path)
     pids = start(children, family, tmp_path)
     children.stop()
@@ -337,7 +337,7 @@ def test_a_stranger_under_a_recorded_id_is_left_alone(family: list[str], tmp_pat
         children.stop()
 
 
-def test_a_child_that_fails_tells_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_child_that_fails_reports_the_end_of_its_log(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('it is the disk'); raise SystemExit(3)"]
     with pytest.raises(ChildError, match=r"ended with 3[\s\S]*it is the disk"):
         Children(tmp_path).run("sick", command, env=os.environ, cwd=tmp_path, timeout=DEADLINE)

@@ -28,7 +28,7 @@ PLAYED = [page for page in pages() if is_played(page)]
 
 
 def names_of(bootstrap: str, folder: Path, topic: str, control: str) -> dict[str, str]:
-    """What stands for the names of the pages."""
+    """What replaces the names of the pages."""
     return {
         r"127\.0\.0\.1:9092": bootstrap,
         r"/tmp/lake": str(folder),
@@ -79,7 +79,7 @@ def test_a_page_is_played_from_top_to_bottom(page: Path, reader: Reader) -> None
             reader.example(found[1])
 
 
-def test_what_nobody_knows_how_to_do_is_noticed(reader: Reader) -> None:
+def test_an_unknown_happening_is_noticed(reader: Reader) -> None:
     with pytest.raises(AssertionError, match="nobody knows"):
         happen(reader, "a miracle")
 
@@ -97,7 +97,7 @@ def keys_of(bootstrap: str, topic: str, partition: int) -> list[int]:
 
 
 @pytest.mark.heavy
-def test_records_lie_where_pages_say_though_the_broker_has_refused_some_at_first(
+def test_records_lie_where_pages_report_though_the_broker_has_refused_some_at_first(
     reader: Reader, bootstrap: str, admin: AdminClient
 ) -> None:
     topic, few = reader.topic, {"min.insync.replicas": "2"}

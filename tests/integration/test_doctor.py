@@ -82,11 +82,11 @@ def set_topic(admin: AdminClient, topic: str, **settings: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(30)
     # The controller has it then; the broker that is asked hears of it a moment later.
-    asked = ConfigResource(ResourceType.TOPIC, topic)
+    entry = ConfigResource(ResourceType.TOPIC, topic)
     until(
         lambda: (
             expected.items()
-            <= {k: e.value for k, e in admin.describe_configs([asked])[asked].result(30).items()}.items()
+            <= {k: e.value for k, e in admin.describe_configs([entry])[entry].result(30).items()}.items()
         )
     )
 
@@ -109,14 +109,14 @@ def test_a_landing_that_works_has_nothing_wrong_and_is_left_as_it_was(world: Wor
             session.tables.load("shop.rows").metadata_location,
         ) == before
     assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
-    seen = {f.check: f.observed for f in findings(spec)}
-    assert seen["headroom"] == "everything is landed"
-    assert seen["transactional id"] == "lakecommit-rows-doctor: an empty transaction was committed"
-    assert "the landing may pause for 6 d 23 h" in seen[f"retention of {topic}"]
+    observed = {f.check: f.observed for f in findings(spec)}
+    assert observed["headroom"] == "everything is landed"
+    assert observed["transactional id"] == "lakecommit-rows-doctor: an empty transaction was committed"
+    assert "the landing may pause for 6 d 23 h" in observed[f"retention of {topic}"]
 
 
 @pytest.mark.heavy
-def test_brokers_and_catalog_that_are_away_are_both_told_in_one_run(world: World) -> None:
+def test_brokers_and_catalog_that_are_away_are_both_reported_in_one_run(world: World) -> None:
     kafka = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
     catalog = {"type": "rest", "uri": f"http://127.0.0.1:{free_port()}"}
     found = bad(spec_of(world, kafka=kafka, catalog=catalog))
@@ -140,7 +140,7 @@ def test_brokers_that_are_away_are_waited_for_once(make_world: Make) -> None:
 
 
 @pytest.mark.heavy
-def test_a_spark_connect_server_that_is_away_is_told_at_once(world: World) -> None:
+def test_a_spark_connect_server_that_is_away_is_reported_at_once(world: World) -> None:
     # Spark's own client goes on for ten minutes, which is longer than a test may take.
     spec = spec_of(world, spark={"remote": f"sc://127.0.0.1:{free_port()}"})
     (found,) = (f for f in examine(spec, Output(as_json=False).log, every=None, spark=True) if f.level is Level.FAIL)
@@ -160,7 +160,7 @@ def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin:
 
 @pytest.mark.heavy(but=("settings0-*",))
 @pytest.mark.parametrize(
-    ("settings", "seen"),
+    ("settings", "observed"),
     [
         ({"cleanup_policy": "compact"}, "cleanup.policy=compact"),
         ({"retention_ms": "3600000"}, "retention.ms keeps 1 h"),
@@ -169,17 +169,17 @@ def test_a_source_topic_that_is_missing_or_forgets_too_soon(world: World, admin:
     ],
 )
 def test_a_control_topic_that_cannot_do_its_work(
-    world: World, admin: AdminClient, settings: dict[str, str], seen: str
+    world: World, admin: AdminClient, settings: dict[str, str], observed: str
 ) -> None:
     name = world.landing.control_topic_name
     set_topic(admin, name, **settings)
-    assert seen in bad(spec_of(world))[f"control topic {name}"]
+    assert observed in bad(spec_of(world))[f"control topic {name}"]
 
 
-def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_say_so(world: World, admin: AdminClient) -> None:
+def test_a_control_topic_that_is_missing_may_be_made_if_the_brokers_report_it(world: World, admin: AdminClient) -> None:
     spec = spec_of(world, landing=changed_landing(world.landing, control_topic="not-yet-there"))
-    seen = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
-    assert (seen.level, "can create it" in seen.observed) == (Level.OK, True)
+    observed = {f.check: f for f in findings(spec)}["control topic not-yet-there"]
+    assert (observed.level, "can create it" in observed.observed) == (Level.OK, True)
     assert "not-yet-there" not in admin.list_topics(timeout=30).topics
     # Kafka refuses names that differ in a dot and an underscore only.
     odd = str(world.landing.topics) + ".x"
@@ -205,7 +205,7 @@ def test_tables_that_cannot_take_the_rows(world: World) -> None:
     assert "name" in bad(spec_of(world, landing=wants))["table shop.rows"]
 
 
-def test_checks_that_cannot_be_run_are_told_before_the_first_window(world: World) -> None:
+def test_checks_that_cannot_be_run_are_reported_before_the_first_window(world: World) -> None:
     checks = ["SELECT no_such FROM added_rows", "no_such.check", "SELECT 1 WHERE false"]
     landing = world.landing.changed(publish={"checks": checks})
     for table in ("shop.rows", "shop.none"):
@@ -215,14 +215,14 @@ def test_checks_that_cannot_be_run_are_told_before_the_first_window(world: World
         assert "LC6253" in found[f"check {checks[1]}"]
 
 
-def test_a_ledger_that_needs_a_person_names_the_command(world: World, produce: Produce) -> None:
+def test_a_ledger_that_needs_a_user_names_the_command(world: World, produce: Produce) -> None:
     table = Tables(world.catalog).load("shop.rows")
     rows = table.scan().to_arrow()
     table.append(rows)
-    gone = Tables(world.catalog).load("shop.rows").current_snapshot()
+    former = Tables(world.catalog).load("shop.rows").current_snapshot()
     table.append(rows)
-    assert gone is not None
-    Tables(world.catalog).load("shop.rows").maintenance.expire_snapshots().by_id(gone.snapshot_id).commit()
+    assert former is not None
+    Tables(world.catalog).load("shop.rows").maintenance.expire_snapshots().by_id(former.snapshot_id).commit()
     (found,) = [f for f in findings(spec_of(world)) if f.level is Level.FAIL]
     assert (found.check, found.observed[:3]) == ("ledger of shop.rows", "cut")
     assert "reset assert SPEC --snapshot" in found.remedy
@@ -240,7 +240,7 @@ def test_a_table_that_was_dropped_is_no_first_run(world: World, remade: bool) ->
     assert "the control topic remembers slices" in str(bad(spec_of(world)))
 
 
-def test_storage_that_cannot_be_written_is_told_with_the_place(world: World) -> None:
+def test_storage_that_cannot_be_written_is_reported_with_its_location(world: World) -> None:
     wall = f"{world.catalog['warehouse']}/wall"
     Path(wall.removeprefix("file://")).write_text("no folder")
     table = Tables(world.catalog).load("shop.rows")
@@ -250,7 +250,7 @@ def test_storage_that_cannot_be_written_is_told_with_the_place(world: World) -> 
 
 
 @pytest.mark.heavy
-def test_unread_offsets_that_expire_soon_or_are_gone(world: World, admin: AdminClient, produce: Produce) -> None:
+def test_unread_offsets_that_expire_soon_or_are_missing(world: World, admin: AdminClient, produce: Produce) -> None:
     topic = str(world.landing.topics)
     produce(topic, records(10, 5))
     set_topic(admin, topic, retention_ms=str(2 * 3600 * 1000))
@@ -310,10 +310,10 @@ def test_the_command_runs_a_task_and_ends_with_1_when_anything_fails(
     spec = write_spec(tmp_path, "orders", topic, f"{topic}-control", bootstrap, catalog_properties)
     answer = run("doctor", str(spec), "--every", "5m", "--json", timeout=LAND_SECONDS)
     assert answer.code == 0, answer.out + answer.err
-    seen = {f["check"]: (f["level"], f["seen"]) for f in answer.value["findings"]}
-    assert seen["executor"][0] == "ok"
-    assert seen["executor storage"] == ("ok", "a file was written, read and deleted from a task")
-    assert seen["executor libraries"][0] == "ok"
+    observed = {f["check"]: (f["level"], f["seen"]) for f in answer.value["findings"]}
+    assert observed["executor"][0] == "ok"
+    assert observed["executor storage"] == ("ok", "a file was written, read and deleted from a task")
+    assert observed["executor libraries"][0] == "ok"
     values = json.loads(spec.read_text())
     spec.write_text(json.dumps({**values, "topics": "nobody-made-this"}))
     answer = run("doctor", str(spec), "--no-spark")
@@ -326,8 +326,8 @@ def test_the_warehouse_is_tried_before_there_is_a_table(
     make_world: Make, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     world = make_world(partitions=1)
-    seen = {f.check: (f.level, f.observed) for f in findings(spec_of(world))}
-    assert seen["warehouse"] == (Level.OK, "a file was written, read and deleted from here")
+    observed = {f.check: (f.level, f.observed) for f in findings(spec_of(world))}
+    assert observed["warehouse"] == (Level.OK, "a file was written, read and deleted from here")
     assert list(Path(world.catalog["warehouse"].removeprefix("file://")).rglob("*lakecommit-probe*")) == []
     file = tmp_path / "file"
     file.write_text("no folder")

@@ -97,14 +97,14 @@ def test_young_snapshots_those_of_others_and_referred_ones_stay(tmp_path: Path) 
 
 @pytest.mark.heavy(but=("3",))
 @pytest.mark.parametrize("back", [3, TIER])
-def test_a_rollback_is_seen_over_merged_manifests(tmp_path: Path, back: int) -> None:
+def test_a_rollback_is_observed_over_merged_manifests(tmp_path: Path, back: int) -> None:
     lake = landed(tmp_path, TIER + 6)
     line = sorted(lake.load().metadata.snapshots, key=lambda s: s.sequence_number or 0)
     lake.load().manage_snapshots().rollback_to_snapshot(line[-1 - back].snapshot_id).commit()
     state = lake.state()
     assert state.condition is Condition.ROLLED_BACK
     assert lake.rows() == TIER + 6 - back
-    # Of the line that is left; what was rolled back is beside it, and is nobody's to expire here.
+    # Of the line that is left; what was rolled back is next to it, and is nobody's to expire here.
     expire(lake)
     assert lake.rows() == TIER + 6 - back
     assert lake.state().condition is Condition.ROLLED_BACK

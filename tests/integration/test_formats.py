@@ -100,13 +100,13 @@ def test_schemas_in_headers_of_value_and_key_as_confluents_serializers_write_the
     tenant = {"type": "record", "name": "Key", "fields": [{"name": "tenant", "type": "long"}]}
     registered(fake, topic)
     fake.register(f"{topic}-key", tenant)
-    asked: dict[str, Any] = {"auto.register.schemas": False, "use.latest.version": True}
-    asked["schema.id.serializer"] = header_schema_id_serializer
+    settings: dict[str, Any] = {"auto.register.schemas": False, "use.latest.version": True}
+    settings["schema.id.serializer"] = header_schema_id_serializer
     headers: list[tuple[str, bytes]] = []
     with SchemaRegistryClient({"url": fake.url}) as client:
         of_key, of_value = (SerializationContext(topic, f, headers) for f in (MessageField.KEY, MessageField.VALUE))
-        key = AvroSerializer(client, json.dumps(tenant), conf=asked)({"tenant": 7}, of_key)
-        value = ProtobufSerializer(kind, client, conf=asked)(kind(id=1, note="n"), of_value)
+        key = AvroSerializer(client, json.dumps(tenant), conf=settings)({"tenant": 7}, of_key)
+        value = ProtobufSerializer(kind, client, conf=settings)(kind(id=1, note="n"), of_value)
     assert [name for name, _ in headers] == ["__key_schema_id", "__value_schema_id"]
     # The message is the second of its schema: behind the UUID the header has its path.
     assert [len(content) for _, content in headers] == [17, 19]

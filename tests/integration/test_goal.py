@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows by a goal on real parts: what the reports tell is in the table, and the next plan goes by it."""
+"""Windows by a target on real parts: what the reports tell is in the table, and the next plan goes by it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.world import World, records
 pytestmark = pytest.mark.integration
 
 
-def test_windows_follow_their_goal_and_a_hot_partition_is_read_by_all_groups(
+def test_windows_follow_their_target_and_a_hot_partition_is_read_by_all_groups(
     make_world: Callable[..., World], produce: Callable[..., Any]
 ) -> None:
     world = make_world(2, slice_records=250, groups=2, group_by="load", target_window=0.02, target_file_size=1 << 20)
@@ -28,8 +28,8 @@ def test_windows_follow_their_goal_and_a_hot_partition_is_read_by_all_groups(
     world.write(trial)
     world.close("trial", trial)
     with world.session() as session:
-        told = session.tables.load(world.landing.table).current_snapshot().summary["lakecommit.measured"]
-    (measured,) = newest([told])
+        summary = session.tables.load(world.landing.table).current_snapshot().summary["lakecommit.measured"]
+    (measured,) = newest([summary])
     assert (measured.records, measured.slices, measured.files, measured.full) == (1_000, 4, 8, True)
     assert measured.task_ms >= measured.busy_ms > 0
     assert measured.bytes > 0

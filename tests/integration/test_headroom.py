@@ -55,8 +55,8 @@ def set_topic(admin: AdminClient, topic: str, key: str, value: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
     # The controller has it then; the broker that is asked hears of it a moment later.
-    asked = ConfigResource(ResourceType.TOPIC, topic)
-    until(lambda: admin.describe_configs([asked])[asked].result(30)[key].value == value)
+    topic_settings = ConfigResource(ResourceType.TOPIC, topic)
+    until(lambda: admin.describe_configs([topic_settings])[topic_settings].result(30)[key].value == value)
 
 
 def test_the_oldest_unread_offset_expires_a_retention_after_its_timestamp(world: World, produce: Produce) -> None:
@@ -80,7 +80,7 @@ def test_the_oldest_unread_offset_expires_a_retention_after_its_timestamp(world:
     assert status(world, every=3 * DAY).warnings[0].startswith(f"{topic}[0]: the oldest unread offset 5 expires in 3 d")
 
 
-def test_a_plan_tells_it_in_its_log_and_warns_when_it_is_short(world: World, produce: Produce) -> None:
+def test_a_plan_reports_it_in_its_log_and_warns_when_it_is_short(world: World, produce: Produce) -> None:
     topic = str(world.landing.topics)
     produce(topic, records(0, 5), partition=0)
     explain = world.open("a", release=False).explain
@@ -93,7 +93,7 @@ def test_a_plan_tells_it_in_its_log_and_warns_when_it_is_short(world: World, pro
     assert f"WARNING: {short}" in world.lines
 
 
-def test_what_is_never_removed_and_what_goes_by_size_is_said(
+def test_what_is_never_removed_and_what_goes_by_size_is_reported(
     world: World, produce: Produce, admin: AdminClient
 ) -> None:
     topic = str(world.landing.topics)
@@ -111,9 +111,9 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_stop_nothing(
     world: World, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(str(world.landing.topics), records(0, 5), partition=0)
-    seen = ClusterAdmin.request_settings
+    real = ClusterAdmin.request_settings
     monkeypatch.setattr(
-        ClusterAdmin, "request_settings", lambda self, topics: seen(self, [f"{t}-none" for t in topics])
+        ClusterAdmin, "request_settings", lambda self, topics: real(self, [f"{t}-none" for t in topics])
     )
     explain = world.open("a").explain
     assert "unknown time (the topic's settings were not readable" in explain[-1]
@@ -123,7 +123,7 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_stop_nothing(
     assert found.warnings == ()
 
 
-def test_asking_waits_for_nobody(world: World, produce: Produce) -> None:
+def test_asking_does_not_wait(world: World, produce: Produce) -> None:
     """What has no answer in time is unknown, and no error."""
     produce(str(world.landing.topics), records(0, 5), partition=0)
     world.open("a", release=False)

@@ -146,10 +146,10 @@ def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
     values: list[dict[str, object]] = []
     for n in range(30):
         order = {"id": n, "cents": n * 100}
-        person = {"id": n, "name": f"n{n}", "seen": "2026-01-01T10:00:00"}
+        visitor = {"id": n, "name": f"n{n}", "seen": "2026-01-01T10:00:00"}
         values += [
             {"before": None, "after": order, "op": "c", "source": {"table": "orders", "ts_ms": 1767323045006}},
-            {"payload": {"before": person, "after": None, "op": "d", "source": {"table": "people", "ts_ms": 1}}},
+            {"payload": {"before": visitor, "after": None, "op": "d", "source": {"table": "people", "ts_ms": 1}}},
             {"payload": {"before": None, "after": {"id": n}, "op": "c", "source": {"table": "other"}}},
         ]
     produce(topic, [(str(n), value) for n, value in enumerate(values)])
@@ -162,8 +162,8 @@ def test_rows_in_envelopes_for_several_tables_are_inferred_and_land(
     assert answer.code == 0, answer.err
     assert "# 30 records are REJECTED by this schema: not routed: no table is named for them" in answer.out
     printed = yaml.safe_load(answer.out)
-    told = ["_op", "_is_deleted", "_source_time"]
-    assert [c["name"] for c in printed["create"]["schema"]] == ["id", "cents", *told]
+    columns = ["_op", "_is_deleted", "_source_time"]
+    assert [c["name"] for c in printed["create"]["schema"]] == ["id", "cents", *columns]
     people = printed["route"]["create"]["shop.people"]["schema"]
     assert [(c["name"], c["type"]) for c in people[:3]] == [("id", "long"), ("name", "string"), ("seen", "timestamp")]
     as_json = run("infer-schema", str(spec), "--json").value
@@ -183,7 +183,7 @@ from record where id > 0"""
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("sql", "wrong"), [(SQL, ""), ("select nobody from record", '"nobody" not found')])
-def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
+def test_of_sql_the_columns_of_records_and_of_the_table_are_distinguished(
     tmp_path: Path,
     bootstrap: str,
     make_topic: Callable[..., str],
@@ -228,7 +228,7 @@ def test_of_sql_the_columns_of_records_and_of_the_table_are_told_apart(
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_envelopes_are_told_to_be_some_where_the_spec_says_nothing_of_it(
+def test_envelopes_are_recognized_where_the_spec_does_not_name_them(
     bootstrap: str, make_topic: Callable[..., str], produce: Produce, wrapped: bool
 ) -> None:
     changes, rows = make_topic(1), make_topic(1)
@@ -250,7 +250,7 @@ def test_a_topic_without_records_is_refused(bootstrap: str, make_topic: Callable
     assert "no column could be found in 0 records" in answer.err
 
 
-def test_a_topic_of_something_else_is_refused_and_says_why(bootstrap: str, make_topic: Callable[..., str]) -> None:
+def test_a_topic_of_something_else_is_refused_and_reports_why(bootstrap: str, make_topic: Callable[..., str]) -> None:
     topic = make_topic(1)
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in (b"\xff\x00", b"{", b"[1]"):

@@ -60,7 +60,7 @@ def test_a_plan_has_a_line_for_each_landing_and_writes_nothing(shop: Shop) -> No
 
 
 @pytest.mark.heavy
-def test_several_topics_may_share_a_table_where_a_rule_says_so(shop: Shop) -> None:
+def test_several_topics_may_share_a_table_where_a_rule_reports_it(shop: Shop) -> None:
     shop.topic("eu.orders", range(10))
     shop.topic("us.orders", range(10, 20))
     rules = [{"topics": rf"{shop.prefix}\.(eu|us)\.orders", "table": "lake.orders"}]
@@ -74,7 +74,7 @@ def test_several_topics_may_share_a_table_where_a_rule_says_so(shop: Shop) -> No
 
 
 @pytest.mark.heavy
-def test_a_table_that_is_missing_fails_alone_or_is_made_by_what_a_sample_tells(shop: Shop) -> None:
+def test_a_table_that_is_missing_fails_alone_or_is_made_by_what_a_sample_reports(shop: Shop) -> None:
     shop.topic("here", range(3))
     shop.topic("gone", range(4))
     plain = {"control_topic": f"{shop.prefix}-control"}
@@ -90,7 +90,7 @@ def test_a_table_that_is_missing_fails_alone_or_is_made_by_what_a_sample_tells(s
 
 
 @pytest.mark.heavy
-def test_a_topic_without_records_waits_for_its_first_one_and_one_that_tells_no_column_fails(shop: Shop) -> None:
+def test_a_topic_without_records_waits_for_its_first_one_and_one_that_reports_no_column_fails(shop: Shop) -> None:
     plain = {"control_topic": f"{shop.prefix}-control"}
     shop.topic("orders", range(3))
     shop.topic("empty")
@@ -107,7 +107,7 @@ def test_a_topic_without_records_waits_for_its_first_one_and_one_that_tells_no_c
     assert "2 of 3 landings succeeded; failed: shop.lake.garbage" in answer.err
 
 
-def test_landings_that_have_nothing_to_do_are_told_by_the_log_and_cost_no_plan(shop: Shop) -> None:
+def test_landings_that_have_nothing_to_do_are_reported_by_the_log_and_cost_no_plan(shop: Shop) -> None:
     shop.topic("orders", range(3))
     shop.topic("refunds", range(3))
     assert shop.run("land").code == 0
@@ -129,7 +129,7 @@ def test_landings_that_have_nothing_to_do_are_told_by_the_log_and_cost_no_plan(s
 
 
 @pytest.mark.heavy
-def test_one_broken_table_stops_nobody(shop: Shop) -> None:
+def test_one_broken_table_stops_no_other(shop: Shop) -> None:
     for n in range(20):
         shop.topic(f"t{n:02d}", range(5))
     assert shop.run("land").code == 0
@@ -155,7 +155,7 @@ def test_a_pattern_that_matches_nothing_is_an_error_that_names_near_topics(shop:
 
 
 @pytest.mark.heavy
-def test_a_named_topic_that_is_gone_is_its_landings_trouble(shop: Shop) -> None:
+def test_a_named_topic_that_is_missing_is_its_landings_trouble(shop: Shop) -> None:
     names = [shop.topic("stays", range(3)), shop.topic("goes", range(3))]
     named = {"topics": names, "topics_pattern": None, "table": "lake.{topic}"}
     assert shop.run("land", **named).code == 0
@@ -169,13 +169,13 @@ def test_a_named_topic_that_is_gone_is_its_landings_trouble(shop: Shop) -> None:
 
 
 @pytest.mark.heavy
-def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop: Shop) -> None:
-    gone = shop.topic("goes", range(3))
+def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_no_other(shop: Shop) -> None:
+    deleted = shop.topic("goes", range(3))
     shop.topic("stays", range(3))
     assert shop.run("land").code == 0
-    delete_topic(shop.admin, gone)
+    delete_topic(shop.admin, deleted)
     message = (
-        f"shop.lake.goes: its topics are missing, or this principal can no longer see them ({gone}); lake.goes stays"
+        f"shop.lake.goes: its topics are missing, or this principal can no longer see them ({deleted}); lake.goes stays"
     )
     answer = shop.run("plan")
     assert answer.code == 0
@@ -186,7 +186,7 @@ def test_a_topic_of_the_pattern_that_was_deleted_is_named_and_stops_nobody(shop:
     assert shop.ids("goes") == [0, 1, 2]
     answer = shop.run("status", "--landing", "shop.lake.goes")
     assert answer.code == 6
-    assert f"topic {gone} is missing" in answer.out
+    assert f"topic {deleted} is missing" in answer.out
 
 
 @pytest.mark.heavy
@@ -253,7 +253,7 @@ def test_topics_that_no_rule_names_are_set_aside_as_they_are_until_a_rule_does(s
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("unmatched", ["fail", "ignore"])
-def test_a_topic_that_matches_no_rule_is_never_dropped_without_a_word(shop: Shop, unmatched: str) -> None:
+def test_a_topic_that_matches_no_rule_is_never_dropped_without_a_decision(shop: Shop, unmatched: str) -> None:
     shop.topic("orders", range(3))
     shop.topic("other", range(3))
     rules = [{"topics": rf"{shop.prefix}\.orders", "table": "lake.orders"}]

@@ -78,7 +78,7 @@ def test_plan_and_commit_of_a_table_in_use_load_neither_arrow_nor_pandas(
 
 
 @pytest.mark.heavy
-def test_what_no_finished_slice_has_shown_is_checked_before_anything_is_read(world: World) -> None:
+def test_what_no_finished_slice_has_printed_is_checked_before_anything_is_read(world: World) -> None:
     _, planned, _ = loaded(world, "first", close=False)
     assert "pyarrow" in planned
     world.run()

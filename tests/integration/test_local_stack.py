@@ -32,8 +32,8 @@ def values_of(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 
 def end_of(admin: AdminClient, topic: str, level: IsolationLevel) -> int:
-    asked = TopicPartition(topic, 0)
-    return admin.list_offsets({asked: OffsetSpec.latest()}, isolation_level=level)[asked].result(30).offset
+    partition = TopicPartition(topic, 0)
+    return admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=level)[partition].result(30).offset
 
 
 @pytest.mark.heavy
@@ -64,7 +64,7 @@ def test_a_broker_is_found_again_by_its_directory_and_only_its_own_process_is_st
     assert broker.pid is not None
 
 
-def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_reports_why(tmp_path: Path) -> None:
     broken = Broker(tmp_path / "kafka", port=free_port(), properties={"node.id": "no number"})
     with pytest.raises(BrokerError, match="no number"):
         broken.start()
@@ -76,7 +76,7 @@ def test_a_port_given_and_taken_is_an_error(broker: Broker, tmp_path: Path) -> N
         Broker(tmp_path / "second", port=broker.port).start()
 
 
-def test_records_carry_key_value_and_place(
+def test_records_carry_key_value_and_position(
     bootstrap: str, make_topic: Callable[..., str], produce: Callable[..., list[tuple[int, int]]]
 ) -> None:
     topic = make_topic()
@@ -85,7 +85,7 @@ def test_records_carry_key_value_and_place(
 
 
 @pytest.mark.parametrize(("outcome", "stable"), [("commit", 3), ("abort", 3), ("open", 0)])
-def test_transactions_end_as_asked(
+def test_transactions_end_as_requested(
     outcome: str,
     stable: int,
     admin: AdminClient,
@@ -98,7 +98,7 @@ def test_transactions_end_as_asked(
     assert end_of(admin, topic, IsolationLevel.READ_UNCOMMITTED) == (2 if outcome == "open" else 3)
 
 
-def test_a_topic_nobody_made_is_refused(bootstrap: str) -> None:
+def test_an_unknown_topic_is_refused(bootstrap: str) -> None:
     with pytest.raises((KafkaException, RuntimeError)):
         Sender(bootstrap, unknown_topic_ms=1000).produce("nobody-made-this", ["x"])
 

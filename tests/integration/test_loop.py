@@ -95,11 +95,11 @@ def log_of(world: World) -> list[str]:
         return [type(e).__name__ for e in found if isinstance(e, CycleOpened | CycleClosed)]
 
 
-def said(world: World, text: str) -> bool:
+def printed(world: World, text: str) -> bool:
     return any(text in line for line in world.lines)
 
 
-def test_what_an_engine_cannot_tell_is_asked_of_the_log(world: World) -> None:
+def test_what_an_engine_cannot_report_is_requested_of_the_log(world: World) -> None:
     def in_silence(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         do(job, secrets)
         return []
@@ -122,7 +122,9 @@ def test_a_job_that_dies_costs_what_it_had_in_hand_and_the_next_cycle_reads_that
     assert len(first.closed.missing) == 2
     assert second.caught_up
     assert [len(job.plan.slices) for job in engine.jobs] == [3, 2]
-    assert said(world, "1 slices (3 records) are reported and will not be read again; 6 offsets will be read again: ")
+    assert printed(
+        world, "1 slices (3 records) are reported and will not be read again; 6 offsets will be read again: "
+    )
     world.check(ALL)
 
 
@@ -209,7 +211,7 @@ def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monk
         list(run(world, Workers(acts=[die] * 4)))
 
 
-def test_a_run_that_is_told_to_stop_leaves_its_cycle_to_the_next_attempt(world: World) -> None:
+def test_a_run_that_is_instructed_to_stop_leaves_its_cycle_to_the_next_attempt(world: World) -> None:
     landers: list[LandingRunner] = []
 
     def stop(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
@@ -223,7 +225,7 @@ def test_a_run_that_is_told_to_stop_leaves_its_cycle_to_the_next_attempt(world: 
         with pytest.raises(SparkJobError, match=r"landing .* was stopped"):
             list(landers[0].cycles())
         earlier = cycles_of(session, run_identity)
-    assert said(world, "the next run publishes the reported slices")
+    assert printed(world, "the next run publishes the reported slices")
     assert log_of(world) == ["CycleOpened"]
     assert earlier is not None
     assert earlier.number == 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column whose name is misspelt in the table, on the real broker and catalog: told early, with its cause, and landed
-as soon as it is mended.
+as soon as it is fixed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def renamed(world: World, old: str, new: str) -> None:
             update.rename_column(old, new)
 
 
-def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
+def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_fixed(
     make_world: Callable[..., World], produce: Callable[..., Any]
 ) -> None:
     world = make_world(1, create=COSTS, slice_records=RECORDS)
@@ -50,12 +50,12 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_mended(
     with world.session() as session:
         (ticket,) = opened.groups
         group = group_result(world.landing, session.control, ticket)
-        said = str(left_undone(group, "group 0"))
+        message = str(left_undone(group, "group 0"))
     closed = world.close("a", opened)
     ended = decide(
         Ended(plan="success", groups={0: "failed"}, commit="skipped", closed=Commit.from_dict(closed.to_dict()))
     )
-    for text in (result.detail, said, ended.reason, closed.causes[0]):
+    for text in (result.detail, message, ended.reason, closed.causes[0]):
         assert text.startswith(CAUSE)
         assert "the rest was not read" in text
         assert "\n" not in text

@@ -56,7 +56,7 @@ def world(make_world: MakeWorld, make_topic: MakeTopic) -> World:
         (-(2**62), None),
     ],
 )
-def test_a_good_record_of_any_time_lands_and_is_planned_beside_others(
+def test_a_good_record_of_any_time_lands_and_is_planned_next_to_others(
     world: World, produce: Produce, milliseconds: int, expected: datetime | None
 ) -> None:
     topic = str(world.landing.topics)

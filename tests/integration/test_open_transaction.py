@@ -18,7 +18,7 @@ HOUR = 3_600_000
 
 
 @pytest.mark.parametrize(("ago", "verdict"), [(HOUR, StatusVerdict.BEHIND), (0, StatusVerdict.WELL)])
-def test_a_transaction_that_outlives_its_time_is_told_and_one_that_is_young_is_not(
+def test_a_transaction_that_outlives_its_time_is_reported_and_one_that_is_young_is_not(
     make_world: Callable[..., World], produce: Callable[..., object], ago: int, verdict: StatusVerdict
 ) -> None:
     world = make_world()

@@ -30,12 +30,12 @@ def page_of(kafka: dict[str, Any], topic: str) -> Iterator[Rows]:
     """Rows of a reader that has just started, by name, once they are as wanted."""
     reader = TopicReader(PageTopic("kafka_default", topic), lambda _: kafka, "live-test")
 
-    def rows(wanted: Callable[[dict[str, LandingRow]], bool], what: str) -> dict[str, LandingRow]:
+    def rows(condition: Callable[[dict[str, LandingRow]], bool], what: str) -> dict[str, LandingRow]:
         def found() -> dict[str, LandingRow]:
             reader.read()
             return {r.name: r for r in reader.rows.values()}
 
-        until(lambda: wanted(found()), what=what)
+        until(lambda: condition(found()), what=what)
         return found()
 
     try:

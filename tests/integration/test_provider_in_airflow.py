@@ -29,7 +29,7 @@ def test_airflow_lists_the_provider() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_option_that_nobody_set_has_its_default(option: str) -> None:
+def test_an_unset_option_has_its_default(option: str) -> None:
     from airflow.configuration import conf
 
     assert conf.get("lakecommit", option) == OPTIONS[option]["default"]

@@ -33,14 +33,15 @@ pytestmark = [
 ]
 
 VERBS = {"status": "status", "plan": "plan", "ledger": "history --ledger", "verify": "verify"}
-ASKED = [
+QUERIES = [
     *(("orders", verb) for verb in VERBS),
     *((name, verb) for name in LANDINGS[1:] for verb in ("status", "ledger")),
 ]
-STANDS = {"orders": 4, "returns": 6, "visits": 0}
+PARTITIONS = {"orders": 4, "returns": 6, "visits": 0}
 """Exit code of `status`: one has a blocked range, one was not caught up."""
 ASIDE = {"at", "asked_at", "headroom", "explain", "opened_at"}
-"""What is told of the moment of asking, explanations, whose words may change, and `opened_at`, which became `began`."""
+"""What is reported the moment of asking, explanations, whose words may change, and `opened_at`, which became `began`.
+"""
 VISITS_BEGIN = 10
 """Where `reset offsets` let the landing `visits` begin."""
 
@@ -90,7 +91,7 @@ class Lake:
 
 
 class Before:
-    """What is told of the recorded bytes before anything is written. Each is asked once, when it is wanted."""
+    """The reading commands, run on the recorded bytes before anything is written. Each runs once, when a test needs it."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -108,15 +109,15 @@ class Before:
     def control_log(self) -> list[dict[str, Any]]:
         return self._lake.control_log()
 
-    def ask_all(self) -> None:
-        for landing, verb in ASKED:
+    def run_queries(self) -> None:
+        for landing, verb in QUERIES:
             self.answer(landing, verb)
         assert self.control_log
 
 
 @dataclass(frozen=True, kw_only=True)
 class Landed:
-    """One run of each landing, and what was told after them."""
+    """One run of each landing, and what was reported after them."""
 
     answers: dict[str, Answer]
     status: dict[str, Any]
@@ -139,7 +140,7 @@ def before(lake: Lake) -> Before:
 
 @pytest.fixture(scope="module")
 def landed(lake: Lake, before: Before) -> Landed:
-    before.ask_all()
+    before.run_queries()
     answers = {name: lake.run("land", name, "--json") for name in LANDINGS}
     return Landed(answers=answers, status=lake.status("orders"), control_log=lake.control_log())
 
@@ -174,10 +175,10 @@ def without(keys: set[str], value: Any) -> Any:
         "orders-ledger",
     )
 )
-@pytest.mark.parametrize(("landing", "verb"), ASKED)
-def test_what_was_told_then_is_told_today(landing: str, verb: str, before: Before) -> None:
+@pytest.mark.parametrize(("landing", "verb"), QUERIES)
+def test_what_was_reported_then_is_reported_today(landing: str, verb: str, before: Before) -> None:
     answer = before.answer(landing, verb)
-    assert answer.code == (STANDS[landing] if verb == "status" else 0), answer.out + answer.err
+    assert answer.code == (PARTITIONS[landing] if verb == "status" else 0), answer.out + answer.err
     assert list(differences(without(ASIDE, told()["landings"][landing][verb]), answer.lines)) == []
 
 
@@ -192,9 +193,9 @@ def test_the_recording_stops_in_the_middle(before: Before) -> None:
     assert before.of("returns", "status")[0]["lag"] > 0
 
 
-def test_every_record_of_the_control_topic_is_told_as_it_was(before: Before) -> None:
+def test_every_record_of_the_control_topic_is_reported_as_it_was(before: Before) -> None:
     now = {(line["partition"], line["offset"]): line for line in before.control_log}
-    then = {(line.partition, line.offset): line.told for line in control_lines()}
+    then = {(line.partition, line.offset): line.decoded for line in control_lines()}
     assert now.keys() == then.keys()
     assert list(differences([then[place] for place in sorted(then)], [now[place] for place in sorted(now)])) == []
     assert [line for line in before.control_log if "event" not in line] == []
@@ -218,12 +219,12 @@ def test_all_but_the_blocked_range_is_landed(before: Before, landed: Landed) -> 
 def test_the_history_begins_with_what_an_earlier_release_landed(lake: Lake, landed: Landed) -> None:
     answer = lake.run("history", "orders", "--json")
     assert answer.code == 0, answer.err
-    told_of = answer.value["tables"][0]
-    windows = told_of["windows"]
+    reported = answer.value["tables"][0]
+    windows = reported["windows"]
     assert len(windows) > 1
     assert (windows[-1]["seconds"], windows[0]["landed"] > 0) == (None, True)
-    assert told_of["epochs"][-1]["before"] is None
-    assert told_of["spec_versions"][-1]["changed"] is None
+    assert reported["epochs"][-1]["before"] is None
+    assert reported["spec_versions"][-1]["changed"] is None
 
 
 def ours(line: dict[str, Any]) -> dict[str, Any]:
@@ -273,7 +274,7 @@ def test_the_files_of_reported_slices_are_those_in_the_table(before: Before, lan
 
 
 @pytest.mark.heavy
-def test_the_blocked_range_is_landed_once_a_person_says_how(unblocked: Answer, lake: Lake) -> None:
+def test_the_blocked_range_is_landed_once_a_user_states_how(unblocked: Answer, lake: Lake) -> None:
     assert unblocked.code == 0, unblocked.err
     status = lake.status("orders")
     assert (status["lag"], status["blocked"]) == (0, [])
@@ -281,7 +282,7 @@ def test_the_blocked_range_is_landed_once_a_person_says_how(unblocked: Answer, l
 
 
 @pytest.mark.heavy
-def test_verify_finds_nothing_but_what_a_person_said(unblocked: Answer, lake: Lake) -> None:
+def test_verify_finds_nothing_but_what_a_user_reported(unblocked: Answer, lake: Lake) -> None:
     for landing in LANDINGS:
         answer = lake.run("verify", landing, "--json")
         assert answer.code == 0, answer.out
@@ -301,7 +302,7 @@ def is_bad(value: bytes) -> bool:
 
 
 def skipped() -> set[Place]:
-    """What a person gave up while it was recorded."""
+    """What a user gave up while it was recorded."""
     return {
         (name.partition("[")[0], int(name.partition("[")[2].removesuffix("]")), offset)
         for name, ranges in told()["skipped"].items()

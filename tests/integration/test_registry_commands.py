@@ -128,22 +128,22 @@ def test_a_table_is_made_by_the_newest_version_and_the_plan_names_what_is_known(
 
 
 @pytest.mark.heavy
-def test_the_doctor_asks_the_registry(
+def test_the_doctor_requests_the_registry(
     tmp_path: Path, topic: str, bootstrap: str, fake: FakeRegistry, control_topic: str
 ) -> None:
-    def seen(**more: Any) -> dict[str, str]:
+    def results(**more: Any) -> dict[str, str]:
         spec = str(spec_of(tmp_path, topic, bootstrap, fake, control_topic, **more))
         answer = json.loads(run("doctor", spec, "--no-spark", "--json").out)
         found = next((f for f in answer["findings"] if f["check"] == "schema registry"), {"level": "", "seen": ""})
         return {found["level"].lower(): found["seen"]}
 
-    assert seen() == {"ok": f"{fake.url}: the newest version of {topic}-value is schema id 1, of type AVRO"}
-    assert seen(format="json_schema").keys() == {"fail"}
-    assert "has no subject other" in seen(create={"schema": "registry", "subject": "other"})["warn"]
+    assert results() == {"ok": f"{fake.url}: the newest version of {topic}-value is schema id 1, of type AVRO"}
+    assert results(format="json_schema").keys() == {"fail"}
+    assert "has no subject other" in results(create={"schema": "registry", "subject": "other"})["warn"]
     key: dict[str, Any] = {"format": "avro", "columns": ["k"]}
     fake.register(f"{topic}-key", {"type": "record", "name": "K", "fields": [{"name": "k", "type": "long"}]})
-    assert seen(format="json", create=None, key=key)["ok"].endswith(f"{topic}-key is schema id 2, of type AVRO")
-    assert "LC4023" in seen(format="json", create=None, key=key, registry={})["fail"]
-    gone = {"url": "http://127.0.0.1:9", "max.retries": 0}
-    assert "http://127.0.0.1:9" in seen(registry=gone)["fail"]
-    assert "LC4023" in seen(registry={})["fail"]
+    assert results(format="json", create=None, key=key)["ok"].endswith(f"{topic}-key is schema id 2, of type AVRO")
+    assert "LC4023" in results(format="json", create=None, key=key, registry={})["fail"]
+    unreachable = {"url": "http://127.0.0.1:9", "max.retries": 0}
+    assert "http://127.0.0.1:9" in results(registry=unreachable)["fail"]
+    assert "LC4023" in results(registry={})["fail"]

@@ -94,7 +94,7 @@ def test_versions_and_kinds(running: Running) -> None:
     assert running.ours.schema(of_json).kind == "JSON"
 
 
-def test_what_is_not_there_is_said_so(running: Running) -> None:
+def test_what_is_not_there_reports_it(running: Running) -> None:
     for ask, code in (
         (lambda: running.client.get_schema(987_654), 40403),
         (lambda: running.client.get_latest_version("no-such-subject"), 40401),

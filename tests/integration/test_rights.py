@@ -48,7 +48,7 @@ Right = tuple[ResourceType, str, ResourcePatternType, tuple[AclOperation, ...]]
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 NO_GROUPS: Right = (ResourceType.GROUP, "*", LITERAL, ())
-"""As on brokers that deny what nothing allows: a consumer asks for the coordinator of its group all the same."""
+"""As on brokers that deny what nothing allows: a consumer requests the coordinator of its group all the same."""
 
 
 def rights_of(role: Role) -> tuple[Right, ...]:
@@ -91,8 +91,8 @@ class Guarded:
     def _bindings(self, right: Right) -> list[AclBinding]:
         kind, name, pattern, operations = right
         # A rule for nobody: what has a rule is denied to all others.
-        who = [("User:ANONYMOUS", operation) for operation in operations] or [("User:nobody", READ)]
-        return [AclBinding(kind, name, pattern, user, "*", o, AclPermissionType.ALLOW) for user, o in who]
+        denied = [("User:ANONYMOUS", operation) for operation in operations] or [("User:nobody", READ)]
+        return [AclBinding(kind, name, pattern, user, "*", o, AclPermissionType.ALLOW) for user, o in denied]
 
     def _heard(self, rules: int) -> None:
         every = AclBindingFilter(
@@ -161,10 +161,10 @@ def test_who_has_no_right_on_any_group_reads_all_the_same(broker: Broker, guarde
 
 
 @pytest.mark.heavy
-def test_a_commit_that_looks_at_the_source_needs_its_rights_there(
+def test_a_commit_that_checks_the_source_needs_its_rights_there(
     broker: Broker, guarded: Guarded, tmp_path: Path
 ) -> None:
-    """A slice of tombstones: that it has no row is not believed of a log that nobody signs."""
+    """A slice of tombstones: that it has no row is not trusted of a log that nobody signs."""
     sender = Sender(broker.bootstrap)
     sender.produce("source", [(str(n), None) for n in range(5)])
     sender.close()
@@ -183,7 +183,7 @@ def test_a_commit_that_looks_at_the_source_needs_its_rights_there(
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_doctor_finds_a_role_whole_that_has_its_rights_and_no_others(
+def test_doctor_finds_a_role_complete_that_has_its_rights_and_no_others(
     role: Role, broker: Broker, guarded: Guarded, tmp_path: Path
 ) -> None:
     world = world_on(broker, tmp_path)
@@ -195,7 +195,7 @@ def test_doctor_finds_a_role_whole_that_has_its_rights_and_no_others(
 
 
 @pytest.mark.parametrize("lacking", range(3), ids=["source", "control", "ids"])
-def test_doctor_tells_what_a_role_lacks(lacking: int, broker: Broker, guarded: Guarded, tmp_path: Path) -> None:
+def test_doctor_reports_what_a_role_lacks(lacking: int, broker: Broker, guarded: Guarded, tmp_path: Path) -> None:
     world, rights = world_on(broker, tmp_path), list(rights_of(Role.WRITE))
     kind, name, pattern, _ = rights[lacking]
     rights[lacking] = (kind, name, pattern, ())
@@ -207,7 +207,7 @@ def test_doctor_tells_what_a_role_lacks(lacking: int, broker: Broker, guarded: G
     assert found["role plan"].observed.startswith("not for this connection: lacks")
 
 
-def test_who_may_not_read_a_topic_is_told_so_where_its_log_is_to_be_compared(broker: Broker, guarded: Guarded) -> None:
+def test_an_unreadable_topic_is_reported_where_its_log_is_to_be_compared(broker: Broker, guarded: Guarded) -> None:
     partition = SourcePartition("source", 0, "any"), ReadPosition(offset=40, leader_epoch=0)
     kafka = {"bootstrap.servers": broker.bootstrap}
     assert diverged(kafka, [partition], 60.0) == []

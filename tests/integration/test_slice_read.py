@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded reads on a real broker: finished by position, never by count; what is gone is an error, not a hole."""
+"""Bounded reads on a real broker: finished by position, never by count; what is missing is an error, not a hole."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_later_round_of_a_partition_does_not_inherit_the_position_of_the_one_b
         assert offsets(chunks, i) == list(range(s.range.start, s.range.end)), s
 
 
-def test_partitions_that_end_with_markers_are_read_to_their_end_beside_others(
+def test_partitions_that_end_with_markers_are_read_to_their_end_next_to_others(
     bootstrap: str, make_topic: MakeTopic, produce: Produce
 ) -> None:
     topic = make_topic(3)
@@ -179,9 +179,7 @@ def test_a_log_shorter_than_planned_is_an_error_that_names_the_span(
     topic = make_topic()
     produce(topic, ["a"] * 5)
 
-    with pytest.raises(
-        SourceError, match=rf"{topic}\[0\]\[2, 9\) was planned, but the partition ends at 5.*reset offsets"
-    ):
+    with pytest.raises(SourceError, match=rf"{topic}\[0\]\[2, 9\) .*5.*reset offsets.*LC5030"):
         read(bootstrap, span(topic, 2, 9))
 
 
@@ -189,7 +187,7 @@ def test_a_start_beyond_the_log_is_an_error(bootstrap: str, make_topic: MakeTopi
     topic = make_topic()
     produce(topic, ["a"] * 5)
 
-    with pytest.raises(SourceError, match=r"\[7, 9\) cannot be read at 7: the partition holds \[0, 5\)"):
+    with pytest.raises(SourceError, match=r"\[7, 9\).*7:.*\[0, 5\).*LC5054"):
         read(bootstrap, span(topic, 7, 9))
 
 
@@ -200,9 +198,7 @@ def test_offsets_removed_by_retention_are_an_error(
     produce(topic, ["a"] * 10)
     admin.delete_records([TopicPartition(topic, 0, 6)])[TopicPartition(topic, 0, 6)].result(30)
 
-    with pytest.raises(
-        SourceError, match=r"offsets 4 to 5 are no longer in the topic, which now begins at 6 .*blocked SPEC --skip"
-    ):
+    with pytest.raises(SourceError, match=r"offsets 4 to 5.*6.*blocked SPEC --skip.*LC5053"):
         read(bootstrap, span(topic, 4, 9))
     assert offsets(read(bootstrap, span(topic, 6, 9))) == [6, 7, 8]
 
@@ -215,7 +211,7 @@ def test_a_topic_made_anew_is_not_the_one_that_was_planned(
     planned = id_of(admin, topic)
 
     assert offsets(read(bootstrap, span(topic, 0, 3, topic_id=planned))) == [0, 1, 2]
-    with pytest.raises(SourceError, match=r"the plan was made for another-id.*reset offsets"):
+    with pytest.raises(SourceError, match=r"another-id.*LC5045"):
         read(bootstrap, span(topic, 0, 3, topic_id="another-id"))
 
 
@@ -248,7 +244,7 @@ def test_brokers_that_do_not_answer_are_unavailable_not_empty() -> None:
         read("127.0.0.1:1", span("orders", 0, 3), check_seconds=2.0)
 
 
-def test_chunks_are_bounded_by_bytes_and_a_huge_record_stands_alone(
+def test_chunks_are_bounded_by_bytes_and_a_huge_record_is_alone(
     bootstrap: str, make_topic: MakeTopic, produce: Produce
 ) -> None:
     topic = make_topic()
@@ -308,17 +304,17 @@ def test_the_proof_cannot_be_configured_away(bootstrap: str, make_topic: MakeTop
 
     with SliceReader(settings, [span(topic, 0, 4)]) as reader:
         assert offsets(list(reader.read())) == [2, 3]
-    with SliceReader(settings, [span(topic, 6, 9)]) as reader, pytest.raises(SourceError, match="cannot be read at 6"):
+    with SliceReader(settings, [span(topic, 6, 9)]) as reader, pytest.raises(SourceError, match=r" at 6.*LC5054"):
         list(reader.read())
 
 
-def test_a_reader_stops_when_told_and_says_so(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
+def test_a_reader_stops_when_reported_and_reports_it(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
     topic = make_topic()
     produce(topic, ["a"] * 2000)
-    told = iter([False, True])
+    answers = iter([False, True])
 
     with SliceReader(
-        {"bootstrap.servers": bootstrap}, [span(topic, 0, 2000)], should_stop=lambda: next(told)
+        {"bootstrap.servers": bootstrap}, [span(topic, 0, 2000)], should_stop=lambda: next(answers)
     ) as reader:
         read_so_far = offsets(list(reader.read()))
 
@@ -334,7 +330,7 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.mark.heavy
-def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: Broker) -> None:
+def test_a_broker_that_falls_silent_is_reported_after_the_read_timeout(own_broker: Broker) -> None:
     broker, topic, sender = own_broker, "silent", Sender(own_broker.bootstrap)
     create_topic(AdminClient({"bootstrap.servers": broker.bootstrap}), topic)
     sender.produce(topic, ["a" * 1000] * 3000)
@@ -349,7 +345,7 @@ def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: B
         next(chunks)
         os.kill(pid, signal.SIGSTOP)
         try:
-            with pytest.raises(SourceUnavailableError, match=r"no data for 3 s at offset \d+.*read again"):
+            with pytest.raises(SourceUnavailableError, match=r" 3 s at offset \d+.*LC5057"):
                 list(chunks)
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -357,7 +353,7 @@ def test_a_broker_that_falls_silent_is_told_after_the_read_timeout(own_broker: B
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("place", [pytest.param(8, id="longer than the log"), pytest.param(11, id="another length")])
-def test_a_batch_of_another_length_is_damage_long_before_the_read_timeout(
+def test_a_batch_of_another_length_is_corruption_long_before_the_read_timeout(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     """The brokers answer each request at once, and may give nothing, of which the client says nothing."""
@@ -372,12 +368,12 @@ def test_a_batch_of_another_length_is_damage_long_before_the_read_timeout(
     at, first, _ = batches(own_broker.directory, topic)[1]
     flip(own_broker.directory, topic, at + place)
     began = time.monotonic()
-    with pytest.raises(SourceCorruptError, match=rf"offsets {first} to .*are corrupt"):
+    with pytest.raises(SourceCorruptError, match=rf"offsets {first} to .*LC5003"):
         read(own_broker.bootstrap, span(topic, 0, 30), read_timeout=60.0)
     assert time.monotonic() - began < 55.0
 
 
-def test_a_client_that_a_quota_holds_back_is_not_told_of_damage() -> None:
+def test_a_client_that_a_quota_holds_back_is_not_reported_as_corruption() -> None:
     reading = PartitionReading(index=0, span=span("orders", 0, 10), position=5)
     trouble = Unreadable(1.0, 60.0)
     trouble.throttled(None)
@@ -387,7 +383,7 @@ def test_a_client_that_a_quota_holds_back_is_not_told_of_damage() -> None:
 
 @pytest.mark.heavy
 def test_what_comes_late_is_read_on(bootstrap: str, make_topic: MakeTopic, produce: Produce) -> None:
-    """A look for damage in mid-read costs no record: where the client stands is not touched by it."""
+    """A check for corruption in mid-read costs no record: it does not move the client's position."""
     topic = make_topic()
     produce(topic, [f"v{i}" for i in range(3000)])
     with SliceReader({"bootstrap.servers": bootstrap}, [span(topic, 0, 3000)], batch_records=100) as reader:

@@ -54,11 +54,11 @@ def test_every_partition_of_every_topic_is_there_with_its_topics_id(
     assert state.topic_ids[first] != state.topic_ids[second]
 
 
-def test_a_topic_that_is_not_there_is_told_with_the_one_that_may_be_meant(
+def test_a_topic_that_is_not_there_is_reported_with_the_one_that_may_be_meant(
     bootstrap: str, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic()
-    with pytest.raises(SourceError, match=rf"topic '{topic}s' \(did you mean '{topic}'\?\) does not exist in Kafka at"):
+    with pytest.raises(SourceError, match=rf"topic '{topic}s' \(did you mean '{topic}'\?\) LC2006"):
         state_of(bootstrap, f"{topic}s")
 
 
@@ -97,7 +97,7 @@ def test_a_topic_made_anew_has_another_id(bootstrap: str, admin: AdminClient, ma
     assert after.topic_id != before.topic_id
 
 
-def test_added_partitions_are_seen_at_the_next_look(
+def test_added_partitions_are_observed_at_the_next_check(
     bootstrap: str, admin: AdminClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(1)
@@ -109,7 +109,7 @@ def test_added_partitions_are_seen_at_the_next_look(
 
 def test_a_missing_topic_is_named_with_a_remedy(bootstrap: str, make_topic: Callable[..., str]) -> None:
     there = make_topic()
-    with pytest.raises(SourceError, match=r"topic 'no-such-topic' does not exist .*correct `topics`") as raised:
+    with pytest.raises(SourceError, match=r"no-such-topic.*`topics`.*LC2006") as raised:
         state_of(bootstrap, there, "no-such-topic")
     assert bootstrap in str(raised.value)
     with SourceTopics({"bootstrap.servers": bootstrap}, (there, "no-such-topic")) as source:
@@ -128,13 +128,13 @@ def test_a_broker_that_is_away_is_reported_within_the_timeout_with_the_cause() -
     began = time.monotonic()
     with (
         SourceTopics({"bootstrap.servers": servers}, ("t",), timeout=2) as source,
-        pytest.raises(SourceUnavailableError, match=rf"no answer from Kafka at {servers} within 2 s: .*refused"),
+        pytest.raises(SourceUnavailableError, match=rf"{servers} within 2 s: .*refused.*LC2011"),
     ):
         source.watermarks()
     assert time.monotonic() - began < 60, "the client's own patience was waited for"
 
 
-def test_a_name_that_nobody_knows_is_told_from_a_dead_broker() -> None:
+def test_an_unknown_name_is_distinguished_from_a_dead_broker() -> None:
     # Longer than a name may be: no name server is asked, which may take its time to say no.
     servers = f"{'kafka' * 13}.invalid:9092"
     with (
@@ -155,7 +155,7 @@ def test_a_refused_login_is_reported_at_once_and_without_the_password(bootstrap:
     began = time.monotonic()
     with (
         SourceTopics(config, ("t",), timeout=240) as source,
-        pytest.raises(SourceUnavailableError, match=r"refused the login: .*SASL.*check security\.protocol") as raised,
+        pytest.raises(SourceUnavailableError, match=r"SASL.*security\.protocol.*LC2010") as raised,
     ):
         source.watermarks()
     assert time.monotonic() - began < 200, "it was tried again"

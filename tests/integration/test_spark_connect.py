@@ -274,8 +274,8 @@ def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Call
     attempt.engine.stop()
     assert "it was stopped" in str(attempt.ended().error)
     assert gate.begun[3] == 0
-    gate.await_gone(1)
-    gate.await_gone(2)
+    gate.await_end(1)
+    gate.await_end(2)
     with pytest.raises(SparkJobError, match="LC5012"):
         attempt.engine.run(window.left_job(), window.secrets)
     gate.let_pass()
@@ -284,7 +284,7 @@ def test_a_stop_ends_the_job_and_loses_only_the_slices_in_hand(make_window: Call
     window.check()
 
 
-def test_an_older_attempt_that_is_told_to_stop_leaves_adopted_work_alone(
+def test_an_older_attempt_that_is_instructed_to_stop_leaves_adopted_work_alone(
     make_window: Callable[..., Window], gate: Gate
 ) -> None:
     window = make_window()
@@ -309,11 +309,11 @@ def test_what_an_adopted_job_did_not_finish_is_a_new_job(make_window: Callable[.
     retry = Attempt(window)
     until(lambda: retry.engine._running != [])
     gate.await_begun(2)
-    # As a person does by the tag, or an older attempt's stop that came a moment too early.
+    # As a user does by the tag, or an older attempt's stop that came a moment too early.
     retry.engine._calls.interrupt(retry.engine._running[0].operation)
     assert isinstance(retry.ended().error, EarlierWorkError)
-    gate.await_gone(1)
-    gate.await_gone(2)
+    gate.await_end(1)
+    gate.await_end(2)
     gate.let_pass()
     again = Attempt(window).ended()
     assert again.error is None
@@ -331,7 +331,7 @@ def test_the_work_of_another_spec_is_ended_and_what_it_had_not_reported_is_done_
     window.world = replace(window.world, landing=changed_landing(window.world.landing, unknown_fields="dead_letter"))
     retry = Attempt(window)
     assert retry.job.numbers == (1, 2, 3)
-    gate.await_gone(1)
+    gate.await_end(1)
     gate.let_pass()
     assert retry.ended().error is None
     assert Counter(r.status for r in retry.results) == {"done": 3}
@@ -403,7 +403,7 @@ CANARY = "canary-51d0a7"
 
 
 @pytest.mark.heavy
-def test_no_setting_of_a_connection_is_seen_anywhere(
+def test_no_setting_of_a_connection_is_observed_anywhere(
     make_window: Callable[..., Window],
     connect_server: ConnectServer,
     connect_page: str,
@@ -422,24 +422,24 @@ def test_no_setting_of_a_connection_is_seen_anywhere(
     assert Counter(r.status for r in engine.run(window.left_job(), secrets)) == {"done": SLICES}
     session = engine._calls.session_id
     pages = ["jobs", "stages", "environment", "executors", "SQL", "connect", f"connect/session/?id={session}"]
-    seen: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def shown() -> set[str]:
         """Where the job can be found by its tag; pages and events follow a moment after its end."""
-        seen.update({page: read_page(f"{connect_page}/{page}") for page in pages})
+        texts.update({page: read_page(f"{connect_page}/{page}") for page in pages})
         files = [f for f in connect_server.directory.rglob("*") if f.is_file()]
-        seen.update({str(f): f.read_text(errors="replace") for f in files})
+        texts.update({str(f): f.read_text(errors="replace") for f in files})
         tag = f"commit={window.ticket.cycle.commit_id}"
-        return {"events" if "events" in place else place for place, text in seen.items() if tag in text}
+        return {"events" if "events" in place else place for place, text in texts.items() if tag in text}
 
-    # What may be seen is seen, so the places are the right ones: tags and names by which a person finds the job.
+    # What may be seen is seen, so the places are the right ones: tags and names by which a user finds the job.
     until(lambda: {"stages", "connect", "events"} <= shown())
-    seen |= {
+    texts |= {
         "output": "".join(capfd.readouterr()),
         "log": caplog.text,
         "error": repr((engine.__dict__, window.secrets)),
     }
-    assert [place for place, text in seen.items() if CANARY in text] == []
+    assert [place for place, text in texts.items() if CANARY in text] == []
     window.check()
 
 
@@ -463,8 +463,8 @@ def test_the_death_of_the_server_ends_the_job_and_a_retry_does_the_rest_on_the_n
     with pytest.raises(SparkJobError, match=r"cannot be reached .*: start it, or correct host and port"):
         window.engine().run(window.left_job(), window.secrets)
     connect_server.start()
-    gate.await_gone(1)
-    gate.await_gone(2)
+    gate.await_end(1)
+    gate.await_end(2)
     gate.let_pass()
     assert Counter(r.status for r in finish(window).results) == {"done": 3}
     assert gate.begun[0] == 1

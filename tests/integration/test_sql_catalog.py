@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that somebody made under another catalog name are found."""
+"""Tables that a user made under another catalog name are found."""
 
 from __future__ import annotations
 

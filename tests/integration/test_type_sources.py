@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every source of wanted columns does, whatever it asks: records on a real broker, plain and framed, and a double
-that stands for a registry's newest writer schema.
+that replaces a registry's newest writer schema.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FRAME = b"\x00" + (7).to_bytes(4)
 
 
 class NewestWriter:
-    """Stands for a registry: it knows the newest schema of the writers, and looks at no record. A time is a text to
+    """Stands for a registry: it knows the newest schema of the writers, and checks no record. A time is a text to
     them, which the decoder of the landing takes for a time.
     """
 
@@ -46,7 +46,7 @@ class NewestWriter:
     def __init__(self, _landing: Landing, _kafka: Mapping[str, Any]) -> None:
         pass
 
-    def sample(self, ranges: Coverage, seen: Coverage) -> RecordSample:
+    def sample(self, ranges: Coverage, observed: Coverage) -> RecordSample:
         return RecordSample(ranges=ranges)
 
     def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
@@ -56,7 +56,7 @@ class NewestWriter:
         return InferredTypes(columns=StructType(*fields), origin="schema 12 of subject orders-value")
 
 
-def asked(source: TypeSource, schema: Schema, ranges: Coverage) -> InferredTypes:
+def infer(source: TypeSource, schema: Schema, ranges: Coverage) -> InferredTypes:
     return source.inferred(schema, source.sample(ranges, Coverage()))
 
 
@@ -76,10 +76,10 @@ def ranges(make: type[TypeSource], make_topic: Callable[..., str], produce: Call
     return Coverage.of([(SourcePartition(topic, 0, "topic-id"), OffsetRange(0, 10))])
 
 
-def test_what_records_have_and_the_table_lacks_is_wanted(
+def test_what_records_have_and_the_table_lacks_is_requested(
     make: type[TypeSource], ranges: Coverage, bootstrap: str
 ) -> None:
-    found = asked(make(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
+    found = infer(make(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
     assert found.misfits == ()
     assert evolution(TABLE, found.columns, widen=True).changes == (
         Widened(path=("n",), before=IntegerType(), after=LongType()),
@@ -99,7 +99,7 @@ def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
         NestedField(4, "extra", StringType(), required=False),
         NestedField(5, "more", StringType(), required=False),
     )
-    found = asked(make(LANDING, {"bootstrap.servers": bootstrap}), table, ranges)
+    found = infer(make(LANDING, {"bootstrap.servers": bootstrap}), table, ranges)
     assert evolution(table, found.columns, widen=True) == evolution(table, StructType(), widen=True)
     assert (found.misfits, found.left_out) == ((), ())
 
@@ -109,20 +109,20 @@ def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
     made: type[TypeSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_lakecommit.formats.evolution.records.SECONDS", 1.0)
-    gone = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
+    missing = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 10))])
     with pytest.raises(SourceUnavailableError, match="reading orders"):
-        asked(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, gone)
+        infer(made(LANDING, {"bootstrap.servers": "127.0.0.1:1"}), TABLE, missing)
 
 
-def test_nothing_between_and_behind_the_ranges_is_looked_at(
+def test_nothing_between_and_behind_the_ranges_is_checked(
     make_topic: Callable[..., str], produce: Callable[..., object], bootstrap: str
 ) -> None:
-    """It has had its fate, or is of another window: what is wrong there says nothing of these."""
+    """It has had its disposition, or is of another window: what is wrong there says nothing of these."""
     topic = make_topic(1)
     produce(topic, [json.dumps({"id": 1, "n": "x" if i in (3, 4, 8, 9) else i}) for i in range(10)], 0)
     kafka = {"bootstrap.servers": bootstrap}
     ranges = Coverage.of((SourcePartition(topic, 0, "t"), OffsetRange(*r)) for r in ((0, 3), (5, 8)))
-    found = asked(RecordsSource(LANDING, kafka), TABLE, ranges)
+    found = infer(RecordsSource(LANDING, kafka), TABLE, ranges)
     assert (found.misfits, found.origin.split()[0]) == ((), "6")
 
 
@@ -132,7 +132,7 @@ def test_ranges_of_markers_alone_are_a_sample_of_nothing(
     topic = make_topic(1)
     produce(topic, [("1", "{}")], transactional=True, outcome="abort")
     ranges = Coverage.of([(SourcePartition(topic, 0, "id"), OffsetRange(0, 2))])
-    found = asked(RecordsSource(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
+    found = infer(RecordsSource(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
     assert found.columns.fields == ()
 
 

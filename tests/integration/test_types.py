@@ -152,7 +152,7 @@ def data_file(table: Table) -> Any:
     return task.file
 
 
-def test_the_table_has_the_types_that_were_asked_for(table: Table) -> None:
+def test_the_table_has_the_types_that_were_requested(table: Table) -> None:
     kinds = {f.name: str(f.field_type) for f in table.schema().fields if isinstance(f.field_type, PrimitiveType)}
     assert kinds == {name: text for name, text in TYPES.items() if "<" not in text}
 
@@ -164,7 +164,7 @@ def test_pyiceberg_reads_every_value_as_it_was_written(table: Table) -> None:
     assert found == [FULL, EMPTY, HOLLOW]
 
 
-def test_the_parquet_file_alone_says_the_same(table: Table) -> None:
+def test_the_parquet_file_alone_reports_the_same(table: Table) -> None:
     file = pq.ParquetFile(Path(urlsplit(data_file(table).file_path).path))
     assert file.read().sort_by("id").to_pylist() == [FULL, EMPTY, HOLLOW]
     columns = {c.path: (c.physical_type, str(c.logical_type)) for c in map(file.schema.column, range(len(file.schema)))}

@@ -36,7 +36,7 @@ Produce = Callable[..., object]
 
 @dataclass(kw_only=True)
 class FarWorld(World):
-    """A landing whose brokers are given up sooner, while ``timeout`` says so."""
+    """A landing whose brokers are given up sooner, while ``timeout`` reports it."""
 
     timeout: float | None = None
     """Seconds; None for what the package takes by itself."""
@@ -157,7 +157,7 @@ class Story:
     @classmethod
     def read(cls, world: World, log: Sequence[ControlRecord]) -> Story:
         landing = world.landing
-        told = GroupVerdicts(
+        group_verdicts = GroupVerdicts(
             StallOptions(
                 group=landing.group_id,
                 rules=StallRules(),
@@ -167,7 +167,7 @@ class Story:
                 completion_timeout=landing.window.completion_timeout.total_seconds(),
             )
         )
-        lines = [line for record in log if (line := told.event(record)) is not None]
+        lines = [line for record in log if (line := group_verdicts.event(record)) is not None]
         entries = read_entries(log, landing.name, LIVE)
         assert len(entries) == len(lines)
         return cls(entries=entries, verdicts=tuple(Verdict(line["verdict"]) for line in lines))

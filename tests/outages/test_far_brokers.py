@@ -56,7 +56,7 @@ def test_a_connection_that_is_only_slow_is_no_failure(far_runs: FarRuns, far_bro
 
 
 @pytest.mark.parametrize("spoil", [Proxy.half_open, Proxy.resetting, Proxy.down])
-def test_a_run_that_finds_no_brokers_says_so_and_the_next_one_goes_on(
+def test_a_run_that_finds_no_brokers_reports_it_and_the_next_one_goes_on(
     far_runs: FarRuns, far_broker: Far, spoil: Spoil
 ) -> None:
     far_runs.loaded()
@@ -70,7 +70,7 @@ def test_a_run_that_finds_no_brokers_says_so_and_the_next_one_goes_on(
 
 
 @pytest.mark.parametrize(("spoil", "when"), [(Proxy.half_open, "before"), (Proxy.resetting, "after")])
-def test_brokers_that_are_lost_around_the_commit_are_told_of_it_by_a_later_run(
+def test_brokers_that_are_lost_around_the_commit_are_reported_by_a_later_run(
     far_runs: FarRuns, far_broker: Far, at_the_commit: Callable[..., None], spoil: Spoil, when: str
 ) -> None:
     far_runs.loaded()

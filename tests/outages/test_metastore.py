@@ -61,7 +61,7 @@ def test_a_landing_lands_and_the_next_run_lands_nothing(
     check_verified(world)
 
 
-def test_the_doctor_tells_that_the_lock_is_a_lease(make_hive_world: Callable[..., World]) -> None:
+def test_the_doctor_reports_that_the_lock_is_a_lease(make_hive_world: Callable[..., World]) -> None:
     with make_hive_world().session() as session:
         findings, _ = tables(session)
     (lock,) = [f for f in findings if f.check == "catalog lock"]
@@ -116,11 +116,11 @@ def frozen(world: World, opened: Opened) -> Iterator[None]:
         process.join()
 
 
-def test_a_committer_that_wakes_up_when_its_lock_is_gone_overwrites_and_the_landing_makes_good_its_own(
+def test_a_committer_that_wakes_up_when_its_lock_is_missing_overwrites_and_the_landing_makes_good_its_own(
     make_hive_world: Callable[..., World], produce: Produce
 ) -> None:
-    """The weakness as it is: what was committed past the lock is gone, a stranger's row for good. The landing believes
-    the table, and lands again what it lacks.
+    """The weakness as it is: what was committed past the lock is missing, a stranger's row for good. The landing
+    believes the table, and lands again what it lacks.
     """
     world = make_hive_world()
     produce(world.landing.topics, records(0, 40))

@@ -159,7 +159,7 @@ def test_a_commit_whose_outcome_cannot_be_learned_is_found_by_a_later_run(
 
 
 @pytest.mark.parametrize("where", ["between runs", "at the commit request"])
-def test_a_catalog_that_stands_still_is_given_up_in_time_and_may_do_late_what_it_was_asked(
+def test_a_catalog_that_stalls_is_given_up_in_time_and_may_do_late_what_it_was_requested(
     make_runs: Callable[..., Runs], postgres: Postgres, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     runs = make_runs()
@@ -183,7 +183,7 @@ def test_a_catalog_that_stands_still_is_given_up_in_time_and_may_do_late_what_it
     assert isinstance(first, CatalogError if where == "between runs" else CommitUnknownError)
     assert isinstance(second, CatalogError)
     assert "no answer within 10 s" in str(second)
-    # What hangs in the driver goes on now, beside the runs that come.
+    # What hangs in the driver goes on now, next to the runs that come.
     postgres.thaw()
     runs.drained()
     runs.check()

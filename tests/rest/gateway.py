@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands before a REST catalog: a gateway that hands requests on, unless it was told to do something else.
+"""A gateway before a REST catalog: it forwards requests, unless a rule decides otherwise.
 
-Contract: every request is noted in :attr:`Gateway.asked`. Inside :meth:`Gateway.doing` a rule decides: it is given the
-request and a way to hand it on, and returns the answer for the client, or ``None`` to hang up without one. The gateway
-may also ask for a token, which it gives out itself, put a prefix before all paths, and add to the server's settings;
-these are what Polaris, Lakekeeper or a cloud's catalog do, and the server behind it does not.
+Contract: :attr:`Gateway.requests` lists every request. Inside :meth:`Gateway.doing` a rule decides: it gets the request
+and a function that forwards it, and returns the answer for the client, or ``None`` to hang up without one. The gateway
+can also require a token, which it issues itself, put a prefix before all paths, and add to the server's settings.
+Polaris, Lakekeeper and cloud catalogs do this; the server behind the gateway does not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Asked:
+class Request:
     """One request, and the code that it was answered with (0: not answered)."""
 
     method: str
@@ -70,7 +70,7 @@ class Asked:
 
 
 Forward = Callable[[], Answer | None]
-Rule = Callable[[Asked, Forward], Answer | None]
+Rule = Callable[[Request, Forward], Answer | None]
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Gateway:
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         self.tokens: Tokens | None = None
         self.prefix = ""
         self.overrides: dict[str, str] = {}
@@ -122,13 +122,13 @@ class Gateway:
 
             def _do(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                asked = Asked(self.command, self.path, body, dict(self.headers))
-                gateway.asked.append(asked)
-                answer = gateway._answer(asked)
+                request = Request(self.command, self.path, body, dict(self.headers))
+                gateway.requests.append(request)
+                answer = gateway._answer(request)
                 if answer is None:
                     self.close_connection = True
                     return
-                asked.code = answer.code
+                request.code = answer.code
                 self.send_response(answer.code)
                 self.send_header("Content-Type", answer.kind)
                 self.send_header("Content-Length", str(len(answer.body)))
@@ -149,8 +149,8 @@ class Gateway:
         return int(self._server.server_address[1])
 
     @property
-    def commits(self) -> list[Asked]:
-        return [asked for asked in self.asked if asked.is_commit]
+    def commits(self) -> list[Request]:
+        return [request for request in self.requests if request.is_commit]
 
     @contextmanager
     def doing(self, rule: Rule) -> Iterator[None]:
@@ -171,43 +171,43 @@ class Gateway:
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
-    def _answer(self, asked: Asked) -> Answer | None:
-        path = urlsplit(asked.path).path
+    def _answer(self, request: Request) -> Answer | None:
+        path = urlsplit(request.path).path
         if self.tokens is not None:
             if path == "/v1/oauth/tokens":
-                return self.tokens.give(asked.body)
-            if asked.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens.valid:
+                return self.tokens.give(request.body)
+            if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens.valid:
                 return Answer.error(self.tokens.refused, "NotAuthorizedException", "the token does not hold")
         if path == "/v1/config":
-            return self._settings(asked)
+            return self._settings(request)
         if not path.startswith(f"/v1/{self.prefix}"):
             return Answer(404, b"<html>no such site</html>", HTML)
 
         def forward() -> Answer | None:
-            return self._forwarded(asked)
+            return self._forwarded(request)
 
-        return forward() if self._rule is None else self._rule(asked, forward)
+        return forward() if self._rule is None else self._rule(request, forward)
 
-    def _settings(self, asked: Asked) -> Answer | None:
-        return self.settings_rule(asked, lambda: self._own_settings(asked))
+    def _settings(self, request: Request) -> Answer | None:
+        return self.settings_rule(request, lambda: self._own_settings(request))
 
-    def _own_settings(self, asked: Asked) -> Answer | None:
-        answer = self._forwarded(asked)
+    def _own_settings(self, request: Request) -> Answer | None:
+        answer = self._forwarded(request)
         if answer is None or answer.code != 200:
             return answer
-        told = json.loads(answer.body)
-        told["overrides"] |= self.overrides
+        settings = json.loads(answer.body)
+        settings["overrides"] |= self.overrides
         if self.prefix:
-            told["overrides"]["prefix"] = self.prefix.rstrip("/")
-        return Answer(200, json.dumps(told).encode())
+            settings["overrides"]["prefix"] = self.prefix.rstrip("/")
+        return Answer(200, json.dumps(settings).encode())
 
-    def _forwarded(self, asked: Asked) -> Answer | None:
+    def _forwarded(self, request: Request) -> Answer | None:
         """What the server says; ``None`` if it ends without a word."""
         connection = HTTPConnection("127.0.0.1", self._server_port, timeout=PATIENCE)
-        kept = {name: value for name, value in asked.headers.items() if name.lower() not in SPARED}
-        path = asked.path.replace(f"/v1/{self.prefix}", "/v1/", 1) if self.prefix else asked.path
+        kept = {name: value for name, value in request.headers.items() if name.lower() not in SPARED}
+        path = request.path.replace(f"/v1/{self.prefix}", "/v1/", 1) if self.prefix else request.path
         try:
-            connection.request(asked.method, path, body=asked.body or None, headers=kept)
+            connection.request(request.method, path, body=request.body or None, headers=kept)
             answer = connection.getresponse()
             return Answer(answer.status, answer.read(), answer.headers.get("Content-Type", JSON))
         except (OSError, HTTPException):
@@ -224,13 +224,13 @@ class Once:
         self._lock = threading.Lock()
         self.used = False
 
-    def __call__(self, asked: Asked, forward: Forward) -> Answer | None:
+    def __call__(self, request: Request, forward: Forward) -> Answer | None:
         with self._lock:
-            mine = asked.is_commit and not self.used
+            mine = request.is_commit and not self.used
             self.used = self.used or mine
-        return self._rule(asked, forward) if mine else forward()
+        return self._rule(request, forward) if mine else forward()
 
 
 def always(rule: Rule) -> Rule:
     """A rule for all commit requests."""
-    return lambda asked, forward: rule(asked, forward) if asked.is_commit else forward()
+    return lambda request, forward: rule(request, forward) if request.is_commit else forward()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An object store that looks at keys: as much of S3 as Arrow's file system asks for, in one process, on 127.0.0.1.
+"""An object store that checks keys: as much of S3 as Arrow's file system requests, in one process, on 127.0.0.1.
 
 Contract: a request is taken only if it names an access key and a session token that were given out together and hold,
 and only below the prefix that they were given out for. Signatures are not verified: a wrong secret key passes. All that
@@ -70,7 +70,7 @@ class KeyedStore:
     _server: ThreadingHTTPServer | None = None
 
     def give(self, prefix: str) -> Keys:
-        """New keys for a prefix, beside those that hold."""
+        """New keys for a prefix, next to those that hold."""
         one = uuid4().hex
         keys = Keys(prefix=prefix, access_key=f"AK{one}", secret_key=f"SK{one[::-1]}", token=f"TO{uuid4().hex}")
         self._given[keys.access_key, keys.token] = prefix
@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _do(self) -> None:
         url = urlsplit(self.path)
-        self._name, self._asks = unquote(url.path).strip("/"), parse_qs(url.query, keep_blank_values=True)
+        self._name, self._query = unquote(url.path).strip("/"), parse_qs(url.query, keep_blank_values=True)
         content = self._content()
         if why := self.keyed.why_refused(self._name, self.headers):
             self.keyed.refused.append(f"{self.command} {self._name}: {why}")
@@ -170,20 +170,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self, _: bytes) -> None:
         found = self.keyed.objects.get(self._name)
-        if "list-type" in self._asks:
+        if "list-type" in self._query:
             self._list(self._name.split("/")[0])
         elif found is None:
             self._answer(404, _xml("Error", Code="NoSuchKey", Message="there is no such object"))
-        elif asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
-            start, end = int(asked[1]), int(asked[2] or len(found) - 1)
+        elif byte_range := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
+            start, end = int(byte_range[1]), int(byte_range[2] or len(found) - 1)
             self._answer(206, found[start : end + 1], {"Content-Range": f"bytes {start}-{end}/{len(found)}"})
         else:
             self._answer(200, found)
 
     def _list(self, bucket: str) -> None:
-        """A page of keys, and of the folders that stand for those behind the delimiter."""
-        prefix, cut = (self._asks.get(key, [""])[0] for key in ("prefix", "delimiter"))
-        after = self._asks.get("continuation-token", [""])[0]
+        """A page of keys, and of the folders that replace those behind the delimiter."""
+        prefix, cut = (self._query.get(key, [""])[0] for key in ("prefix", "delimiter"))
+        after = self._query.get("continuation-token", [""])[0]
         keys = [name.partition("/")[2] for name in self.keyed.under(f"{bucket}/{prefix}")]
         ends = {key: key.find(cut, len(prefix)) if cut else -1 for key in keys}
         names = sorted({key if end < 0 else key[: end + 1] for key, end in ends.items()} - {""})
@@ -202,20 +202,20 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, _xml("ListBucketResult", inside=listed, **facts))
 
     def _put(self, content: bytes) -> None:
-        if "partNumber" in self._asks:
-            self.keyed.part(self._asks["uploadId"][0], int(self._asks["partNumber"][0]), content)
+        if "partNumber" in self._query:
+            self.keyed.part(self._query["uploadId"][0], int(self._query["partNumber"][0]), content)
         else:
             self.keyed.put(self._name, content, self.headers)
         self._answer(200, extra={"ETag": f'"{uuid4().hex}"'})
 
     def _post(self, _: bytes) -> None:
         bucket, _, key = self._name.partition("/")
-        if "uploads" in self._asks:
-            told = _xml("InitiateMultipartUploadResult", Bucket=bucket, Key=key, UploadId=self.keyed.begin())
+        if "uploads" in self._query:
+            body = _xml("InitiateMultipartUploadResult", Bucket=bucket, Key=key, UploadId=self.keyed.begin())
         else:
-            self.keyed.put(self._name, self.keyed.joined(self._asks["uploadId"][0]), self.headers)
-            told = _xml("CompleteMultipartUploadResult", Bucket=bucket, Key=key, ETag=uuid4().hex)
-        self._answer(200, told)
+            self.keyed.put(self._name, self.keyed.joined(self._query["uploadId"][0]), self.headers)
+            body = _xml("CompleteMultipartUploadResult", Bucket=bucket, Key=key, ETag=uuid4().hex)
+        self._answer(200, body)
 
     def _delete(self, _: bytes) -> None:
         self.keyed.objects.pop(self._name, None)

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
 from tests.outages.runs import Runs
-from tests.rest.gateway import HTML, Answer, Asked, Forward, Gateway, Once, Rule, always
+from tests.rest.gateway import HTML, Answer, Forward, Gateway, Once, Request, Rule, always
 from tests.rest.patience import impatient
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE, until
@@ -36,10 +36,10 @@ pytestmark = pytest.mark.rest
 Produce = Callable[..., object]
 
 
-def told(answer: Answer | None, *, done: bool) -> Rule:
-    """The request is handed on or not, and the client is told this whatever the server says."""
+def answering(answer: Answer | None, *, done: bool) -> Rule:
+    """The request is handed on or not, and the client is reported this whatever the server says."""
 
-    def rule(asked: Asked, forward: Forward) -> Answer | None:
+    def rule(request: Request, forward: Forward) -> Answer | None:
         if done:
             real = forward()
             assert real is not None
@@ -61,7 +61,7 @@ def test_windows_land_in_a_table_of_the_server_and_the_next_run_lands_nothing(
     world.check(Counter(range(300)))
     assert len(world.rows(dead)) == 3
     check_verified(world)
-    sent = [asked for asked in gateway.commits if asked.code == 200]
+    sent = [request for request in gateway.commits if request.code == 200]
     assert len(sent) == len(gateway.commits) >= 8
 
 
@@ -136,7 +136,7 @@ def test_of_two_committers_that_saw_the_same_head_the_server_refuses_the_second(
     world.write(opened)
     arrived, go_on = threading.Event(), threading.Event()
 
-    def late(_: Asked, forward: Forward) -> Answer | None:
+    def late(_: Request, forward: Forward) -> Answer | None:
         arrived.set()
         assert go_on.wait(PATIENCE)
         return forward()
@@ -148,7 +148,7 @@ def test_of_two_committers_that_saw_the_same_head_the_server_refuses_the_second(
         runs.drained()
         go_on.set()
         slow.join()
-    assert [asked.code for asked in gateway.commits].count(409) == 1
+    assert [request.code for request in gateway.commits].count(409) == 1
     runs.check()
     published = runs.story().published
     assert len(published) == len(set(published))
@@ -182,11 +182,11 @@ NO_ANSWER: dict[str, Answer | None] = {
 
 @pytest.mark.parametrize("done", [True, False], ids=["committed", "not committed"])
 @pytest.mark.parametrize("answer", NO_ANSWER)
-def test_whatever_the_answer_to_a_commit_says_the_table_is_looked_at_and_the_run_goes_on(
+def test_whatever_the_answer_to_a_commit_reports_the_table_is_checked_and_the_run_goes_on(
     runs: Runs, gateway: Gateway, answer: str, done: bool
 ) -> None:
     runs.loaded()
-    with gateway.doing(Once(told(NO_ANSWER[answer], done=done))):
+    with gateway.doing(Once(answering(NO_ANSWER[answer], done=done))):
         outcome = runs.loaded()
     assert isinstance(outcome, CycleOutcome)
     runs.check()
@@ -196,11 +196,11 @@ def test_whatever_the_answer_to_a_commit_says_the_table_is_looked_at_and_the_run
 
 
 @pytest.mark.parametrize("answer", NO_ANSWER)
-def test_a_server_that_goes_on_so_ends_the_run_with_what_it_said_and_the_next_one_commits(
+def test_a_server_that_goes_on_so_ends_the_run_with_what_it_reported_and_the_next_one_commits(
     runs: Runs, gateway: Gateway, answer: str
 ) -> None:
     runs.loaded()
-    with gateway.doing(always(told(NO_ANSWER[answer], done=False))), impatient():
+    with gateway.doing(always(answering(NO_ANSWER[answer], done=False))), impatient():
         error = runs.loaded()
     assert isinstance(error, CommitUnknownError)
     assert f"for {runs.world.landing.table} were sent" in str(error)

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_lakecommit.committer.summary import record_of
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
-from tests.rest.gateway import Answer, Asked, Forward, Gateway, Once, Rule, always
+from tests.rest.gateway import Answer, Forward, Gateway, Once, Request, Rule, always
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -32,18 +32,18 @@ def world(make_rest_world: Callable[..., World], produce: Produce) -> World:
     return world
 
 
-def changes_schema(asked: Asked) -> bool:
-    return asked.is_commit and b'"add-schema"' in asked.body
+def changes_schema(request: Request) -> bool:
+    return request.is_commit and b'"add-schema"' in request.body
 
 
 def check(world: World) -> None:
     world.check(Counter(range(20)))
     table = table_of(world, world.landing.table)
     assert {row["id"]: row["extra"] for row in world.rows()} == {i: {"x": i} if i >= 10 else None for i in range(20)}
-    told = [
+    changes = [
         r.extra[EVOLVED] for s in table.metadata.snapshots if (r := record_of(s)) is not None and EVOLVED in r.extra
     ]
-    assert [json.loads(t)["changes"] for t in told] == [["add extra struct<x: optional long>"]]
+    assert [json.loads(t)["changes"] for t in changes] == [["add extra struct<x: optional long>"]]
     head = table.current_snapshot()
     assert head is not None
     assert head.schema_id == table.metadata.current_schema_id == 1
@@ -52,7 +52,7 @@ def check(world: World) -> None:
 
 def test_schema_and_reason_come_in_one_request_that_states_what_it_is_for(world: World, gateway: Gateway) -> None:
     world.run()
-    (commit,) = [asked for asked in gateway.commits if changes_schema(asked)]
+    (commit,) = [request for request in gateway.commits if changes_schema(request)]
     body: dict[str, Any] = json.loads(commit.body)
     assert Counter(u["action"] for u in body["updates"]) == {
         "add-schema": 1,
@@ -72,10 +72,8 @@ def test_schema_and_reason_come_in_one_request_that_states_what_it_is_for(world:
 
 @pytest.mark.parametrize("done", [True, False], ids=["committed", "not committed"])
 @pytest.mark.parametrize("code", [409, 500])
-def test_an_answer_that_is_not_the_truth_is_looked_behind(
-    world: World, gateway: Gateway, code: int, done: bool
-) -> None:
-    def rule(asked: Asked, forward: Forward) -> Answer | None:
+def test_an_answer_that_is_not_the_truth_is_checked(world: World, gateway: Gateway, code: int, done: bool) -> None:
+    def rule(request: Request, forward: Forward) -> Answer | None:
         if done:
             forward()
         return Answer.error(code, "CommitFailedException")
@@ -94,10 +92,10 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("answer", REFUSALS)
-def test_a_server_that_lets_nobody_change_schemas_is_named_and_the_rows_land(
+def test_a_server_that_refuses_schema_changes_is_named_and_the_rows_land(
     world: World, gateway: Gateway, answer: str
 ) -> None:
-    refuses: Rule = lambda asked, forward: REFUSALS[answer] if changes_schema(asked) else forward()  # noqa: E731
+    refuses: Rule = lambda request, forward: REFUSALS[answer] if changes_schema(request) else forward()  # noqa: E731
     with gateway.doing(always(refuses)):
         world.run()
     world.check(Counter(range(20)))

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
 from airflow_provider_lakecommit.status.doctor.lake import tables
 from tests.fixtures.kafka import unique
 from tests.outages.runs import Runs
-from tests.rest.gateway import Answer, Asked, Forward, Gateway, Rule, Tokens, always
+from tests.rest.gateway import Answer, Forward, Gateway, Request, Rule, Tokens, always
 from tests.support.cli import LAND_SECONDS, orders, run, write_spec
 from tests.support.world import SCHEMA
 
@@ -25,12 +25,12 @@ SECRET = "hush-canary"
 Produce = Callable[..., object]
 
 
-def told(*arguments: str) -> str:
+def output_of(*arguments: str) -> str:
     """What a command says; it must end well, and say no secret."""
     answer = run(*arguments, timeout=LAND_SECONDS)
-    said = answer.out + answer.err
-    assert answer.code == 0, said
-    assert SECRET not in said
+    output = answer.out + answer.err
+    assert answer.code == 0, output
+    assert SECRET not in output
     return answer.out
 
 
@@ -53,14 +53,14 @@ def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_
     catalog = guarded(gateway)
     spec = str(write_spec(tmp_path, name, topic, control_topic, bootstrap, catalog, dead_letter_table=None))
     produce(topic, orders(30))
-    told("land", spec)
-    seen = {f["check"]: f["level"] for f in json.loads(told("doctor", spec, "--json"))["findings"]}
-    assert seen[f"commits to shop.{name}"] == seen["executor storage"] == "ok"
+    output_of("land", spec)
+    levels = {f["check"]: f["level"] for f in json.loads(output_of("doctor", spec, "--json"))["findings"]}
+    assert levels[f"commits to shop.{name}"] == levels["executor storage"] == "ok"
     ids = Tables(catalog).load(f"shop.{name}").scan().to_arrow().column("id").to_pylist()
     assert sorted(ids) == list(range(30))
 
 
-def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path, runs: Runs, gateway: Gateway) -> None:
+def test_the_command_line_shows_verifies_and_fixes_what_is_in_it(tmp_path: Path, runs: Runs, gateway: Gateway) -> None:
     world = runs.world
     world.catalog = guarded(gateway)
     runs.loaded()
@@ -68,15 +68,15 @@ def test_the_command_line_shows_verifies_and_mends_what_is_in_it(tmp_path: Path,
     topic, control = world.landing.topics, world.landing.connections.control_topic
     brokers = world.kafka["bootstrap.servers"]
     spec = str(write_spec(tmp_path, world.landing.name, topic, control, brokers, world.catalog, **own))
-    assert "present" in told("history", spec, "--ledger")
-    told("verify", spec)
-    told("reset", "assert", spec, "--from-log", "--table", world.landing.table, "--yes")
-    told("reset", "offsets", spec, "--from", "latest", "--yes")
+    assert "present" in output_of("history", spec, "--ledger")
+    output_of("verify", spec)
+    output_of("reset", "assert", spec, "--from-log", "--table", world.landing.table, "--yes")
+    output_of("reset", "offsets", spec, "--from", "latest", "--yes")
     runs.loaded()
     runs.check()
 
 
-def test_a_connection_of_airflow_that_says_no_more_than_where_and_who(
+def test_a_connection_of_airflow_with_only_address_and_login(
     runs: Runs, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway.prefix, stated = "lake/", guarded(gateway)
@@ -92,7 +92,7 @@ def test_a_connection_of_airflow_that_says_no_more_than_where_and_who(
     runs.loaded()
     runs.loaded()
     runs.check()
-    assert {asked.path.startswith("/v1/lake/") for asked in gateway.commits} == {True}
+    assert {request.path.startswith("/v1/lake/") for request in gateway.commits} == {True}
 
 
 # -- the doctor --------------------------------------------------------------------------------------------------------
@@ -113,20 +113,20 @@ def test_the_doctor_sees_that_requests_which_do_not_fit_are_refused_and_changes_
     found = found_by(runs)
     assert {f.level for f in found.values()} == {Level.OK}, found
     assert "is refused" in found[f"commits to {runs.world.landing.table}"].observed
-    assert [asked.code for asked in gateway.commits[sent:]] == [409] * 5
+    assert [request.code for request in gateway.commits[sent:]] == [409] * 5
     with runs.world.session() as session:
         assert session.tables.load(runs.world.landing.table).metadata_location == before
 
 
 def compares_all_but(kind: str, ref: str | None = None) -> Rule:
-    """A catalog that does not look at that requirement."""
+    """A catalog that does not check that requirement."""
 
-    def rule(asked: Asked, forward: Forward) -> Answer | None:
-        said = json.loads(asked.body)
-        said["requirements"] = [
-            r for r in said["requirements"] if r["type"] != kind or (ref is not None and r["ref"] != ref)
+    def rule(request: Request, forward: Forward) -> Answer | None:
+        update = json.loads(request.body)
+        update["requirements"] = [
+            r for r in update["requirements"] if r["type"] != kind or (ref is not None and r["ref"] != ref)
         ]
-        asked.body = json.dumps(said).encode()
+        request.body = json.dumps(update).encode()
         return forward()
 
     return always(rule)
@@ -160,7 +160,7 @@ def test_the_doctor_warns_of_a_catalog_that_does_not_compare(
         (Answer.error(503, "ServiceUnavailableException"), Level.WARN, "try again"),
     ],
 )
-def test_the_doctor_tells_who_may_not_commit(
+def test_the_doctor_reports_a_missing_right_to_commit(
     runs: Runs, gateway: Gateway, answer: Answer, level: Level, helps: str
 ) -> None:
     runs.loaded()
@@ -170,10 +170,12 @@ def test_the_doctor_tells_who_may_not_commit(
     assert helps in finding.remedy
 
 
-def test_who_may_not_list_namespaces_can_land_and_the_doctor_says_so(runs: Runs, gateway: Gateway) -> None:
-    def hidden(asked: Asked, forward: Forward) -> Answer | None:
-        lists = asked.method == "GET" and asked.path.partition("?")[0] == "/v1/namespaces"
-        around = asked.path == "/v1/namespaces/shop"
+def test_without_the_right_to_list_namespaces_landing_works_and_the_doctor_reports_it(
+    runs: Runs, gateway: Gateway
+) -> None:
+    def hidden(request: Request, forward: Forward) -> Answer | None:
+        lists = request.method == "GET" and request.path.partition("?")[0] == "/v1/namespaces"
+        around = request.path == "/v1/namespaces/shop"
         return Answer.error(403, "ForbiddenException") if lists or around else forward()
 
     with Tables(runs.world.catalog).catalog as catalog:

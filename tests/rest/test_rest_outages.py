@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownEr
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from dev.servers.rest_catalog import RestCatalogServer
 from tests.outages.runs import Runs
-from tests.rest.gateway import HTML, Answer, Asked, Forward, Gateway, Once, Rule, Tokens
+from tests.rest.gateway import HTML, Answer, Forward, Gateway, Once, Request, Rule, Tokens
 from tests.rest.patience import impatient
 from tests.support.waiting import until
 
@@ -31,7 +31,7 @@ SECRET = "hush-canary"
 def killing(server: RestCatalogServer, *, done: bool, comes_back: bool) -> Rule:
     """The server dies with the request in its hand, before or after it did it."""
 
-    def rule(_: Asked, forward: Forward) -> Answer | None:
+    def rule(_: Request, forward: Forward) -> Answer | None:
         if done:
             answer = forward()
             assert answer is not None
@@ -91,14 +91,14 @@ def test_a_server_that_is_killed_between_commits_costs_the_runs_meanwhile(
 def still(held: ExitStack, server: RestCatalogServer) -> Rule:
     """The server stands still from this request on, for as long as it is held."""
 
-    def rule(_: Asked, forward: Forward) -> Answer | None:
+    def rule(_: Request, forward: Forward) -> Answer | None:
         held.enter_context(server.frozen())
         return forward()
 
     return rule
 
 
-def test_a_server_that_stands_still_with_a_request_in_hand_does_it_late_and_once(
+def test_a_server_that_stalls_with_a_request_in_hand_does_it_late_and_once(
     runs: Runs, gateway: Gateway, server: RestCatalogServer
 ) -> None:
     runs.loaded()
@@ -116,7 +116,7 @@ def test_a_server_that_stands_still_with_a_request_in_hand_does_it_late_and_once
 
 
 def test_a_server_that_is_only_slow_is_no_failure(runs: Runs, gateway: Gateway) -> None:
-    def slow(_: Asked, forward: Forward) -> Answer | None:
+    def slow(_: Request, forward: Forward) -> Answer | None:
         time.sleep(0.3)
         return forward()
 
@@ -127,7 +127,7 @@ def test_a_server_that_is_only_slow_is_no_failure(runs: Runs, gateway: Gateway) 
     assert runs.story().failed == set()
 
 
-IN_ITS_PLACE = {
+INSTEAD = {
     "503": Answer.error(503, "ServiceUnavailableException"),
     "429": Answer.error(429, "TooManyRequestsException"),
     "a gateway without a backend": Answer(404, b"<html>404 page not found</html>", HTML),
@@ -137,25 +137,25 @@ IN_ITS_PLACE = {
 }
 
 
-@pytest.mark.parametrize("place", IN_ITS_PLACE)
-def test_what_a_gateway_says_in_the_catalogs_place_is_an_outage_and_nothing_is_made_anew(
+@pytest.mark.parametrize("place", INSTEAD)
+def test_what_a_gateway_answers_instead_of_the_catalog_is_an_outage_and_nothing_is_recreated(
     runs: Runs, gateway: Gateway, place: str
 ) -> None:
     runs.loaded()
-    before = len(gateway.asked)
-    with gateway.doing(lambda *_: IN_ITS_PLACE[place]):
+    before = len(gateway.requests)
+    with gateway.doing(lambda *_: INSTEAD[place]):
         for error in (runs.loaded(), runs.loaded()):
             assert isinstance(error, CatalogError)
             assert f"reading table {runs.world.landing.table}" in str(error)
             assert "check that it is up and reachable" in str(error)
-    assert {asked.method for asked in gateway.asked[before:]} == {"GET"}
+    assert {request.method for request in gateway.requests[before:]} == {"GET"}
     runs.drained()
     runs.check()
 
 
 def test_a_table_that_is_really_not_there_is_made(runs: Runs, gateway: Gateway) -> None:
     runs.loaded()
-    assert 404 in {asked.code for asked in gateway.asked if asked.is_load}
+    assert 404 in {request.code for request in gateway.requests if request.is_load}
     runs.check()
 
 
@@ -168,7 +168,7 @@ def test_a_gateway_that_answers_to_a_connection_is_an_outage(runs: Runs, gateway
 
 
 @pytest.mark.parametrize("by", ["client", "server"])
-def test_all_snapshots_are_seen_whatever_the_loading_mode_says(runs: Runs, gateway: Gateway, by: str) -> None:
+def test_all_snapshots_are_observed_whatever_the_loading_mode_reports(runs: Runs, gateway: Gateway, by: str) -> None:
     """With `refs` snapshots between ledger and head would be missing, and one that was appended before the head."""
     if by == "client":
         runs.world.catalog = {**runs.world.catalog, "snapshot-loading-mode": "refs"}
@@ -180,7 +180,7 @@ def test_all_snapshots_are_seen_whatever_the_loading_mode_says(runs: Runs, gatew
             theirs.update_snapshot().fast_append().commit()
     assert isinstance(runs.loaded(), CycleOutcome)
     runs.check()
-    assert not any("snapshots=refs" in asked.path for asked in gateway.asked)
+    assert not any("snapshots=refs" in request.path for request in gateway.requests)
 
 
 def test_a_prefix_and_a_catalog_that_takes_credentials(runs: Runs, gateway: Gateway) -> None:
@@ -191,7 +191,7 @@ def test_a_prefix_and_a_catalog_that_takes_credentials(runs: Runs, gateway: Gate
     runs.loaded()
     runs.loaded()
     runs.check()
-    assert {asked.path for asked in gateway.commits if "/v1/lake/one/namespaces/" not in asked.path} == set()
+    assert {request.path for request in gateway.commits if "/v1/lake/one/namespaces/" not in request.path} == set()
     runs.world.catalog = {**runs.world.catalog, "credential": "me:wrong"}
     error = runs.loaded()
     assert isinstance(error, CatalogError)
@@ -227,7 +227,7 @@ def test_logins_that_pyiceberg_takes_as_a_mapping(runs: Runs, gateway: Gateway, 
     runs.world = replace(runs.world, catalog={**runs.world.catalog, "auth": stated})
     runs.loaded()
     runs.check()
-    assert all(asked.headers["Authorization"].startswith("Basic ") for asked in gateway.asked)
+    assert all(request.headers["Authorization"].startswith("Basic ") for request in gateway.requests)
     runs.world = replace(runs.world, catalog={**runs.world.catalog, "auth": "basic"})
     error = runs.run()
     assert isinstance(error, SpecError)
@@ -242,7 +242,7 @@ def test_files_that_another_writer_announced_are_appended_once_whatever_the_answ
     runs.world.catalog = {**runs.world.catalog, "snapshot-loading-mode": "refs"}
     name = runs.world.landing.table
 
-    def overtaken(_: Asked, forward: Forward) -> Answer | None:
+    def overtaken(_: Request, forward: Forward) -> Answer | None:
         forward()
         with Tables(runs.world.catalog).catalog.load_table(name).transaction() as theirs:
             theirs.update_snapshot().fast_append().commit()

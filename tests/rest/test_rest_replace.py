@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.operations.backfill.replace import replace, replace_preview
-from tests.rest.gateway import Answer, Asked, Forward, Gateway, Once
+from tests.rest.gateway import Answer, Forward, Gateway, Once, Request
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 
@@ -30,7 +30,7 @@ def test_a_replacement_is_there_once(
     produce(world.landing.topics, records(0, 60))
     world.run()
 
-    def lost(_: Asked, forward: Forward) -> Answer | None:
+    def lost(_: Request, forward: Forward) -> Answer | None:
         if done:
             forward()
         return Answer(503, b"{}", "application/json")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys that a catalog hands out with a table: Spark's tasks write with them, each table with its own, as fresh as the
-write, and nobody sees them. The data files are in a store that looks at keys; metadata is in local files, as the server
+write, and nobody sees them. The data files are in a store that checks keys; metadata is in local files, as the server
 behind the gateway knows no store.
 """
 
@@ -32,7 +32,7 @@ from dev.servers.rest_catalog import RestCatalogServer
 from tests.airflow.test_dag_runs import Runner
 from tests.fixtures.kafka import unique
 from tests.outages.runs import InProcess, Runs
-from tests.rest.gateway import Asked, Gateway
+from tests.rest.gateway import Gateway, Request
 from tests.rest.store import KeyedStore
 from tests.rest.vending import Vending
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections
@@ -69,7 +69,7 @@ def vended_runs(make_rest_world: Callable[..., World], vending: Vending, produce
 
 
 def read_with_other_keys(runs: Runs, store: KeyedStore) -> World:
-    """The same landing for somebody whose keys open all of the store."""
+    """The same landing for a user whose keys open all of the store."""
     catalog = {**runs.world.catalog, **store.properties, **store.give("lake").properties}
     return replace(runs.world, catalog=catalog)
 
@@ -81,7 +81,7 @@ def shown(runs: Runs) -> str:
     return "\n".join((*runs.world.lines, raw, *map(repr, runs.story().entries)))
 
 
-def not_seen(vending: Vending, text: str) -> None:
+def assert_no_secret(vending: Vending, text: str) -> None:
     assert [secret for secret in vending.secrets if secret in text] == []
 
 
@@ -105,7 +105,7 @@ def test_each_table_is_written_with_keys_of_its_own_that_are_taken_anew_for_each
     for table, (first, both) in wrote.items():
         assert both > first
         assert both <= {keys.access_key for keys in vending.given[table]}
-    not_seen(vending, shown(vended_runs))
+    assert_no_secret(vending, shown(vended_runs))
     opened = [entry.plan for entry in vended_runs.story().entries if isinstance(entry, CycleOpened)]
     assert [plan.vended for plan in opened] == [{landing.table: True, landing.dead_letter_table: True}] * 2
     vending.on = False
@@ -137,18 +137,18 @@ def jobs_of(world: World, session: LandingSession, opened: Opened) -> list[Windo
     return [job for job in found if job is not None]
 
 
-def test_where_nothing_is_handed_out_a_write_asks_the_catalog_nothing(runs: Runs, gateway: Gateway) -> None:
+def test_where_nothing_is_handed_out_a_write_requests_the_catalog_nothing(runs: Runs, gateway: Gateway) -> None:
     runs.loaded()
     runs.load()
     opened = runs.world.open("by hand")
     assert opened.slices
     assert not opened.plan.vended
-    asked = len(gateway.asked)
+    count = len(gateway.requests)
     with runs.world.session() as session, gateway.doing(lambda *_: None):
         for job in jobs_of(runs.world, session, opened):
             secrets = secrets_for(session.tables, session.kafka, [job], log=session.log)
             assert {run_task(job, secrets, index).status for index in range(len(job.numbers))} == {"done"}
-    assert len(gateway.asked) == asked
+    assert len(gateway.requests) == count
     runs.world.close("by hand", opened)
     runs.check()
 
@@ -158,9 +158,9 @@ def test_a_catalog_that_is_away_when_keys_are_needed_costs_this_write_and_the_ne
 ) -> None:
     refused: list[str] = []
 
-    def first_after_the_plan(asked: Asked) -> bool:
-        if asked.is_load and not refused and any("offsets in" in line for line in vended_runs.world.lines):
-            refused.append(asked.path)
+    def first_after_the_plan(request: Request) -> bool:
+        if request.is_load and not refused and any("offsets in" in line for line in vended_runs.world.lines):
+            refused.append(request.path)
             return True
         return False
 
@@ -200,7 +200,7 @@ def test_keys_that_end_in_mid_write_cost_what_was_in_hand_and_are_named_nowhere(
     assert outcome.written.unfinished
     assert all("ACCESS_DENIED" in text for text in outcome.written.unfinished), outcome
     assert {refused.rpartition(": ")[2] for refused in store.refused} == {"ExpiredToken"}
-    not_seen(vending, "\n".join((shown(vended_runs), str(outcome), *capfd.readouterr())))
+    assert_no_secret(vending, "\n".join((shown(vended_runs), str(outcome), *capfd.readouterr())))
     vended_runs.drained()
     vended_runs.check()
 
@@ -227,23 +227,23 @@ def test_the_command_line_lands_with_them_and_the_doctor_tries_them_from_a_spark
         write_spec(tmp_path, name, topic, control_topic, bootstrap, catalog, create=create, dead_letter_table=None)
     )
 
-    def told(*arguments: str) -> str:
+    def output_of(*arguments: str) -> str:
         answer = run(*arguments, timeout=LAND_SECONDS)
-        not_seen(vending, answer.out + answer.err)
+        assert_no_secret(vending, answer.out + answer.err)
         assert answer.code == 0, answer.out + answer.err
         return answer.out
 
     produce(topic, orders(30))
-    told("land", spec)
-    # The doctor looks at a table more than once, and tries its storage with what it was told first.
+    output_of("land", spec)
+    # The doctor checks a table more than once, and tries its storage with what it was reported first.
     vending.rotates = False
-    found = {f["check"]: f for f in json.loads(told("doctor", spec, "--json"))["findings"]}
+    found = {f["check"]: f for f in json.loads(output_of("doctor", spec, "--json"))["findings"]}
     assert found["executor storage"]["level"] == found[f"credentials of shop.{name}"]["level"] == "ok", found
     assert "s3.secret-access-key" in found[f"credentials of shop.{name}"]["seen"]
     assert store.refused == []
     vending.spoilt = True
     answer = run("doctor", spec, "--json", timeout=LAND_SECONDS)
-    not_seen(vending, answer.out + answer.err)
+    assert_no_secret(vending, answer.out + answer.err)
     found = {f["check"]: f for f in json.loads(answer.out)["findings"]}
     assert found["executor storage"]["level"] == "FAIL", found
     vending.on = False
@@ -292,8 +292,8 @@ def test_in_airflow_the_write_task_takes_fresh_ones_and_neither_its_logs_nor_its
     assert lake.ids(f"shop.{name}") == list(range(20))
     assert store.refused == []
     files = [path for path in (*airflow_home.rglob("*"), *tmp_path.rglob("*")) if path.is_file()]
-    seen = {str(path): path.read_bytes().decode(errors="replace") for path in files}
-    assert str(airflow_db) in seen
-    seen["log"], seen["output"] = caplog.text, "".join(capfd.readouterr())
-    assert name in seen["output"] + seen["log"]
-    assert [place for place, text in seen.items() for secret in vending.secrets if secret in text] == []
+    texts = {str(path): path.read_bytes().decode(errors="replace") for path in files}
+    assert str(airflow_db) in texts
+    texts["log"], texts["output"] = caplog.text, "".join(capfd.readouterr())
+    assert name in texts["output"] + texts["log"]
+    assert [place for place, text in texts.items() for secret in vending.secrets if secret in text] == []

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from tests.rest.gateway import Answer, Asked, Forward
+from tests.rest.gateway import Answer, Forward, Request
 from tests.rest.store import KeyedStore, Keys
 
 
 @dataclass(slots=True, kw_only=True)
 class Vending:
-    """``way``: in the `config` of an answer, or in its `storage-credentials` beside some that open nothing."""
+    """``way``: in the `config` of an answer, or in its `storage-credentials` next to some that open nothing."""
 
     store: KeyedStore
     way: Literal["config", "credentials"] = "config"
@@ -31,24 +31,24 @@ class Vending:
     on: bool = True
     spoilt: bool = False
     """What is handed out opens nothing."""
-    refuses: Callable[[Asked], bool] = lambda _: False
+    refuses: Callable[[Request], bool] = lambda _: False
     """Requests that get no answer of the server, which then is away for them."""
     given: dict[str, list[Keys]] = field(default_factory=dict)
     """All that were handed out, by table."""
 
-    def __call__(self, asked: Asked, forward: Forward) -> Answer | None:
-        if self.refuses(asked):
+    def __call__(self, request: Request, forward: Forward) -> Answer | None:
+        if self.refuses(request):
             return Answer.error(503, "ServiceUnavailableException")
         answer = forward()
-        path = urlsplit(asked.path).path.split("/")
-        about_a_table = asked.is_load or (asked.method == "POST" and path[-1] == "tables")
+        path = urlsplit(request.path).path.split("/")
+        about_a_table = request.is_load or (request.method == "POST" and path[-1] == "tables")
         if answer is None or answer.code != 200 or not about_a_table or not self.on:
             return answer
-        told = json.loads(answer.body)
-        table = path[-1] if asked.is_load else json.loads(asked.body)["name"]
-        folder = told["metadata"]["properties"]["write.data.path"]
-        self._add(told, folder, self._keys(table, folder.removeprefix("s3://")))
-        return Answer(200, json.dumps(told).encode())
+        loaded = json.loads(answer.body)
+        table = path[-1] if request.is_load else json.loads(request.body)["name"]
+        folder = loaded["metadata"]["properties"]["write.data.path"]
+        self._add(loaded, folder, self._keys(table, folder.removeprefix("s3://")))
+        return Answer(200, json.dumps(loaded).encode())
 
     @property
     def secrets(self) -> list[str]:
@@ -69,15 +69,15 @@ class Vending:
             self.store.end(before[-1])
         return before[-1]
 
-    def _add(self, told: dict[str, object], folder: str, keys: Keys) -> None:
+    def _add(self, loaded: dict[str, object], folder: str, keys: Keys) -> None:
         until = {} if self.lifetime is None else {"s3.session-token-expires-at-ms": str(self._milliseconds())}
         handed_out = {**keys.properties, **until}
         if self.way == "config":
-            told["config"] = {**self.store.properties, **handed_out}
+            loaded["config"] = {**self.store.properties, **handed_out}
             return
         wrong = {"s3.access-key-id": "nobody", "s3.secret-access-key": "nobody", "s3.session-token": "nobody"}
-        told["config"] = dict(self.store.properties)
-        told["storage-credentials"] = [
+        loaded["config"] = dict(self.store.properties)
+        loaded["storage-credentials"] = [
             {"prefix": "file:", "config": wrong},
             {"prefix": folder, "config": handed_out},
             {"prefix": "s3://", "config": wrong},

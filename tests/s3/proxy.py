@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An HTTP proxy before an S3 server that fails a share of the requests.
 
-Contract: requests are forwarded byte by byte, so their signatures stay valid. :attr:`FaultyProxy.asked` lists all of
+Contract: requests are forwarded byte by byte, so their signatures stay valid. :attr:`FaultyProxy.requests` lists all of
 them, with the status of each answer (0: none). The shares in :attr:`FaultyProxy.faults` may be changed at any time. A
-cut request is forwarded by half and dropped; for a cut answer, the server has done what it was asked for, and the
+cut request is forwarded by half and dropped; for a cut answer, the server has done what it was asked, and the
 client gets half of the answer's body, or no answer.
 """
 
@@ -41,7 +41,7 @@ class Faults:
 
 
 @dataclass(slots=True)
-class Asked:
+class Request:
     """One request."""
 
     method: str
@@ -60,7 +60,7 @@ class FaultyProxy:
 
     upstream: int
     faults: Faults = field(default_factory=Faults)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         proxy = self
@@ -85,13 +85,13 @@ class FaultyProxy:
         return int(self._server.server_address[1])
 
     @contextmanager
-    def counting(self) -> Iterator[list[Asked]]:
+    def counting(self) -> Iterator[list[Request]]:
         """Collect the requests of the block."""
-        begin, out = len(self.asked), list[Asked]()
+        begin, out = len(self.requests), list[Request]()
         try:
             yield out
         finally:
-            out += self.asked[begin:]
+            out += self.requests[begin:]
 
     @contextmanager
     def failing(self, **faults: float | str) -> Iterator[None]:
@@ -120,10 +120,10 @@ class FaultyProxy:
                 client.shutdown(socket.SHUT_RDWR)
 
 
-def counts(asked: list[Asked]) -> dict[str, int]:
+def counts(requests: list[Request]) -> dict[str, int]:
     """Requests by method, and those that failed by status."""
-    failed = Counter(f"{a.status}" for a in asked if a.status in (0, 503))
-    return {**Counter(a.method for a in asked), **failed}
+    failed = Counter(f"{a.status}" for a in requests if a.status in (0, 503))
+    return {**Counter(a.method for a in requests), **failed}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -139,16 +139,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _do(self) -> None:
         body, proxy = self._body(), self.faulty
-        asked = Asked(self.command, self.path)
-        proxy.asked.append(asked)
+        request = Request(self.command, self.path)
+        proxy.requests.append(request)
         faults = proxy.faults
         faults.first -= 1
         if code := faults.refused or (faults.refused_puts if self.command == "PUT" else ""):
-            self._error(asked, 403, code)
+            self._error(request, 403, code)
         elif faults.first >= 0 or proxy.hits(faults.slow_down):
-            self._error(asked, 503, "SlowDown")
+            self._error(request, 503, "SlowDown")
         else:
-            self._forward(asked, body, cut=proxy.hits(faults.cut))
+            self._forward(request, body, cut=proxy.hits(faults.cut))
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _do
 
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             out += line
         return out
 
-    def _forward(self, asked: Asked, body: bytes, *, cut: bool) -> None:
+    def _forward(self, request: Request, body: bytes, *, cut: bool) -> None:
         lines = [self.requestline, *(f"{k}: {v}" for k, v in self.headers.items() if k.lower() != "expect"), "", ""]
         whole = "\r\n".join(lines).encode("latin-1") + body
         if cut and body and self.faulty.hits(0.5):
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         if cut and not content:
             self.close_connection = True
             return
-        asked.status = 0 if cut else answer.status
+        request.status = 0 if cut else answer.status
         kept = [(k, v) for k, v in answer.headers.items() if k.lower() not in _HOP]
         length = answer.headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(content))
         self._answer(answer.status, kept, length, content[: len(content) // 2] if cut else content)
@@ -196,8 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _connected(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.faulty.upstream), PATIENCE)
 
-    def _error(self, asked: Asked, status: int, code: str) -> None:
-        asked.status = status
+    def _error(self, request: Request, status: int, code: str) -> None:
+        request.status = status
         text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code} of the proxy</Message></Error>".encode()
         content = b"" if self.command == "HEAD" else text
         self._answer(status, [("Content-Type", "application/xml")], str(len(content)), content)

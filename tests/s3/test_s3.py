@@ -158,17 +158,17 @@ def test_the_doctors_file_is_written_read_and_deleted(lake: RowsLake) -> None:
 
 def test_a_small_file_is_one_put(lake: RowsLake, proxy: FaultyProxy, capsys: pytest.CaptureFixture[str]) -> None:
     lake.land(*WINDOWS[0])
-    with proxy.counting() as asked:
+    with proxy.counting() as requests:
         (file,) = lake.written((0, 60, 70))
-    of_file = [a for a in asked if file.file_path.rsplit("/", 1)[-1] in a.path]
+    of_file = [a for a in requests if file.file_path.rsplit("/", 1)[-1] in a.path]
     assert [a.method for a in of_file] == ["HEAD", "PUT"]
     one = lake.slice(*WINDOWS[1], epoch=epoch(lake))
-    with proxy.counting() as asked:
+    with proxy.counting() as requests:
         assert lake.publish(lake.request(one)).published
     with capsys.disabled():
-        print(f"\na data file: {counts(of_file)}; a commit: {counts(asked)}, {len(asked)} in all")
-    assert not any("uploads" in a.path for a in asked)
-    assert len(asked) <= 12
+        print(f"\na data file: {counts(of_file)}; a commit: {counts(requests)}, {len(requests)} in all")
+    assert not any("uploads" in a.path for a in requests)
+    assert len(requests) <= 12
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------
@@ -187,12 +187,12 @@ def test_rows_are_in_the_table_once_though_requests_fail(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     began = time.monotonic()
-    with proxy.counting() as asked, proxy.failing(**faults):
+    with proxy.counting() as requests, proxy.failing(**faults):
         for window in WINDOWS[:windows]:
             lake.land(*window)
     with capsys.disabled():
-        print(f"\n{faults}: {windows} landings in {time.monotonic() - began:.1f} s, {counts(asked)}")
-    assert counts(asked).keys() & {"0", "503"}
+        print(f"\n{faults}: {windows} landings in {time.monotonic() - began:.1f} s, {counts(requests)}")
+    assert counts(requests).keys() & {"0", "503"}
     for window in WINDOWS[windows:]:
         lake.land(*window)
     check(lake)
@@ -312,17 +312,17 @@ def test_manifests_that_cannot_be_put_commit_nothing(lake: RowsLake, proxy: Faul
 
 
 def test_a_request_has_more_attempts_than_the_three_of_arrow(storage: dict[str, str], proxy: FaultyProxy) -> None:
-    with proxy.failing(first=4), proxy.counting() as asked:
+    with proxy.failing(first=4), proxy.counting() as requests:
         put(GuardedFileIO(storage), f"{storage['warehouse']}/one", b"x")
-    assert [a.status for a in asked] == [503] * 4 + [200]
+    assert [a.status for a in requests] == [503] * 4 + [200]
 
 
 def test_a_retry_strategy_of_the_connection_stays_in_force(storage: dict[str, str], proxy: FaultyProxy) -> None:
     named = f"{OneAttempt.__module__}.{OneAttempt.__qualname__}"
     io = GuardedFileIO({**storage, "s3.retry-strategy-impl": named})
-    with proxy.failing(slow_down=1.0), proxy.counting() as asked, pytest.raises(OSError, match="SLOW_DOWN"):
+    with proxy.failing(slow_down=1.0), proxy.counting() as requests, pytest.raises(OSError, match="SLOW_DOWN"):
         put(io, f"{storage['warehouse']}/one", b"x")
-    assert [(a.method, a.status) for a in asked] == [("PUT", 503)]
+    assert [(a.method, a.status) for a in requests] == [("PUT", 503)]
 
 
 def put(io: GuardedFileIO, place: str, content: bytes) -> None:

@@ -2,7 +2,7 @@
 """The command line as a process of its own, and what a test wants to do to it.
 
 Contract: :func:`run` forks its process from one that has imported the package (:mod:`tests.support.forks`), anew for
-every command; :class:`Running` and whoever uses ``COMMAND`` start an interpreter, as a person does.
+every command; :class:`Running` and whoever uses ``COMMAND`` start an interpreter, as a user does.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Running:
     """A `land` that is watched by its standard error."""
 
     process: subprocess.Popen[str]
-    said: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
     _news: threading.Condition = field(default_factory=threading.Condition)
     _reader: threading.Thread | None = None
 
@@ -104,21 +104,21 @@ class Running:
     def _read(self) -> None:
         for line in self.process.stderr or ():
             with self._news:
-                self.said.append(line.rstrip())
+                self.printed.append(line.rstrip())
                 self._news.notify_all()
         with self._news:
-            self.said.append("END")
+            self.printed.append("END")
             self._news.notify_all()
 
     def count(self, text: str) -> int:
-        return sum(text in line for line in self.said)
+        return sum(text in line for line in self.printed)
 
     def wait_for(self, text: str, times: int = 1, timeout: float = LAND_SECONDS) -> None:
         """Until so many lines on standard error hold *text*."""
         with self._news:
             there = self._news.wait_for(lambda: self.count(text) >= times or self.count("END") > 0, timeout)
         if not there or self.count(text) < times:
-            raise AssertionError(f"{text!r} was not said {times} times:\n" + "\n".join(self.said[-60:]))
+            raise AssertionError(f"{text!r} was not said {times} times:\n" + "\n".join(self.printed[-60:]))
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         self.process.send_signal(number)
@@ -137,7 +137,7 @@ class Running:
         code = self.process.wait(timeout)
         if self._reader is not None:
             self._reader.join(timeout)
-        return Answer(code=code, out=out, err="\n".join(self.said))
+        return Answer(code=code, out=out, err="\n".join(self.printed))
 
     def close(self) -> None:
         """Whatever a test left running ends."""

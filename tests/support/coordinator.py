@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connector's coordinator, as far as a control topic tells of it; and DAGs whose work a sensor guards."""
+"""A connector's coordinator, as far as a control topic reports it; and DAGs whose work a sensor guards."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Coordinator:
         self._send(CommitComplete(commit_id=commit, valid_through=through), ago)
 
     def announce(self, commit: UUID, table: str, files: int) -> None:
-        """A task tells of files with a record each."""
+        """A task reports files with a record each."""
         made = tuple(
             DataFile(file_path=f"/{n}", file_format="PARQUET", partition=(), record_count=1, file_size_in_bytes=1)
             for n in range(files)

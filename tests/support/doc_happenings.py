@@ -85,9 +85,9 @@ class Reader:
     def example(self, name: str) -> str:
         """A program of docs/examples, run as it stands but for addresses."""
         path = self.stage.write(name, (EXAMPLES / name).read_text())
-        with redirect_stdout(io.StringIO()) as said:
+        with redirect_stdout(io.StringIO()) as output:
             runpy.run_path(str(path))
-        return said.getvalue()
+        return output.getvalue()
 
     def orders(self, count: int, partition: int | None, bad: bool) -> None:
         ids = range(100_000 + self.sent, 100_000 + self.sent + count)
@@ -148,7 +148,7 @@ def s3_store(reader: Reader) -> None:
 
 
 def secured_brokers(reader: Reader) -> None:
-    """SCRAM over TLS, with a certificate that nobody else knows. The reader's own way there is a plain listener."""
+    """SCRAM over TLS, with a certificate that no other knows. The reader's own way there is a plain listener."""
     folder = reader.stage.folder
     plain, secure, controller = free_port(), free_port(), free_port()
     certificate, key = self_signed()

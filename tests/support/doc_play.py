@@ -2,14 +2,14 @@
 """A page of the documentation as a play: its commands from top to bottom, on one broker and one catalog.
 
 Contract: :func:`script` reads a page, :class:`Stage` plays it. What a page leaves to its reader ("3,000
-more orders come", "somebody rolls the table back") stands as a comment above the command, which no reader sees::
+more orders come", "a user rolls the table back") stands as a comment above the command, which no reader sees::
 
     .. happens: 3000 orders
     .. ends: 3
 
 The first kind is one of :data:`tests.support.doc_happenings.HAPPENINGS`; the second is the exit code of the next
-command, 0 unless told. In Markdown both are HTML comments. What is shown below a command must have been printed by it:
-numbers and ids aside, an ``…`` stands for what was left out.
+command, 0 unless stated. In Markdown both are HTML comments. What is shown below a command must have been printed by
+it: numbers and ids aside, an ``…`` replaces what was left out.
 
 Spark is left out: slices are done one after the other in this process, by the function that Spark's tasks call.
 """

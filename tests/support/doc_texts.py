@@ -3,7 +3,7 @@
 
 Contract: reads sources and pages, imports nothing of the package. Commands are found wherever a reader would copy them
 from: shell blocks, literals of both markups, and the messages of the package itself. A command may be cut short by
-``…``, and names in capitals stand for values.
+``…``, and names in capitals replace values.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Quote:
 
 
 def pages() -> list[Path]:
-    """All that is written for readers."""
-    docs = [p for ending in ("rst", "md") for p in (ROOT / "docs").rglob(f"*.{ending}") if "_build" not in p.parts]
+    """Return every page that is written for readers, without those that the build makes."""
+    docs = [p for ending in ("rst", "md") for p in (ROOT / "docs").rglob(f"*.{ending}")]
+    docs = [p for p in docs if not {"_build", "commands"} & set(p.parts)]
     return sorted(p for p in (*docs, *ROOT.glob("*.md")) if p.name != "CHANGELOG.md")
 
 
@@ -94,7 +95,7 @@ def pieces(message: str) -> list[str]:
 @cache
 def _texts(path: Path) -> tuple[str, ...]:
     """Of a module, each text that it may show."""
-    return tuple(_shown(ast.parse(path.read_text(encoding="utf-8"))))
+    return tuple(_formatted(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 @cache
@@ -116,7 +117,7 @@ def _spelled(part: ast.AST) -> str:
     return _spelled_commands().get(name, VARIABLE)
 
 
-def _shown(node: ast.AST, within: bool = False) -> Iterator[str]:
+def _formatted(node: ast.AST, within: bool = False) -> Iterator[str]:
     """:param within: of a text that is put together, whose constants are shown as a part of it"""
     if isinstance(node, ast.JoinedStr):
         yield "".join(v.value if isinstance(v, ast.Constant) else _spelled(v) for v in node.values)
@@ -124,4 +125,4 @@ def _shown(node: ast.AST, within: bool = False) -> Iterator[str]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not within:
         yield node.value
     for part in ast.iter_child_nodes(node):
-        yield from _shown(part, within)
+        yield from _formatted(part, within)

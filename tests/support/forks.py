@@ -55,14 +55,14 @@ class Forks:
         :param folder: in which it runs, where that is not the one of the tests
         :raises TimeoutError: it did not end in time
         """
-        with tempfile.TemporaryDirectory() as told, socket.socket(socket.AF_UNIX) as line:
-            asked = {"main": main, "arguments": arguments, "env": dict(os.environ), "told": told}
+        with tempfile.TemporaryDirectory() as where, socket.socket(socket.AF_UNIX) as line:
+            call = {"main": main, "arguments": arguments, "env": dict(os.environ), "told": where}
             line.settimeout(timeout)
             line.connect(self._address())
-            line.sendall(json.dumps({**asked, "folder": str(folder or Path.cwd())}).encode() + b"\n")
+            line.sendall(json.dumps({**call, "folder": str(folder or Path.cwd())}).encode() + b"\n")
             with line.makefile() as answers:
                 code = json.loads(answers.readline())
-            out, err = (Path(told, name).read_text() for name in ("out", "err"))
+            out, err = (Path(where, name).read_text() for name in ("out", "err"))
         return subprocess.CompletedProcess([main, *arguments], code, out, err)
 
     def _address(self) -> str:
@@ -102,16 +102,16 @@ class _Program(StreamRequestHandler):
         self.wfile.write(f"{child.exitcode}\n".encode())
 
 
-def _run(asked: dict[str, Any]) -> None:
+def _run(call: dict[str, Any]) -> None:
     """In the program's process."""
     for number, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(Path(asked["told"], name), os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-    os.chdir(asked["folder"])
+        os.dup2(os.open(Path(call["told"], name), os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    os.chdir(call["folder"])
     os.environ.clear()
-    os.environ.update(asked["env"])
-    module, _, name = asked["main"].partition(":")
-    sys.argv = [module, *asked["arguments"]]
-    sys.exit(getattr(import_module(module), name)(asked["arguments"]))
+    os.environ.update(call["env"])
+    module, _, name = call["main"].partition(":")
+    sys.argv = [module, *call["arguments"]]
+    sys.exit(getattr(import_module(module), name)(call["arguments"]))
 
 
 def _load(name: str) -> None:

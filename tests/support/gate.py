@@ -62,8 +62,8 @@ class Gate:
         """Where the workers have the package from."""
         return {note.read_text() for note in self.folder.glob("begun-*")}
 
-    def await_gone(self, place: int) -> None:
-        """Wait until no worker lives that has begun a slice: one that was told to end would pass the gate, too."""
+    def await_end(self, place: int) -> None:
+        """Wait until no worker lives that has begun a slice: one that was reported to end would pass the gate, too."""
         pids = [note.name.split("-")[2] for note in self.folder.glob(f"begun-{place}-*")]
         until(lambda: not any(Path("/proc", pid).exists() for pid in pids))
 

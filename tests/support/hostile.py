@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control records as somebody would forge them who wants to stop every reader of the topic.
+"""Control records as a user would forge them who wants to stop every reader of the topic.
 
 Each is small enough for a broker as it comes. What they cost is measured in a process of its own (`tests/unit/wire/
 test_hostile_records.py`), because what they were made for is a crash of the interpreter, or all of its memory.
@@ -168,7 +168,7 @@ def headers() -> dict[str, Callable[[], bytes]]:
     attempt = {"slice": str(UUID(int=1)), "attempt": str(UUID(int=2)), "window": str(UUID(int=3)), "spec": "s"}
     rest = {"bytes": 0, "ignored_fields": {}, "blocked": None, "failed": None, "tables": []}
 
-    def told(spans: Any, counts: Any) -> bytes:
+    def report_of(spans: Any, counts: Any) -> bytes:
         return zipped(json.dumps({**report, "report": {**attempt, **rest, "spans": spans, "counts": counts}}).encode())
 
     spans = [["orders", "t", {"0": [0, 10]}]]
@@ -184,11 +184,11 @@ def headers() -> dict[str, Callable[[], bytes]]:
         "a version without end": lambda: b'{"v":' + b"9" * 5_000 + b"}",
         "a later version": lambda: b'{"v":99,"lane":"live","kind":"report"}',
         "no number": lambda: b'{"v":NaN}',
-        "negative counts": lambda: told(spans, [[20, -10, 0, 0, 0]]),
-        "a range upside down": lambda: told([["orders", "t", {"0": [10, 0]}]], [[0, 0, 0, 0, 0]]),
-        "a partition twice": lambda: told([["orders", "t", {"0": [0, 5], "00": [0, 5]}]], [[5, 0, 0, 0, 0]] * 2),
-        "a partition in other digits": lambda: told([["orders", "t", {"\u0663": [0, 5]}]], [[5, 0, 0, 0, 0]]),
-        "more bits than an offset": lambda: told([["orders", "t", {"0": [0, 2**64]}]], [[2**64, 0, 0, 0, 0]]),
-        "half a million ranges": lambda: told(many, [[1, 0, 0, 0, 0]] * 249_500),
+        "negative counts": lambda: report_of(spans, [[20, -10, 0, 0, 0]]),
+        "a range upside down": lambda: report_of([["orders", "t", {"0": [10, 0]}]], [[0, 0, 0, 0, 0]]),
+        "a partition twice": lambda: report_of([["orders", "t", {"0": [0, 5], "00": [0, 5]}]], [[5, 0, 0, 0, 0]] * 2),
+        "a partition in other digits": lambda: report_of([["orders", "t", {"\u0663": [0, 5]}]], [[5, 0, 0, 0, 0]]),
+        "more bits than an offset": lambda: report_of([["orders", "t", {"0": [0, 2**64]}]], [[2**64, 0, 0, 0, 0]]),
+        "half a million ranges": lambda: report_of(many, [[1, 0, 0, 0, 0]] * 249_500),
         "half a character": lambda: b'{"v":1,"lane":"live","kind":"failed","failed":"\\ud800","task_attempt":"1"}',
     }

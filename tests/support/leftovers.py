@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs beside a test: threads of Python, clients of librdkafka, child processes.
+"""What runs next to a test: threads of Python, clients of librdkafka, child processes.
 
 A client of librdkafka has one thread that is named ``rdk:main``, from its creation until it is closed and released.
 A server that is killed and started again has the same command, so it is the same one.

@@ -48,9 +48,9 @@ class Cure(NamedTuple):
     """A named error with its remedy."""
 
     error: type[LakecommitError]
-    says: str
+    message: str
     remedy: Callable[[World], None]
-    told: str
+    remedy_text: str
     """The remedy in a reader's words."""
 
 
@@ -130,7 +130,7 @@ def roll_back(world: World) -> None:
     table.manage_snapshots().rollback_to_snapshot(line[1].snapshot_id).commit()
 
 
-def to_the_origin(world: World) -> None:
+def to_the_first_snapshot(world: World) -> None:
     table = table_of(world)
     line = list(ancestry(table.metadata, "main"))
     table.manage_snapshots().set_current_snapshot(line[-1].snapshot_id).commit()
@@ -141,12 +141,12 @@ def there_and_back(world: World) -> None:
     table = table_of(world)
     head = table.current_snapshot()
     assert head is not None
-    to_the_origin(world)
+    to_the_first_snapshot(world)
     table_of(world).manage_snapshots().set_current_snapshot(head.snapshot_id).commit()
 
 
 def branch_and_tag_back(world: World) -> None:
-    """A person puts the branch back, and the tag with it."""
+    """A user puts the branch back, and the tag with it."""
     table = table_of(world)
     line = list(ancestry(table.metadata, "main"))
     to = line[1].snapshot_id
@@ -330,7 +330,7 @@ def from_what_was_noted(world: World) -> None:
 
 INIT = r"reset offsets"
 ANEW = Cure(LedgerError, INIT, from_earliest, "``lakecommit reset offsets --from earliest``")
-AS_TOLD = Cure(
+FOLLOW_THE_MESSAGE = Cure(
     LedgerError, INIT, from_what_was_noted, "``lakecommit reset offsets --from`` the offsets that the last commit told"
 )
 AT_THE_TAG = Cure(
@@ -344,14 +344,20 @@ MESSES = (
     Mess(name="expiry of all snapshots", act=expire),
     Mess(name="expiry under foreign snapshots", act=expire_under_others, cure=AT_THE_TAG, adds=(*FOREIGN, 990)),
     Mess(name="rollback", act=roll_back),
-    Mess(name="set_current_snapshot", act=to_the_origin),
+    Mess(name="set_current_snapshot", act=to_the_first_snapshot),
     Mess(name="rollback and back again", act=there_and_back),
     Mess(name="branch and tag put back", act=branch_and_tag_back),
-    Mess(name="rollback past the origin", act=to_the_origin, before=create_with_foreign_rows, cure=ANEW, adds=FOREIGN),
+    Mess(
+        name="rollback past the origin",
+        act=to_the_first_snapshot,
+        before=create_with_foreign_rows,
+        cure=ANEW,
+        adds=FOREIGN,
+    ),
     Mess(name="tag dropped", act=drop_tag),
     Mess(name="tag moved", act=move_tag),
     Mess(name="tag dropped and rollback", act=drop_tag_and_roll_back),
-    Mess(name="tag dropped, all else expired", act=drop_tag_and_expire, cure=AS_TOLD, adds=(*FOREIGN, 990)),
+    Mess(name="tag dropped, all else expired", act=drop_tag_and_expire, cure=FOLLOW_THE_MESSAGE, adds=(*FOREIGN, 990)),
     Mess(name="fast-forward", act=fast_forward, adds=FOREIGN),
     Mess(name="branch replaced", act=replace_branch, adds=FOREIGN),
     Mess(name="table dropped", act=drop, cure=ANEW),

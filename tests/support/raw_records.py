@@ -89,8 +89,8 @@ def send_raw(bootstrap: str, topic: str, records: Sequence[Raw], *, partition: i
         connection.sendall(struct.pack(">i", len(request)) + request)
         answer = connection.makefile("rb")
         (size,) = struct.unpack(">i", answer.read(4))
-        told = answer.read(size)
-    (code,) = struct.unpack_from(">h", told, 4 + 4 + 2 + len(name) + 4 + 4)
+        read = answer.read(size)
+    (code,) = struct.unpack_from(">h", read, 4 + 4 + 2 + len(name) + 4 + 4)
     if code:
         raise RuntimeError(f"the broker refuses the batch for {topic}[{partition}]: error {code}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules of the package, read once for all tests that judge them."""
+"""The modules of the package, read once for all tests that evaluate them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Step(StrEnum):
     OPENED = "open … write"
     UNREPORTED = "write … report"
     REPORTED = "report … look"
-    LOOKED = "look … commit request"
+    CHECKED = "look … commit request"
     APPENDED = "append … announcement"
     ANNOUNCED = "announcement … COMPLETE"
     CLOSED = "COMPLETE … next open"
@@ -39,7 +39,7 @@ class Step(StrEnum):
 
 _INSIDE = {
     Step.UNREPORTED: (ControlWriter, "send", "before"),
-    Step.LOOKED: (SqlCatalog, "commit_table", "before"),
+    Step.CHECKED: (SqlCatalog, "commit_table", "before"),
     Step.APPENDED: (SqlCatalog, "commit_table", "after"),
     Step.ANNOUNCED: (ControlWriter, "send", "after"),
 }
@@ -64,7 +64,7 @@ def interrupted_cycle(world: World, step: Step, act: Act, run: str = "interrupte
             world.write(opened)
         if step is Step.REPORTED:
             once()
-        with inside if step in (Step.LOOKED, Step.APPENDED, Step.ANNOUNCED) else nullcontext():
+        with inside if step in (Step.CHECKED, Step.APPENDED, Step.ANNOUNCED) else nullcontext():
             world.close(run, opened)
     except LakecommitError as e:
         error = e

@@ -79,7 +79,7 @@ def ledger(
     starts: Mapping[SourcePartition, int] | None = None,
     others: Ranges = (),
 ) -> TableLedger:
-    """What a table has; every partition starts at 0 unless told otherwise."""
+    """What a table has; every partition starts at 0 unless stated otherwise."""
     section = LedgerSection(
         landing="orders",
         lane=LIVE,
@@ -113,7 +113,7 @@ def plan(
     *,
     tables: Sequence[str] = (ORDERS,),
     ends: Mapping[SourcePartition, int] | None = None,
-    asked_at: datetime = NOON,
+    requested_at: datetime = NOON,
     budget: Budget | None = None,
     **more: Any,
 ) -> Plan:
@@ -131,7 +131,7 @@ def plan(
         ),
         targets=tuple(map(target, tables)),
         ends=ends or {},
-        requested_at=asked_at,
+        requested_at=requested_at,
         **more,
     )
 
@@ -180,14 +180,14 @@ def report_of(
 
 
 class Story:
-    """A control log in the making. Names of runs stand for their commit ids, names of attempts for theirs."""
+    """A control log in the making. Names of runs replace their commit ids, names of attempts for theirs."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.plans: dict[str, Plan] = {}
         self._attempts = count(1)
         self._late = timedelta(0)
-        self.told: datetime | None = None
+        self.reported_at: datetime | None = None
         """What a sender's wrong clock says of the entries that follow, while it is set."""
 
     @property
@@ -229,12 +229,12 @@ class Story:
         return attempt
 
     def slice(self, run: str, ranges: Ranges) -> Slice:
-        wanted, of = spans(ranges), self.plans[run]
-        found = next((s for s in of.slices if s.spans == wanted), None)
+        covered, of = spans(ranges), self.plans[run]
+        found = next((s for s in of.slices if s.spans == covered), None)
         if found is not None:
             return found
         like = of.slices[0]
-        return replace(like, spans=wanted, slice_id=slice_id(of.window_id, wanted, like.tables))
+        return replace(like, spans=covered, slice_id=slice_id(of.window_id, covered, like.tables))
 
     def fails_to_commit(
         self, run: str, attempt: str = "1", log: Directives | None = None, tables: Sequence[str] = ()
@@ -264,4 +264,4 @@ class Story:
         return fold([e for e in self.entries if e.offset >= since], ledgers or (ledger(),), TIMEOUT)
 
     def _log(self, kind: type[Entry], run: str, **values: object) -> None:
-        self.entries.append(kind(offset=self.offset, at=self.told or self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]
+        self.entries.append(kind(offset=self.offset, at=self.reported_at or self.now, commit_id=self.id(run), **values))  # type: ignore[arg-type]

@@ -159,10 +159,10 @@ class UpsertLake:
         last = LastChanges(self.landing, target, rows, tombstones)
         last.add(self.rows(changes, partition, first, own.generation), np.zeros(len(changes), np.int64))
         last.flush()
-        files, gone = rows.close(), tombstones.close()
+        files, deletes = rows.close(), tombstones.close()
         wire = [
             WireFile(file_path=f.file_path, record_count=f.record_count, file_size_in_bytes=f.file_size_in_bytes)
-            for f in gone
+            for f in deletes
         ]
         superseded, deleted = last.superseded[0], last.deleted[0]
         counts = Counts(landed=len(changes) - superseded - deleted, superseded=superseded, deleted=deleted)

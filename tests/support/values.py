@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any value of the core that crosses a wire, and ways to damage its JSON, for property tests."""
+"""Any value of the core that crosses a wire, and ways to corrupt its JSON, for property tests."""
 
 from __future__ import annotations
 
@@ -94,16 +94,16 @@ def sections(draw: st.DrawFn) -> LedgerSection:
     """With the covered ranges dealt out to some rules, and some to none; of some partitions leader epochs are known."""
     section = draw(_PLAIN_SECTIONS)
     rules = draw(st.sampled_from([("",), ("one",), ("one", "two"), ("", "one")]))
-    judged: dict[str, Coverage] = {}
+    evaluated: dict[str, Coverage] = {}
     for n, (p, r) in enumerate(section.covered.items()):
         if of := rules[n % len(rules)]:
-            judged[of] = judged.get(of, Coverage()) | Coverage.of([(p, r)])
+            evaluated[of] = evaluated.get(of, Coverage()) | Coverage.of([(p, r)])
     behind = draw(st.sampled_from([None, 0, 1]))
     positions = {
         p: ReadPosition(offset=max(0, section.end(p) - (behind or 0)), leader_epoch=p.partition)
         for p in (() if behind is None else section.covered.parts)
     }
-    return replace(section, evaluated=judged, positions=positions)
+    return replace(section, evaluated=evaluated, positions=positions)
 
 
 SECTIONS = sections()
@@ -200,7 +200,7 @@ FOREIGN = st.sampled_from([None, True, False, -1, 0, 1.5, 1e400, float("nan"), "
 
 
 @st.composite
-def damaged(draw: st.DrawFn, values: Any) -> Any:
+def corrupted(draw: st.DrawFn, values: Any) -> Any:
     """The same JSON value with one part replaced by a foreign one, or left out."""
     out = deepcopy(json.loads(json.dumps(values)))
     places = list(_places(out))

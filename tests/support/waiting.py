@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 __all__ = ["PATIENCE", "until"]
 
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 PATIENCE = 600.0
 
 
@@ -16,7 +16,7 @@ def until(
     holds: Callable[[], bool],
     timeout: float = PATIENCE,
     what: str = "what was waited for",
-    look: float = LOOK_SECONDS,
+    pause: float = POLL_SECONDS,
 ) -> None:
     """Return when it holds.
 
@@ -27,4 +27,4 @@ def until(
     while not holds():
         if time.monotonic() > end:
             raise AssertionError(f"{what}: not within {timeout:.0f} s")
-        time.sleep(look)
+        time.sleep(pause)

@@ -41,7 +41,7 @@ When = Literal["before", "after"]
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process is missing."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class World:
     lines: list[str] = field(default_factory=list)
     runs: int = 0
     noted: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Offsets that somebody wrote down: what a person has when the table has forgotten."""
+    """Offsets that a user wrote down: what a user has when the table has forgotten."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     @property

@@ -62,7 +62,7 @@ def excused(line: Line) -> list[str]:
     return [pattern for pattern in NOT_PLAYED if re.fullmatch(pattern, line.text)]
 
 
-def test_each_command_is_played_or_it_is_said_why_not() -> None:
+def test_each_command_is_played_or_it_is_reported_why_not() -> None:
     left = [
         f"{name}: {line.text}"
         for page, line in commands()
@@ -89,8 +89,8 @@ def test_most_are_played() -> None:
 def test_the_extras_that_pages_name_are_there(page: Path) -> None:
     setup = (ROOT / "setup.cfg").read_text()
     extras = set(re.findall(r"^([a-z0-9-]+) =$", setup.partition("[options.extras_require]")[2], re.MULTILINE))
-    for asked in re.findall(r"airflow-provider-lakecommit\[([a-z0-9,-]+)\]", page.read_text(encoding="utf-8")):
-        assert set(asked.split(",")) <= extras, asked
+    for named in re.findall(r"airflow-provider-lakecommit\[([a-z0-9,-]+)\]", page.read_text(encoding="utf-8")):
+        assert set(named.split(",")) <= extras, named
 
 
 def connections(page: Path) -> list[tuple[str, str]]:
@@ -134,7 +134,7 @@ def test_the_quick_start_declares_what_it_is_played_with() -> None:
     assert re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL) == [declared]
 
 
-def test_a_table_is_registered_with_its_newest_metadata_file_as_a_page_says(tmp_path: Path) -> None:
+def test_a_table_is_registered_with_its_newest_metadata_file_as_a_page_reports(tmp_path: Path) -> None:
     place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     with closing(load_catalog("lake", type="sql", **place)) as catalog:
         catalog.create_namespace("shop")
@@ -153,7 +153,7 @@ def test_a_table_is_registered_with_its_newest_metadata_file_as_a_page_says(tmp_
 
 
 def test_the_dag_of_the_pages_declares_what_the_spec_declares() -> None:
-    told = runpy.run_path(str(EXAMPLES / "orders_dag.py"))["orders"]
+    landing = runpy.run_path(str(EXAMPLES / "orders_dag.py"))["orders"]
     spec = load_spec(EXAMPLES / "orders.yaml").landing
-    assert told.spec_version == spec.spec_version
-    assert told.asset == spec.asset
+    assert landing.spec_version == spec.spec_version
+    assert landing.asset == spec.asset

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation and the messages tell people to type is understood; what they are told will be printed is."""
+"""What the documentation and the messages tell people to type is understood; what they are reported will be printed is."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ EXAMPLES = {
     "--snapshot": "1",
     "--table": "shop.orders",
 }
-"""A value of each option that may be named without one, or with something that stands for it."""
-STANDS_FOR = re.compile(r".*…|[A-Z][A-Z_:=,0-9-]*(\[:RATIO\])?")
+"""A value of each option that may be named without one, or with something that replaces it."""
+PLACEHOLDER = re.compile(r".*…|[A-Z][A-Z_:=,0-9-]*(\[:RATIO\])?")
 
 
 def parser_of(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
@@ -64,8 +64,8 @@ def problem(command: str, *, typed: bool = False) -> str | None:
         return f"it has no {unknown[0]}"
     words, named_only = [], not typed and not any(_is_file(w) for w in rest)
     for n, word in enumerate(rest):
-        stands = n > 0 and rest[n - 1] in EXAMPLES and STANDS_FOR.fullmatch(word)
-        words += [EXAMPLES[rest[n - 1]]] if stands else [] if word == "…" else [word]
+        is_placeholder = n > 0 and rest[n - 1] in EXAMPLES and PLACEHOLDER.fullmatch(word)
+        words += [EXAMPLES[rest[n - 1]]] if is_placeholder else [] if word == "…" else [word]
         if named_only and word in EXAMPLES and (n + 1 == len(rest) or rest[n + 1].startswith("--")):
             words.append(EXAMPLES[word])
     if named_only:
@@ -80,17 +80,17 @@ def _is_file(word: str) -> bool:
 
 
 def _refusal(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
-    told: list[str] = []
+    lines: list[str] = []
 
     def error(message: str) -> None:
-        told.append(message)
+        lines.append(message)
         raise SystemExit(2)
 
     parser.error = error  # type: ignore[method-assign, assignment]
     try:
         parser.parse_args(words)
     except SystemExit:
-        return told[0] if told else None
+        return lines[0] if lines else None
     return None
 
 
@@ -104,17 +104,17 @@ GIVEN = list(dict.fromkeys(given()))
 
 
 @pytest.mark.parametrize("quote", GIVEN, ids=lambda q: f"{q.where}: {q.text[:80]}")
-def test_a_command_that_people_are_told_to_type_is_understood(quote: Quote) -> None:
+def test_a_documented_command_is_understood(quote: Quote) -> None:
     assert problem(quote.text, typed=quote.typed) is None, quote
 
 
-def test_commands_are_found_where_people_are_told_of_them() -> None:
+def test_commands_are_found_where_users_read_them() -> None:
     """Else the test above would pass on nothing."""
     found = {q.where for q in GIVEN}
     assert {
         "README.md",
         "docs/reference/errors.rst",
-        "docs/reference/command_line.rst",
+        "docs/reference/_behavior.rst",
         "docs/operate/runbook.rst",
     } <= found
     assert sum(where.endswith(".py") for where in found) > 10
@@ -185,7 +185,7 @@ def places() -> list[str]:
     return [place for row in rows for place in re.findall(r"`([^`]+)`", row[2])]
 
 
-def test_the_contributors_table_names_places_that_are_there() -> None:
+def test_the_contributors_table_names_paths_that_exist() -> None:
     assert len(places()) > 60
     folders = (ROOT, ROOT / "airflow_provider_lakecommit")
     assert [p for p in places() if not any((folder / p).exists() for folder in folders)] == []

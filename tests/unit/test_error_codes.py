@@ -53,7 +53,7 @@ def test_an_example_is_a_message_of_its_code(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in exceptions.__all__ if n not in {"Terminal", "Transient"}])
-def test_an_error_says_its_code_behind_its_first_line_and_survives_a_pickle(name: str) -> None:
+def test_an_error_reports_its_code_behind_its_first_line_and_survives_a_pickle(name: str) -> None:
     error = getattr(exceptions, name)("LC1234", "what happened\n- more")
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.code, again.message) == (

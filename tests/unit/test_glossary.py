@@ -129,5 +129,5 @@ def test_the_glossary_is_found() -> None:
 @pytest.mark.parametrize(
     "name", ["Rim", "rim", "Errand", "Lander", "Told", "farewell", "abreast", "LandingErrand", "told_state", "Desk"]
 )
-def test_a_house_word_is_noticed(name: str) -> None:
+def test_a_private_word_is_noticed(name: str) -> None:
     assert unknown(name)

@@ -118,14 +118,14 @@ def test_no_text_goes_back(what: str) -> None:
     assert count(what) <= LEFT[what]
 
 
-def test_what_is_judged_is_there() -> None:
+def test_the_checked_texts_are_there() -> None:
     assert len(list(docstrings())) > 3_000
     assert len(messages()) > 600
     assert len(help_lines()) > 80
     assert len([s for page in PAGES for s in sentences(page.read_text(encoding="utf-8"))]) > 1_000
 
 
-def test_the_judge_sees_what_it_is_for() -> None:
+def test_the_check_finds_avoided_words() -> None:
     assert avoided_in("the lane that is told; see `lakecommit told` and {lane}") == {"lane", "told"}
     assert list(sentences("Title\n=====\n\nOne two. Three\nfour.\n\n.. note:: x\n\n- item\n")) == [
         "One two.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is built and installed: versions that must agree, entry points, the archives and what Airflow is told."""
+"""What is built and installed: versions that must agree, entry points, the archives and what Airflow is reported."""
 
 from __future__ import annotations
 
@@ -108,9 +108,19 @@ def test_the_libraries_of_executors_have_the_ranges_of_the_package(metadata: ema
 
 @pytest.mark.heavy
 def test_a_plain_install_of_the_wheel_resolves_to_equal_pysparks(archives: tuple[Path, Path], tmp_path: Path) -> None:
-    wanted = tmp_path / "wanted.in"
-    wanted.write_text(f"{DISTRIBUTION} @ {archives[0].as_uri()}\n")
-    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", str(wanted)]
+    requirements = tmp_path / "wanted.in"
+    requirements.write_text(f"{DISTRIBUTION} @ {archives[0].as_uri()}\n")
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "--quiet",
+        "--no-header",
+        "--no-annotate",
+        str(requirements),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     chosen = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
@@ -141,9 +151,9 @@ def test_libraries_of_the_registry_client_are_those_that_confluent_kafka_states(
     needs = {need.name: need for need in map(Requirement, metadata.get_all("Requires-Dist", [])) if not need.marker}
     assert needs["confluent-kafka"].extras == {"schemaregistry"}
     stated = [Requirement(line) for line in requires("confluent-kafka") or []]
-    wanted = [need for need in stated if need.marker and need.marker.evaluate({"extra": "schemaregistry"})]
-    assert {need.name for need in wanted} & needs.keys() == set()
-    assert [str(need) for need in wanted if version(need.name) not in need.specifier] == []
+    needed = [need for need in stated if need.marker and need.marker.evaluate({"extra": "schemaregistry"})]
+    assert {need.name for need in needed} & needs.keys() == set()
+    assert [str(need) for need in needed if version(need.name) not in need.specifier] == []
 
 
 def test_both_archives_hold_the_package_with_its_types_and_licence_and_nothing_else(
@@ -162,7 +172,7 @@ def test_both_archives_hold_the_package_with_its_types_and_licence_and_nothing_e
     assert {"SECURITY.md", "RELEASING.md", "constraints.txt", "requirements-dev.txt"} <= inner
 
 
-def test_the_wheel_holds_the_example_dags_where_airflow_looks_for_a_providers_examples(
+def test_the_wheel_holds_the_example_dags_where_airflow_searches_for_a_providers_examples(
     archives: tuple[Path, Path],
 ) -> None:
     folder = "airflow_provider_lakecommit/example_dags/"
@@ -187,7 +197,7 @@ def test_a_release_is_not_built_without_the_address_of_a_repository(address: str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_say_the_same_of_python(metadata: email.message.Message) -> None:
+def test_all_report_the_same_of_python(metadata: email.message.Message) -> None:
     stated = [line.rpartition(" ")[2] for line in metadata.get_all("Classifier", []) if ":: Python :: 3." in line]
     minors = range(PYTHON_FROM[1], PYTHON_BELOW[1])
     assert stated == [f"3.{minor}" for minor in minors], "a Python is allowed when tests are run on it"
@@ -209,10 +219,12 @@ def test_the_extras_bring_what_pyiceberg_serves_a_storage_with_first(metadata: e
         assert sorted((need.name, need.extras) for need in own) == sorted([("pyiceberg", served_by), *also]), extra
 
 
-def test_pyiceberg_has_every_extra_that_is_asked_of_it(metadata: email.message.Message) -> None:
+def test_pyiceberg_has_every_extra_that_is_requested_of_it(metadata: email.message.Message) -> None:
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
-    asked = {extra for need in needs if need.name == "pyiceberg" for extra in need.extras}
-    assert {"glue", "adlfs", "hive"} <= asked <= set(distribution("pyiceberg").metadata.get_all("Provides-Extra") or [])
+    extras = {extra for need in needs if need.name == "pyiceberg" for extra in need.extras}
+    assert (
+        {"glue", "adlfs", "hive"} <= extras <= set(distribution("pyiceberg").metadata.get_all("Provides-Extra") or [])
+    )
 
 
 def test_every_module_of_the_checkout_is_in_the_wheel(archives: tuple[Path, Path]) -> None:

@@ -103,7 +103,7 @@ def test_every_operation_is_named_in_the_docs_of_its_operator() -> None:
     assert [name for name in OPERATIONS if f"``{name}``" not in doc] == []
 
 
-def test_an_operation_tells_what_each_of_its_arguments_is() -> None:
+def test_an_operation_reports_what_each_of_its_arguments_is() -> None:
     for name, kind in OPERATIONS.items():
         fields = list(inspect.signature(kind).parameters)
         assert [each for each in fields if f":param {each}:" not in (kind.__doc__ or "")] == [], name

@@ -105,20 +105,20 @@ def shows(text: str) -> bool:
 
 
 @pytest.mark.parametrize("key", SECRET)
-def test_what_is_documented_as_secret_is_shown_nowhere(key: str) -> None:
+def test_what_is_documented_as_secret_is_printed_nowhere(key: str) -> None:
     assert is_secret(key)
     assert redacted(f"refused {CANARY}!", {key: CANARY}) == "refused ***!"
     assert not shows(redacted(f"at {CANARY}", {"conn": [{"extra": json.dumps({"in": {key: [CANARY]}})}]}))
 
 
 @pytest.mark.parametrize("key", PUBLIC)
-def test_what_says_where_or_how_is_shown(key: str) -> None:
+def test_what_reports_where_or_how_is_printed(key: str) -> None:
     assert not is_secret(key)
     assert secrets_in({key: "some-value"}) == ()
 
 
-def test_every_property_of_pyiceberg_that_sounds_secret_is_judged() -> None:
-    """A new release of pyiceberg has to be looked at: what sounds so is in one of the two lists above."""
+def test_every_property_of_pyiceberg_that_sounds_secret_is_evaluated() -> None:
+    """A new release of pyiceberg has to be checked: what sounds so is in one of the two lists above."""
     import pyiceberg.catalog as catalog
     import pyiceberg.catalog.rest as rest
     import pyiceberg.io as storage
@@ -156,7 +156,7 @@ def test_secrets_inside_of_values_are_found(settings: dict[str, Any]) -> None:
             assert redacted(f"no {echoed}.", settings) == "no ***."
 
 
-def test_of_a_login_all_but_its_secret_is_shown() -> None:
+def test_of_a_login_all_but_its_secret_is_printed() -> None:
     settings = {"auth": {"type": "oauth2", "oauth2": {"client_id": "jane", "client_secret": CANARY}}, "pool": 4711}
     assert secrets_in(settings) == (CANARY,)
 
@@ -188,7 +188,7 @@ def test_a_driver_may_show_it_in_another_form() -> None:
         ("orders[0]@17..20; offset=5; key=a", None),
     ],
 )
-def test_credentials_of_nobody_we_know_go_too(text: str, shown: str | None) -> None:
+def test_unknown_credentials_are_redacted_too(text: str, shown: str | None) -> None:
     assert without(text, ()) == (text if shown is None else shown)
 
 
@@ -284,7 +284,7 @@ def test_a_key_of_several_lines_is_struck_out_line_by_line() -> None:
         ("https://host/cb?%61ccess_token=canary", "https://host/cb?%61ccess_token=***"),
     ],
 )
-def test_logins_that_nobody_told_us_of_go_too(text: str, shown: str | None) -> None:
+def test_unknown_logins_are_redacted_too(text: str, shown: str | None) -> None:
     assert without(text, ()) == (text if shown is None else shown)
 
 
@@ -344,7 +344,7 @@ def test_no_text_takes_long(text: str) -> None:
     assert time.process_time() - began < 2
 
 
-def test_a_value_that_is_long_and_stands_in_no_text_costs_little() -> None:
+def test_a_value_that_is_long_and_replaces_no_text_costs_little() -> None:
     began = time.process_time()
     for n in range(20):
         without(f"an ordinary line {n}", secrets_in({"ssl.key.pem": PEM * 20, "token": HARD}))
@@ -394,7 +394,7 @@ def test_no_value_survives_in_any_text(secrets: list[str], text: str) -> None:
         "kafka: {sasl.password: canary-4711\n",
     ],
 )
-def test_a_broken_yaml_file_is_told_by_its_line_and_not_by_what_stands_there(text: str) -> None:
+def test_a_broken_yaml_file_is_reported_by_its_line_and_not_by_what_is_there(text: str) -> None:
     with pytest.raises(yaml.YAMLError) as caught:
         yaml.safe_load(text)
     assert yaml_trouble(caught.value).startswith("line ")

@@ -101,7 +101,7 @@ def rule(
     lazily: frozenset[str] = frozenset(),
     only: frozenset[str] | None = None,
 ) -> Rule:
-    """A rule; ``rooms`` are all that the room may import of ours beside itself and the errors."""
+    """A rule; ``rooms`` are all that the room may import of ours next to itself and the errors."""
     own = room_of(room.split("/"))
     return Rule(
         room=room,
@@ -462,7 +462,7 @@ def test_each_public_name_is_there_and_is_used_by_another_room(room: str) -> Non
         _ = home.no_such_name
 
 
-def test_few_stand_at_the_top() -> None:
+def test_few_are_at_the_top() -> None:
     assert sum("/" not in room for room in ROOMS) <= TOP_FOLDERS
     assert len(list(ROOT.glob("*.py"))) <= LOOSE_FILES
 

@@ -29,7 +29,7 @@ def signed(by: SigningKeys | None = None, headers: Headers = HEADERS) -> Headers
     return [*headers, (by or keys()).signature(PLACE, b"k", b"v", headers)]
 
 
-def test_a_record_that_was_signed_is_believed() -> None:
+def test_a_record_that_was_signed_is_verified() -> None:
     assert keys().doubt(PLACE, b"k", b"v", signed()) is None
 
 
@@ -52,7 +52,7 @@ def test_without_a_key_there_is_nothing_to_sign_with() -> None:
         (replace(PLACE, cluster_id="c1control", topic=""), b"k", b"v"),
     ],
 )
-def test_another_record_or_place_is_not(place: Place, key: bytes | None, value: bytes | None) -> None:
+def test_another_record_or_position_is_not(place: Place, key: bytes | None, value: bytes | None) -> None:
     assert "is not that of this record" in str(keys().doubt(place, key, value, signed()))
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_signature(signatures: list[bytes], doubt: str) -> None:
     assert doubt in str(keys().doubt(PLACE, b"k", b"v", [*HEADERS, *((HEADER, s) for s in signatures)]))
 
 
-def test_a_signature_tells_its_version_and_key_and_nothing_of_the_key() -> None:
+def test_a_signature_reports_its_version_and_key_and_nothing_of_the_key() -> None:
     name, value = signed()[-1]
     version, key_id, mac = value.decode().split(":")
     assert (name, version, len(key_id), len(mac)) == ("lakecommit-signature", "v1", 8, 64)
@@ -106,7 +106,7 @@ def test_a_signature_tells_its_version_and_key_and_nothing_of_the_key() -> None:
     assert key_id in repr(keys())
 
 
-def test_keys_are_changed_without_a_record_that_is_not_believed() -> None:
+def test_keys_are_changed_without_a_record_that_is_not_verified() -> None:
     before, both = keys(), keys(**{OTHER_KEY: NEW})
     turned, after = keys(**{KEY: NEW, OTHER_KEY: OLD}), keys(**{KEY: NEW})
     readers = [(before, [before, both]), (both, [before, both, turned]), (turned, [both, turned, after])]
@@ -122,16 +122,16 @@ def test_what_needs_no_signature_is_stated_by_topic_id_partition_and_offset() ->
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
-        ({KEY: "short"}, "at least 32 characters"),
-        ({KEY: OLD, OTHER_KEY: "short"}, "at least 32 characters"),
-        ({OTHER_KEY: OLD}, "the key that signs is missing"),
-        ({KEY: OLD, UNSIGNED_BELOW: "100"}, "TOPIC_ID/PARTITION:OFFSET"),
+        ({KEY: "short"}, "at least 32 characters.*LC8703"),
+        ({KEY: OLD, OTHER_KEY: "short"}, "at least 32 characters.*LC8703"),
+        ({OTHER_KEY: OLD}, "the key that signs is missing.*LC8702"),
+        ({KEY: OLD, UNSIGNED_BELOW: "100"}, "TOPIC_ID/PARTITION:OFFSET.*LC8705"),
     ],
 )
-def test_keys_that_cannot_be_meant(settings: dict[str, str], says: str) -> None:
-    with pytest.raises(SpecError, match=says) as e:
+def test_keys_that_cannot_be_meant(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(SpecError, match=message) as e:
         SigningKeys.of(settings)
     assert OLD not in str(e.value)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A landing beside a live connector: one spec for the table of a scene, and what the command line does with it."""
+"""A landing next to a live connector: one spec for the table of a scene, and what the command line does with it."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class Adoption:
             [*COMMAND, *self.arguments, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def killed_after(self, said: str, *more: str) -> bool:
+    def killed_after(self, step: str, *more: str) -> bool:
         """SIGKILL as soon as it has said that; whether it was still there."""
         process = self.running(*more)
         for line in process.stderr or ():
-            if said in line:
+            if step in line:
                 with suppress(ProcessLookupError):
                     process.kill()
                 break

@@ -104,7 +104,7 @@ class Copies:
         running = self.running.pop(name)
         is_alive = running.process.poll() is None
         running.close()
-        assert is_alive, running.said[-20:]
+        assert is_alive, running.printed[-20:]
 
     def land(self, name: str) -> None:
         """Land all that is in the topic."""
@@ -127,7 +127,7 @@ class Copies:
             stored = self.stored()
             return (stored.get("lsn_commit") or -1) >= position and COLLECTIONS not in stored
 
-        until(is_done, what="the connector to catch up", look=0.5)
+        until(is_done, what="the connector to catch up", pause=0.5)
 
     def wait_for_records(self, number: int, *tables: SourceTable) -> None:
         """Wait until the topics of tables have so many records."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A live Airflow in which neither Spark nor Java nor Iceberg's libraries can be reached, beside a live connector."""
+"""A live Airflow in which neither Spark nor Java nor Iceberg's libraries can be reached, next to a live connector."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 '''
 PATIENCE = 600.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 EXAMPLES = CHECKOUT / "dags"
 
 
@@ -71,18 +71,18 @@ class Bare:
         self.client.trigger(dag, run)
         return self.ended(dag, run)
 
-    def await_state(self, dag: str, run: str, task: str, *wanted: str) -> None:
-        self._until(lambda: self.states(dag, run).get(task) in wanted, f"{task} of {run}: {wanted}")
+    def await_state(self, dag: str, run: str, task: str, *expected: str) -> None:
+        self._until(lambda: self.states(dag, run).get(task) in expected, f"{task} of {run}: {expected}")
 
-    def await_run_with(self, dag: str, task: str, *wanted: str) -> str:
+    def await_run_with(self, dag: str, task: str, *expected: str) -> str:
         """The first run of a DAG in which a task comes into one of these states."""
         found: list[str] = []
 
-        def look() -> bool:
-            found[:] = [run for run in self.client.runs(dag) if self.states(dag, run).get(task) in wanted]
+        def check() -> bool:
+            found[:] = [run for run in self.client.runs(dag) if self.states(dag, run).get(task) in expected]
             return bool(found)
 
-        self._until(look, f"a run of {dag} with {task}: {wanted}")
+        self._until(check, f"a run of {dag} with {task}: {expected}")
         return found[0]
 
     def await_all_runs(self, dag: str) -> None:
@@ -102,16 +102,16 @@ class Bare:
     def _until(holds: Callable[[], bool], what: str) -> None:
         """An API server that has much to do may not answer in time: it is asked again."""
 
-        def asked() -> bool:
+        def holds_now() -> bool:
             try:
                 return holds()
             except OSError:
                 return False
 
-        until(asked, PATIENCE, what, LOOK_SECONDS)
+        until(holds_now, PATIENCE, what, POLL_SECONDS)
 
     def kill_triggerer(self) -> None:
-        """SIGKILL for the triggerer and all that it has started; returns when they are gone."""
+        """SIGKILL for the triggerer and all that it has started; returns when they are missing."""
         kill_all(self.children.family("triggerer"))
         until(lambda: not self.children.family("triggerer"), what="the end of the triggerer")
 

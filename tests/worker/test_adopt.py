@@ -88,8 +88,8 @@ def test_a_sink_is_adopted_in_mid_flight_and_gets_its_table_back(adoption: Adopt
     resumed = run("resume", str(adoption.spec))
     assert resumed.code == 1
     assert "was handed back" in resumed.err
-    told = run("status", str(adoption.spec))
-    assert f"handed back to connector {adoption.scene.connector}" in told.out
+    statuses = run("status", str(adoption.spec))
+    assert f"handed back to connector {adoption.scene.connector}" in statuses.out
     adoption.scene.landed()
     taken = adoption.adopt("--yes", "--json")
     assert taken.code == 0, taken.err
@@ -119,15 +119,15 @@ def test_killed_after_any_step_the_same_command_goes_on(adoption: Adoption) -> N
     rest.wait_for(scene.connector, lambda s: s.is_stopped, 60, "stopped")
     scene.lake.execute("drop trigger outage")
     before = adoption.rows().total()
-    killed = [adoption.killed_after(said, "--yes") for said in STEPS]
+    killed = [adoption.killed_after(step, "--yes") for step in STEPS]
     assert sum(killed) >= 3, f"{killed}: it was killed while it was at it"
     done = adoption.adopt("--yes", "--json")
     assert done.code == 0, done.err
     assert adoption.rows().total() > before, "files waited, and were committed"
     adoption.check_exactly_once(next_of(done))
     assert adoption.land().code == 0
-    for said in BACK_STEPS:
-        adoption.killed_after(said, "--back", "--yes")
+    for step in BACK_STEPS:
+        adoption.killed_after(step, "--back", "--yes")
     back = adoption.adopt("--back", "--yes")
     assert back.code == 0, back.err
     landed_all(adoption)
@@ -175,19 +175,19 @@ def death_after(number: int) -> Iterator[list[str]]:
 
 def in_this_process(adoption: Adoption, *, back: bool) -> None:
     spec = load_spec(adoption.spec)
-    told = Decision(command="adopt", actor="ann", host="here", at="2026-01-01T00:00:00", landing=spec.landing.name)
+    decision = Decision(command="adopt", actor="ann", host="here", at="2026-01-01T00:00:00", landing=spec.landing.name)
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=lambda _: None) as session:
         connector = known_connector(spec.kafka, adoption.scene.connector, adoption.rest)
         if back:
-            hand_back.hand_back(session, connector, decision=told)
+            hand_back.hand_back(session, connector, decision=decision)
         else:
-            take_over.adopt(session, connector, decision=told)
+            take_over.adopt(session, connector, decision=decision)
 
 
 def test_a_death_after_each_step_changes_nothing_of_what_comes_out(adoption: Adoption) -> None:
     """Once there is a dead-letter table, too, whose ledger is another one."""
     adoption.scene.begin()
-    seen: set[tuple[str, ...]] = set()
+    observed: set[tuple[str, ...]] = set()
     for number in range(1, 12):
         finished = []
         for back in (False, True):
@@ -196,17 +196,17 @@ def test_a_death_after_each_step_changes_nothing_of_what_comes_out(adoption: Ado
                     in_this_process(adoption, back=back)
                     finished.append(back)
                 except Died:
-                    seen.add(tuple(done))
+                    observed.add(tuple(done))
             again = adoption.adopt(*(["--back"] if back else []), "--yes", "--json")
             assert again.code == 0, (done, again.err)
             if not back:
                 adoption.check_exactly_once(next_of(again))
                 landed = adoption.land()
                 assert landed.code == 0, (done, landed.err)
-        assert adoption.verified().code == 0, seen
+        assert adoption.verified().code == 0, observed
         if len(finished) == 2:
             break
-    assert {steps[-1] for steps in seen} >= {"stop", "end_turn", "set_section", "set_group_offsets", "resume"}
+    assert {steps[-1] for steps in observed} >= {"stop", "end_turn", "set_section", "set_group_offsets", "resume"}
     landed_all(adoption)
     adoption.check_exactly_once()
 
@@ -224,7 +224,7 @@ def test_two_adopt_at_once(adoption: Adoption) -> None:
     assert verified.code == 0, verified.out
 
 
-def test_a_connector_that_somebody_starts_again_is_named_and_followed(adoption: Adoption) -> None:
+def test_a_connector_that_a_user_starts_again_is_named_and_followed(adoption: Adoption) -> None:
     """Nothing was landed yet, so the landing can go on behind it."""
     adoption.scene.begin()
     assert adoption.adopt("--yes").code == 0
@@ -246,7 +246,7 @@ def test_a_connector_that_somebody_starts_again_is_named_and_followed(adoption: 
 
 
 @pytest.mark.parametrize("message", ["has no active member", "holds all files"])
-def test_a_connector_that_somebody_starts_in_the_middle_is_noticed(adoption: Adoption, message: str) -> None:
+def test_a_connector_that_a_user_starts_in_the_middle_is_noticed(adoption: Adoption, message: str) -> None:
     scene = adoption.scene
     scene.begin()
     process, lines = adoption.running("--yes"), list[str]()
@@ -303,12 +303,12 @@ def next_of(answer: Answer) -> dict[str, int]:
 def test_a_worker_that_hung_and_wakes_up_is_named_before_anything_more_is_landed(
     adoption: Adoption, worker: ConnectWorker
 ) -> None:
-    """Somebody said that the connector is gone; its worker was only frozen."""
+    """A user said that the connector is missing; its worker was only frozen."""
     scene = adoption.scene
     scene.begin()
-    gone = ("connect", "adopt", str(adoption.spec), "--connector", scene.connector, "--connector-is-gone")
+    command = ("connect", "adopt", str(adoption.spec), "--connector", scene.connector, "--connector-is-gone")
     with worker.frozen():
-        done = run(*gone, "--control-topic", scene.control, "--yes", "--json")
+        done = run(*command, "--control-topic", scene.control, "--yes", "--json")
         assert done.code == 0, done.err
         adoption.check_exactly_once(next_of(done))
         landed = adoption.land()
@@ -333,7 +333,7 @@ def test_a_worker_that_hung_and_wakes_up_is_named_before_anything_more_is_landed
     assert adoption.verified().code == 0
 
 
-def test_offsets_that_somebody_reset_are_named_and_a_person_says_whose_word_holds(
+def test_offsets_that_a_user_reset_are_named_and_a_user_states_whose_decision_holds(
     adoption: Adoption, bootstrap: str
 ) -> None:
     scene = adoption.scene
@@ -375,7 +375,7 @@ def test_a_topic_that_was_made_anew_under_the_connectors_offsets_is_named(adopti
         assert any("the topic was recreated" in reason for reason in refused.value["against"]), refused.value
 
 
-def test_a_connector_that_a_landing_cannot_stand_in_for_is_left_alone(adoption: Adoption) -> None:
+def test_a_connector_that_a_landing_cannot_replace_is_left_alone(adoption: Adoption) -> None:
     scene = adoption.scene
     scene.begin(**{"iceberg.tables.route-field": "part", f"iceberg.table.{scene.table}.route-regex": ".*"})
     refused = adoption.adopt("--yes", "--json")
@@ -438,8 +438,8 @@ def test_a_connector_of_two_topics(
     scene.write(tmp_path)
 
 
-def test_a_landing_with_an_open_lane_does_not_hand_its_table_back(adoption: Adoption) -> None:
-    """The connector goes on behind the live lane: nobody would land the hole."""
+def test_a_landing_with_an_open_stream_does_not_hand_its_table_back(adoption: Adoption) -> None:
+    """The connector goes on behind the live stream: nobody would land the hole."""
     scene = adoption.scene
     scene.begin()
     assert adoption.adopt("--yes").code == 0
@@ -455,7 +455,7 @@ def test_a_landing_with_an_open_lane_does_not_hand_its_table_back(adoption: Adop
 YES = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ann"}, "timedout": False}
 
 
-def test_by_tasks_that_show_and_do_what_a_person_agreed_to(
+def test_by_tasks_that_show_and_do_what_a_user_agreed_to(
     adoption: Adoption, worker: ConnectWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = json.loads(adoption.spec.read_text())
@@ -483,7 +483,7 @@ def test_by_tasks_that_show_and_do_what_a_person_agreed_to(
 
     shown = task()
     assert adoption.rest.status(scene.connector).is_running
-    with pytest.raises(AirflowFailException, match="back=True: this was not previewed"):
+    with pytest.raises(AirflowFailException, match=r"back=True:.*LC8320"):
         task(agreed=shown, decided_by=YES, back=True)
     done = task(agreed=shown, decided_by=YES, reason="to Airflow")
     assert done["wrong"] == []

@@ -32,10 +32,10 @@ def worker(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def two_at_once(adoption: Adoption, *more: str) -> Answer:
-    """Both end; of one that was told to look again the other one's word holds."""
+    """Both end; of one that was reported to look again the other one's word holds."""
     both = [adoption.running(*more) for _ in range(2)]
-    said = [one.communicate(timeout=LAND_SECONDS)[1] for one in both]
-    assert any(one.returncode == 0 for one in both), said
+    outputs = [one.communicate(timeout=LAND_SECONDS)[1] for one in both]
+    assert any(one.returncode == 0 for one in both), outputs
     return adoption.adopt(*more)
 
 

@@ -81,15 +81,15 @@ def test_a_paused_connector_goes_on_committing_and_comes_back(scene: Scene, boot
     scene.lake.execute(TRIGGER.format(CONFLICT))
     until(lambda: waiting(scene, kafka) >= 4, what="files that wait")
     for _ in range(2):
-        told = done(scene, "pause")
-        assert (told["connector"], set(told["tasks"].values())) == ("PAUSED", {"PAUSED"})
+        answer = done(scene, "pause")
+        assert (answer["connector"], set(answer["tasks"].values())) == ("PAUSED", {"PAUSED"})
     before = scene.lake.commits(scene.table)
     scene.lake.execute("drop trigger outage")
     until(lambda: scene.lake.commits(scene.table) > before, what="a commit of a paused connector")
     until(lambda: waiting(scene, kafka) == 0, what="all that was announced to be committed")
     for _ in range(2):
-        told = done(scene, "resume", jitter=timedelta(milliseconds=50))
-        assert set(told["tasks"].values()) == {"RUNNING"}
+        answer = done(scene, "resume", jitter=timedelta(milliseconds=50))
+        assert set(answer["tasks"].values()) == {"RUNNING"}
     scene.landed()
 
 
@@ -97,14 +97,12 @@ def test_a_dead_connector_is_restarted_until_it_stays(scene: Scene) -> None:
     scene.begin()
     scene.lake.execute(TRIGGER.format(REFUSAL))
     scene.wait(scene.failed)
-    with pytest.raises(
-        ConnectError, match=r"failed again after the restart; fix the cause first: .*-\d: .*caused by: "
-    ) as dead:
+    with pytest.raises(ConnectError, match="LC8327") as dead:
         done(scene, "restart", stays=WAIT)
     assert scene.connector in str(dead.value)
     scene.lake.execute("drop trigger outage")
-    told = done(scene, "restart")
-    assert (set(told["tasks"].values()), told["dead"]) == ({"RUNNING"}, {})
+    answer = done(scene, "restart")
+    assert (set(answer["tasks"].values()), answer["dead"]) == ({"RUNNING"}, {})
     scene.landed()
 
 
@@ -125,7 +123,7 @@ def test_a_rescue_and_the_connector_after_it_double_and_lose_nothing(
     for state in ("RUNNING", "PAUSED"):
         with pytest.raises(ConnectorError, match=f"is {state}"):
             check_stopped(kafka, scene.connector, rest)
-        with pytest.raises(ConnectorError, match="members"):
+        with pytest.raises(ConnectorError, match="LC7524"):
             check_stopped(kafka, scene.connector, None, stated_gone=True)
         done(scene, "pause")
     rest.stop(scene.connector)

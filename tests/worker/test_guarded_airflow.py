@@ -129,16 +129,16 @@ def watch(bare: Bare, scene: Scene) -> str:
     return dag
 
 
-def guards(bare: Bare, scene: Scene, told: Path) -> str:
+def guards(bare: Bare, scene: Scene, marker: Path) -> str:
     """Three DAGs whose work a sensor guards, one for each way, and one that a backlog starts; how their names begin."""
     prefix = f"{scene.connector}-"
-    text = GUARDS.format(told=str(told), prefix=prefix, connector=scene.connector, source=scene.source)
+    text = GUARDS.format(told=str(marker), prefix=prefix, connector=scene.connector, source=scene.source)
     bare.add(prefix, text, *(f"{prefix}{what}" for what in (*WAYS, "backlog")))
     return prefix
 
 
 def page(bare: Bare, scene: Scene) -> str:
-    """The example DAG that tells of each transition; its name."""
+    """The example DAG that reports each transition; its name."""
     changes = {
         "payments-sink": scene.connector,
         "control-iceberg": scene.control,
@@ -175,9 +175,9 @@ def test_there_is_neither_spark_nor_java(bare: Bare) -> None:
 
 
 def test_a_stall_is_paused_waited_for_and_resumed(bare: Bare, scene: Scene, tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    marker = tmp_path / "told"
     scene.begin(**CALMER, **{"iceberg.control.commit.max-consecutive-failures": "1000"})
-    prefix, dag, paged = guards(bare, scene, told), watch(bare, scene), page(bare, scene)
+    prefix, dag, paged = guards(bare, scene, marker), watch(bare, scene), page(bare, scene)
     for way in WAYS:
         assert bare.run(f"{prefix}{way}", "before") == ("success", {"guard": "success", "work": "success"})
 
@@ -198,7 +198,7 @@ def test_a_stall_is_paused_waited_for_and_resumed(bare: Bare, scene: Scene, tmp_
     for again in ("stalled", "stalled_again"):
         assert bare.ended(f"{prefix}wait", again) == ("success", {"guard": "success", "work": "success"})
     # Of the waits themselves: the looks after them would tell it too.
-    until(lambda: f"{prefix}wait recovered: " in told.read_text(), what="word of the recovery")
+    until(lambda: f"{prefix}wait recovered: " in marker.read_text(), what="word of the recovery")
     state, states = bare.ended(dag, run)
     assert (state, states["wait"], states["resume"], states["restart"]) == ("success", "success", "success", "skipped")
     until(lambda: state_of(scene) == "RUNNING", what="a running connector")
@@ -207,7 +207,7 @@ def test_a_stall_is_paused_waited_for_and_resumed(bare: Bare, scene: Scene, tmp_
     bare.await_all_runs(dag)
     landed_once(scene)
     for way in WAYS:
-        text = [line.split()[1] for line in told.read_text().splitlines() if line.startswith(f"{prefix}{way} ")]
+        text = [line.split()[1] for line in marker.read_text().splitlines() if line.startswith(f"{prefix}{way} ")]
         # Two that are let go at the same moment may both tell it.
         heard = list(dict.fromkeys(text)) if way == "wait" else text
         assert heard == ["stalled:", "recovered:"], way

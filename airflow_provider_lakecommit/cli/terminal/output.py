@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:
 
 
 _COLOURS = (("lakecommit: ", 31), ("FAIL", 31), ("WARNING", 33), ("warn", 33), ("nothing is written", 33))
-"""By the start of a line: red for failures, yellow for warnings."""
+"""The color of a line, by its start: red for failures, yellow for warnings."""
 
 
 class Output:

@@ -7,8 +7,8 @@ interval. The buffer is bounded.
 
 The sum of a run's cycles, which does not grow with their number.
 
-Contract: :meth:`Total.add` keeps of a closed cycle what the end of the run reports. Each table's snapshots become one:
-the newest, with the additions of all.
+Contract: :meth:`Total.add` keeps only the facts of a closed cycle that the run reports at its end. The snapshots of a
+table become one: the newest, with the additions of all.
 """
 
 from __future__ import annotations

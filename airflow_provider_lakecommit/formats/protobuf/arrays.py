@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columnar parser's schema, and what its arrays tell: which fields are present, the content of lists and maps.
+"""The schema of the columnar parser, and its arrays: which fields are present, and the content of lists and maps.
 
 Rows are messages as struct arrays, with fields named by
 :func:`~airflow_provider_lakecommit.formats.protobuf.arrays.wire_name`. A list field is present if not empty.
@@ -52,7 +52,7 @@ class WireFile:
     ) -> None:
         """Add a field to a message.
 
-        :param optional: whether its presence can be told; always true of a message
+        :param optional: whether its presence is known; always true of a message
         :param of: its message, if it is one
         """
         field = message.field.add(name=wire_name(number), number=number, json_name=wire_name(number))

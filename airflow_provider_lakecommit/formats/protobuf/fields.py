@@ -187,7 +187,7 @@ def _declared(
 ) -> tuple[Read, MessageColumns | None]:
     """Declare a field that a column wants; return how one value of it is read.
 
-    :param optional: whether its presence can be told; by default as the schema says. Always in a map's entry, where a
+    :param optional: whether its presence is known; by default as the schema says. Always in a map's entry, where a
         missing message is an empty one.
     """
     kind, target = column.field_type, arrow_field(column).type

@@ -35,7 +35,7 @@ def guard_divisors(connection: duckdb.DuckDBPyConnection) -> None:
 def guard(tree: Any, records: Collection[str]) -> None:
     """Guard divisors, exclude the place from ``*``, and keep types of numbers.
 
-    :param records: names of ``record``, to tell its ``*`` from a struct's
+    :param records: names of ``record``, to distinguish its ``*`` from a struct's
     """
     pending = [(tree, False)]
     while pending:
@@ -98,7 +98,7 @@ _ZERO = constant("INTEGER", 0)
 
 Node = dict[str, Any]
 _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lakecommit_failed"
-"""Macros: fails in every record; fails for a divisor of zero; tells whether something fails."""
+"""Macros: fails in every record; fails for a divisor of zero; checks whether an expression fails."""
 
 
 def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:

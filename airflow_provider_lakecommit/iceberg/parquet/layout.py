@@ -127,7 +127,7 @@ Numbers = np.ndarray[Any, Any]
 
 
 class Sorting:
-    """A sort order over a schema; false where the table has none.
+    """A sort order over a schema; falsy if the table has no sort order.
 
     :raises TableError: a field whose transform cannot be applied, by name
     """

@@ -39,9 +39,9 @@ Numbers = np.ndarray[Any, Any]
 _NANOS = (TimestampNanoType, TimestamptzNanoType)
 _NANOS_PER_HOUR = 3_600_000_000_000
 _PATH_BYTES = 600
-"""Of a partition's path; the key of an object has at most 1,024, with all that is around it."""
+"""The longest path of a partition. The whole key of an object has at most 1,024 bytes."""
 _PART_BYTES, _DIGEST = 200, 16
-"""Of a folder's name, which has at most 255 bytes; and of the digest at the end of one that was cut."""
+"""The longest name of a folder (file systems allow 255 bytes), and the digest at the end of a shortened one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 """Close a backfill: its ranges become the landing's, and its entry is removed.
 
 Contract: one compare-and-swap per table removes the backfill's entry, and adds its ranges to the landing's entry
-``filled``. So does what a table has passed without a row, according to the log. The data table comes last, so a
+``filled``. Offsets that a table passed without a row, by the log, go there too. The data table comes last, so a
 backfill is open as long as any table has it. Nothing can be committed to a closed backfill: it has no entry, and a new
 one of the same name has another epoch.
 

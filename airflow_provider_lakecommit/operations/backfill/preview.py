@@ -6,7 +6,7 @@ none that another backfill is landing. Landed ranges stay, unless the backfill r
 removed are named. An open backfill keeps its original range, whatever the request now means.
 
 Failure story: a request without a remaining offset is an error with the reason: everything is landed, removed, or the
-live stream's. So is an open backfill of that name with another range.
+live stream's. An open backfill of that name with another range is an error too.
 """
 
 from __future__ import annotations

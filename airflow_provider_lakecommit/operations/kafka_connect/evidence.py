@@ -6,8 +6,8 @@ Contract: reads only. :meth:`Evidence.evaluate` decides the disposition of every
 their manifests, and whether a waiting file still exists and is the announced one: any writer of the control topic can
 announce any file. What cannot change is read once, however often the table is read.
 
-Failure story: an unreachable catalog or storage is an error. So is a missing manifest, or an unreadable control
-position: without it the content of the table is unknown.
+Failure story: an unreachable catalog or storage is an error. A missing manifest, or an unreadable
+control position, is an error too: without it the content of the table is unknown.
 """
 
 from __future__ import annotations

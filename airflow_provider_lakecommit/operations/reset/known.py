@@ -86,8 +86,8 @@ class KnownTable:
 def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> None:
     """Raise unless the table can hold what the log reports.
 
-    :raises LedgerError: a ledger that the metadata remember has less, snapshots that published it are not on the
-        branch, or the table has fewer rows
+    :raises LedgerError: the newest ledger in the metadata has fewer offsets than the log reports, snapshots that
+        published them are not on the branch, or the table has fewer rows
     """
     remedy = f"state what the table holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
     newest = known_section(session, known.state)

@@ -333,7 +333,7 @@ def _moved(
     if own is None or own.cluster_id == preview.source.cluster_id:
         return None
     if own.cluster_id != preview.old_cluster:
-        raise LedgerError("LC7033", f"{table} is now of cluster {own.cluster_id}: run the command again")
+        raise LedgerError("LC7033", f"{table} was migrated to cluster {own.cluster_id}: run the command again")
     kept = replace(
         own, lane=_kept_lane(session.lane, own.cluster_id), epoch=session.new_id(), control=control, positions={}
     )

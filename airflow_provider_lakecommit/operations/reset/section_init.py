@@ -120,7 +120,7 @@ class InitPreview:
 
     @property
     def lost(self) -> str:
-        """What is reported and can neither be published nor read again."""
+        """Return the reported slices that can neither be published nor read again, as text."""
         return "; ".join(f"{t.table}: {t.lost}" for t in self.tables if t.lost)
 
     def given_up(self, table: str) -> Coverage:

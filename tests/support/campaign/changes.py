@@ -130,7 +130,9 @@ class UpsertModel(Model):
     compared: int = 0
     """How many rows were compared with their keys' changes."""
 
-    def judge(self, nature: Nature, found: Found, answer: Answer | None = None, *, revives: bool = False) -> list[str]:
+    def evaluate(
+        self, nature: Nature, found: Found, answer: Answer | None = None, *, revives: bool = False
+    ) -> list[str]:
         """What is wrong with the tables after a step."""
         own = [s for s in found.sections if s.landing == "orders"]
         self._hear(found.readings)
@@ -138,7 +140,7 @@ class UpsertModel(Model):
         self.starts = {(p.topic_id, p.partition): o for s in own if s.lane == LIVE for p, o in s.starts.items()}
         ids = {n for mark in self.present if (n := self.bound[mark]) is not None and self.changes[n].kind != "dead"}
         landed = Found(Counter(ids), Counter({*found.dead}), found.heads)
-        wrong = Model.judge(self, nature, landed, answer, revives=revives)
+        wrong = Model.evaluate(self, nature, landed, answer, revives=revives)
         return [*wrong, *self._wrong(found.live, Coverage.union(s.covered for s in own))]
 
     def readable(self) -> set[int]:
@@ -184,7 +186,7 @@ class UpsertModel(Model):
                 self.bound[mark] = self.read.get(mark)
 
     def _clouded(self, covered: Coverage) -> set[Key]:
-        """Return the keys of which a landed record was gone back over: it is not read again, or was given up then."""
+        """Return the keys of which a landed record was missing back over: it is not read again, or was given up then."""
         newest: dict[Place, int] = {}
         for generation, p, offset in self.present:
             newest[p, offset] = max(generation, newest.get((p, offset), generation))
@@ -222,17 +224,17 @@ class UpsertModel(Model):
         for row in live:
             key = self.way.key_in(row)
             if key in rows:
-                yield f"key {key} has two rows: {_shown(row)} and {_shown(rows[key])}"
+                yield f"key {key} has two rows: {_text(row)} and {_text(rows[key])}"
             rows[key] = row
             if (why := self._no_row_of(row, newest.get(key, ()))) is not None:
-                yield f"key {key}: {_shown(row)} {why}"
+                yield f"key {key}: {_text(row)} {why}"
         for key, changes in newest.items():
             if key in clouded:
                 continue
             self.compared += 1
             allowed = [*_until_kept(changes)]
             if not any(self._is_row_of(rows.get(key), change) for change in allowed):
-                yield f"key {key}: {_shown(rows.get(key))} is not its newest change, {_told(allowed)}"
+                yield f"key {key}: {_text(rows.get(key))} is not its newest change, {_listed(allowed)}"
 
     def _is_row_of(self, row: Mapping[str, Any] | None, change: Change | None) -> bool:
         if change is None or (change.kind == "deletion" and self.way.deletes == "hard"):
@@ -245,14 +247,14 @@ class UpsertModel(Model):
             if self._is_row_of(row, change) and not (wrong := self._differences(row, change)):
                 return None
             if self._is_row_of(row, change) and row["id"] in (change.id, None):
-                return f"is the row of {_told([change])}, and has other values: {wrong}"
-        return f"is no landed change of its key, which are {_told(changes)}"
+                return f"is the row of {_listed([change])}, and has other values: {wrong}"
+        return f"is no landed change of its key, which are {_listed(changes)}"
 
     def _differences(self, row: Mapping[str, Any], change: Change) -> list[str]:
-        gone = change.kind == "deletion"
-        expected = {"id": None if gone else change.id, "name": None if gone else change.name}
+        deleted = change.kind == "deletion"
+        expected = {"id": None if deleted else change.id, "name": None if deleted else change.name}
         expected |= {"ver": change.version} if self.way.ordered else {}
-        expected |= {"_is_deleted": gone} if self.way.deletes == "soft" else {}
+        expected |= {"_is_deleted": deleted} if self.way.deletes == "soft" else {}
         if "more" in row:
             at = self.born[change.id]
             mark = row["kafka_generation"], SourcePartition(at.topic, at.partition, at.topic_id), at.offset
@@ -280,17 +282,17 @@ def _until_kept(changes: Sequence[Change]) -> Iterator[Change | None]:
     yield None
 
 
-def _shown(row: Mapping[str, Any] | None) -> str:
+def _text(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "no row"
     return f"row {row['id']} of [{row['kafka_partition']}]@{row['kafka_offset']} reading {row['kafka_generation']}"
 
 
-def _told(changes: Iterable[Change | None]) -> str:
-    said = (
+def _listed(changes: Iterable[Change | None]) -> str:
+    text = (
         "none"
         if c is None
         else f"{c.kind} {c.id} [{c.partition}]@{c.offset} version {c.version}{' (lost)' if c.is_lost else ''}"
         for c in changes
     )
-    return ", ".join(said)
+    return ", ".join(text)

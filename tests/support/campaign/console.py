@@ -99,7 +99,7 @@ class Console:
     spec: dict[str, Any]
 
     def run(self, *words: str) -> Answer:
-        """Run a command; ``SPEC`` among its words stands for the landing's file."""
+        """Run a command; ``SPEC`` among its words replaces the landing's file."""
         spec = nested_set(**self.spec) if "defaults" in self.spec else nested(**self.spec)
         self.path.write_text(json.dumps(spec), encoding="utf-8")
         arguments = [str(self.path) if word == "SPEC" else word for word in words]
@@ -130,7 +130,7 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         patch.setattr(command_line, "start_logging", lambda *_, **__: None)
         for module in (arguments, everyday):
             patch.setattr(module, "results_only", lambda _: nullcontext())
-        # A run that was killed in this process is as dead as one whose process is gone.
+        # A run that was killed in this process is as dead as one whose process is missing.
         runs: list[str] = []
 
         def identity(unique: object, number: int = 0) -> RunIdentity:
@@ -141,7 +141,7 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         patch.setattr(land, "identity", identity)
         patch.setattr(land, "is_dead", lambda cycle: [cycle.run] != runs)
         # So that files and snapshots of a moment ago are old, and a follow is over in less than a second.
-        patch.setattr(maintain, "least_age", lambda _, asked: asked)
+        patch.setattr(maintain, "least_age", lambda _, age: age)
         # Each compaction rewrites whatever is there.
         patch.setattr(compact, "BinRules", partial(BinRules, least=1))
         for module in (everyday, upkeep):

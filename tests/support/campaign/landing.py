@@ -50,7 +50,7 @@ def spec_of(folder: Path, bootstrap: str, topic: str, control: str) -> dict[str,
         "unknown_fields": "dead_letter",
         "metadata_columns": True,
         "slice_records": 5,
-        # Runs compact soon, beside whatever else is done.
+        # Runs compact soon, next to whatever else is done.
         "max_debt_files": 10,
         "create": SCHEMA,
         "control_topic": control,
@@ -172,7 +172,7 @@ class CampaignLanding:
                 self.model.born[n] = Born(self.topic, topic.topic_id, p, end + place)
 
     def lanes(self) -> list[dict[str, Any]]:
-        """The open lanes, as `backfill --list` shows them."""
+        """The open streams, as `backfill --list` shows them."""
         answer = self.run("backfill", "SPEC", "--list")
         return list(answer.results[0]["lanes"]) if answer.done else []
 

@@ -77,7 +77,7 @@ class Model:
     logs: MemoryBroker
     born: dict[int, Born] = field(default_factory=dict)
     now: Found = field(default_factory=Found)
-    seen: set[int] = field(default_factory=set)
+    observed: set[int] = field(default_factory=set)
     given_up: set[int] = field(default_factory=set)
     waiting: set[int] = field(default_factory=set)
     revived: set[int] = field(default_factory=set)
@@ -106,24 +106,26 @@ class Model:
         """The records at these offsets, of every incarnation of a topic."""
         return {n for n, at in self.born.items() if at.place in places}
 
-    def judge(self, nature: Nature, found: Found, answer: Answer | None = None, *, revives: bool = False) -> list[str]:
+    def evaluate(
+        self, nature: Nature, found: Found, answer: Answer | None = None, *, revives: bool = False
+    ) -> list[str]:
         """What is wrong with the tables after a step; the model goes on from there."""
         before, self.now = self.now, found
         twice = self._twice()
         self.doubled = twice if nature is Nature.FOREIGN else self.doubled & twice
         problems = list(self._doubles(before, revives))
-        gone = before.ids - found.ids
+        removed = before.ids - found.ids
         if answer is not None:
             self._note(answer)
         self.touched |= nature is Nature.FOREIGN and _changed(before, found)
-        if nature is not Nature.FOREIGN and (unnamed := gone - self._may_go(nature, answer)):
+        if nature is not Nature.FOREIGN and (unnamed := removed - self._may_go(nature, answer)):
             problems.append(f"rows of {self._some(unnamed)} are gone, and nothing has named them")
         if nature is Nature.DECIDES and answer is not None and not answer.done and _changed(before, found):
             problems.append("the operation was refused, and rows changed")
         if answer is not None and answer.unforeseen:
             problems.append(f"an exception that is none of the package's: {answer.log[-1500:]}")
         # What was deleted by name, or by another engine, is to be landed again as long as it can be read.
-        self.seen = (self.seen - gone) | found.ids
+        self.observed = (self.observed - removed) | found.ids
         self.given_up -= found.ids
         self.waiting -= found.ids
         self.revived &= set(found.rows) & set(found.dead)
@@ -137,7 +139,7 @@ class Model:
     def lost(self) -> list[str]:
         """What is wrong when everything is finished: rows that were there and will not come back."""
         self.waiting = set()
-        lost = self.seen - self.now.ids - self.given_up
+        lost = self.observed - self.now.ids - self.given_up
         twice = [f"{self._some(self.doubled)} are still more than once in the tables"] if self.doubled else []
         return [*self.missing(), *([f"{self._some(lost)} were in a table, and are in none"] if lost else []), *twice]
 

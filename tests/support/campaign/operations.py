@@ -41,7 +41,7 @@ Act = Callable[[CampaignLanding, Random], Answer | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """``weight`` is how often it comes; ``revives``: dead letters become rows beside their entry; ``real``: it can be
+    """``weight`` is how often it comes; ``revives``: dead letters become rows next to their entry; ``real``: it can be
     done on real brokers; ``shapes``: of what it is an operation.
     """
 
@@ -87,7 +87,7 @@ def _fill(landing: CampaignLanding, chance: Random) -> Answer:
 
 
 def _lane(landing: CampaignLanding, chance: Random) -> Answer:
-    """An open lane is finished."""
+    """An open stream is finished."""
     lanes = landing.lanes()
     return landing.finish_lane(chance.choice(lanes)) if lanes else NOTHING
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page beside a landing of the campaign: what it answers, and what tables and `lakecommit status` say of it.
+"""The page next to a landing of the campaign: what it answers, and what tables and `lakecommit status` say of it.
 
 The page reads the control topic in memory as it reads a real one. Of the tables, only snapshot summaries that Iceberg
 itself defines count, and the rows that :class:`~tests.support.campaign.reader.TableReader` finds.
@@ -83,7 +83,7 @@ class Page:
     def differences(self, *, moved: bool) -> list[str]:
         """Return the numbers that are not those of the tables, of the logs, or of `lakecommit status`.
 
-        :param moved: the ledger was moved beside the control topic, which the page sees with the next run
+        :param moved: the ledger was moved next to the control topic, which the page sees with the next run
         """
         landing, found, answers = self._player.landing, list[Difference](), self.answers()
         chosen, heads = landing.topic, self._player.reader.read().heads

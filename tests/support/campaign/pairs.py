@@ -14,7 +14,7 @@ from itertools import pairwise, product
 
 __all__ = ["Covered"]
 
-SHOWN = 12
+PRINTED = 12
 
 
 @dataclass(slots=True)
@@ -51,8 +51,8 @@ class Covered:
             yield f"  {kind}: {self.singles[kind]} times, before {self._next(kind)} others"
         missing = [f"{a} → {b}" for a, b in product(self.kinds, self.kinds) if (a, b) not in self.pairs]
         if missing:
-            more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-            yield f"pairs never executed: {', '.join(missing[:SHOWN])}{more}"
+            more = f" and {len(missing) - PRINTED} more" if len(missing) > PRINTED else ""
+            yield f"pairs never executed: {', '.join(missing[:PRINTED])}{more}"
 
     def _next(self, kind: str) -> int:
         return sum(first == kind for first, _ in self.pairs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play a sequence of steps on one landing, judge each step, and finish what is open at its end.
+"""Play a sequence of steps on one landing, evaluate each step, and finish what is open at its end.
 
 Contract: :func:`play` returns the executed kinds, or raises :class:`CampaignError`, whose text has the steps, what each
 command answered, and the one line that plays them again.
@@ -41,7 +41,7 @@ _PLACEHOLDERS = re.compile(r"…|\b(NAME|TIME|OFFSETS|OFFSET|ID|FILE|N|URL)\b")
 _DOES = re.compile(r"(?:land|backfill|reset)\b(?!.*--list)|dead-letters\b.*--replay")
 _CONFIRMED = re.compile(r"reset\b|backfill\b.*--(?:replace|close)")
 
-# Refusals that need no remedy: what was asked for is there, or is not there to be done.
+# Refusals that need no remedy: what was requested is there, or is not there to be done.
 WAITS = re.compile(r"^.*newer records wait after it.*$", re.MULTILINE)
 """In the log of a run that ends well: a table waits for a decision, as the source has removed what it lacks."""
 SELF_EVIDENT = re.compile(
@@ -86,11 +86,11 @@ class Player:
             make_table(catalog)
             land_by_sink(catalog, landing.logs, landing.topic)
         landing.adopted = True
-        landing.model.judge(Nature.LANDS, self.reader.read())
+        landing.model.evaluate(Nature.LANDS, self.reader.read())
         # The dead-letter table is made by the first window; before that `verify` misses it.
         adopted = landing.run(*ADOPT)
         self._fail_if([] if adopted.done else [f"the table is not adopted: {adopted.error or adopted.log}"])
-        landing.model.judge(Nature.LANDS, self.reader.read(), adopted)
+        landing.model.evaluate(Nature.LANDS, self.reader.read(), adopted)
 
     def step(self, step: Step) -> None:
         """Do one step after some records have come, and what its refusal tells to do."""
@@ -103,7 +103,7 @@ class Player:
             self.story.append(f"{step.kind}:{step.seed}: nothing to do")
             return
         nature = operation.nature if answer is None else nature_of(answer.arguments, operation.nature)
-        self._judge(step.kind, nature, answer, revives=operation.revives)
+        self._evaluate(step.kind, nature, answer, revives=operation.revives)
         if answer is None or answer.done or answer.killed:
             self.executed.append(step.kind)
         elif chance.random() < 0.7:
@@ -117,15 +117,15 @@ class Player:
         topic = self.landing.topic
         self.landing.choose_of(answer)
         done = self.landing.run(*words)
-        self._judge("  remedy", nature_of(words, Nature.DECIDES), done)
+        self._evaluate("  remedy", nature_of(words, Nature.DECIDES), done)
         if "`earliest`" in done.error:
             earliest = self.landing.run("reset", "offsets", "SPEC", "--from", "earliest", "--yes")
-            self._judge("  remedy", Nature.DECIDES, earliest)
+            self._evaluate("  remedy", Nature.DECIDES, earliest)
         self.landing.topic = topic
         return True
 
     def _put_back(self, answer: Answer) -> bool:
-        """Roll a branch to where a refusal says that it should be; return False if it does not, or that is gone."""
+        """Roll a branch to where a refusal says that it should be; return False if it does not, or that is missing."""
         if (found := ROLL.search(answer.error or answer.log)) is None:
             return False
         with self.landing.another_engine() as catalog:
@@ -133,17 +133,17 @@ class Player:
             if table.snapshot_by_id(int(found[2])) is None:
                 return False
             table.manage_snapshots().set_current_snapshot(int(found[2])).commit()
-        self._judge(f"  rolled to {found[2]}", Nature.FOREIGN, None)
+        self._evaluate(f"  rolled to {found[2]}", Nature.FOREIGN, None)
         return True
 
-    def _judge(self, name: str, nature: Nature, answer: Answer | None, *, revives: bool = False) -> None:
+    def _evaluate(self, name: str, nature: Nature, answer: Answer | None, *, revives: bool = False) -> None:
         model, before = self.landing.model, self.landing.model.now
         if answer is not None and is_plain_backfill(answer.arguments):
-            # Also that of an open lane: it takes nothing out, and lands some partitions where it is refused others.
+            # Also that of an open stream: it takes nothing out, and lands some partitions where it is refused others.
             nature = Nature.LANDS
         text = "" if answer is None else f": {answer.code} {shlex.join(answer.arguments)} {answer.error}"
         self.story.append(f"{name}{text}")
-        problems = model.judge(nature, self.reader.read(), answer, revives=revives)
+        problems = model.evaluate(nature, self.reader.read(), answer, revives=revives)
         if answer is not None and answer.error and not _helps(answer.error):
             problems.append(f"the refusal names no remedy: {answer.error}")
         # A row per key is compared by itself, so that its history is verified less often.
@@ -199,7 +199,7 @@ class Player:
 
     def _do(self, nature: Nature, *words: str, revives: bool = False) -> Answer:
         answer = self.landing.run(*words)
-        self._judge("  end", nature, answer, revives=revives)
+        self._evaluate("  end", nature, answer, revives=revives)
         return answer
 
     def _adopt(self) -> Answer | None:
@@ -217,10 +217,10 @@ class Player:
     def _finish_lanes(self) -> Answer | None:
         for lane in self.landing.lanes():
             answer = self.landing.finish_lane(lane)
-            self._judge("  end", nature_of(answer.arguments, Nature.DECIDES), answer)
+            self._evaluate("  end", nature_of(answer.arguments, Nature.DECIDES), answer)
             if not answer.done:
                 answer = self.landing.run("backfill", "SPEC", "--close", lane["lane"], "--yes")
-                self._judge("  end", Nature.LANDS, answer)
+                self._evaluate("  end", Nature.LANDS, answer)
                 return answer
         return None
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reader that shares no code with the package finds in the tables: the files that the head of each one lists.
 
-The catalog is asked by SQL, the metadata are read by pyiceberg, the files by pyarrow. Records are known by the value id
-in their payload, which the campaign gave them, so that no metadata column has to be right.
+The catalog is asked by SQL, the metadata are read by pyiceberg, the files by pyarrow. Records are known by the
+value id in their payload, which the campaign gave them, so that no metadata column has to be right.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The value ids in both tables, each as often as it has a row, and the metadata files that say so."""
+    """The value ids in both tables, each as often as it has a row, and the metadata files that report it."""
 
     rows: Counter[int] = field(default_factory=Counter)
     dead: Counter[int] = field(default_factory=Counter)

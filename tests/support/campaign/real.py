@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The campaign's topic on real brokers, and beside it in memory: there the model reads what the source holds."""
+"""The campaign's topic on real brokers, and next to it in memory: there the model reads what the source holds."""
 
 from __future__ import annotations
 

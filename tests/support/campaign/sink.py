@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Kafka Connect sink in whose table the landing goes on, and to which it is handed back.
 
-Contract: this is what a landing can see of a sink whose Kafka Connect is gone: its snapshots, its events, and the
+Contract: this is what a landing can see of a sink whose Kafka Connect is missing: its snapshots, its events, and the
 committed offsets of its consumer group. It lands every record, and no row says which record it is of.
 """
 
@@ -46,9 +46,9 @@ def make_table(catalog: Catalog) -> None:
     """The table of the sink, before any landing."""
     columns = [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
     kinds = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "binary": pa.binary()}
-    told = [pa.field(n, kinds.get(str(k), pa.timestamp("us", "UTC"))) for n, k in METADATA_TYPES.items()]
+    fields = [pa.field(n, kinds.get(str(k), pa.timestamp("us", "UTC"))) for n, k in METADATA_TYPES.items()]
     catalog.create_namespace("shop")
-    catalog.create_table(ROWS, pa.schema([*columns, *told]))
+    catalog.create_table(ROWS, pa.schema([*columns, *fields]))
 
 
 def land_by_sink(catalog: Catalog, logs: MemoryBroker, topic: str) -> int:
@@ -80,13 +80,13 @@ def _cycle(
     namespace, _, name = ROWS.rpartition(".")
     reference = TableReference(catalog="lake", namespace=(namespace,), name=name, table_uuid=table.metadata.table_uuid)
     files = _written(table, values)
-    told = to_wire(files, spec=table.spec(), schema=table.schema())
+    wire = to_wire(files, spec=table.spec(), schema=table.schema())
     fields = partition_fields(table.spec(), table.schema())
     _send(logs, COORDINATOR, StartCommit(commit_id=cycle))
     end = _send(
         logs,
         WORKER,
-        DataWritten(commit_id=cycle, table=reference, partition_fields=fields, data_files=tuple(told)),
+        DataWritten(commit_id=cycle, table=reference, partition_fields=fields, data_files=tuple(wire)),
         DataComplete(commit_id=cycle, assignments=tuple(read)),
     )
     snapshot_id = _committed(table, files, cycle, end) if files else None

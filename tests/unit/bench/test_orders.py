@@ -20,12 +20,12 @@ def test_the_json_decodes_to_the_expected_rows(iso: bool) -> None:
         list(values(first, last, records, iso=iso))
     )
 
-    wanted = expected(first, last, records)
+    rows = expected(first, last, records)
     assert decoded.rejects == ()
-    assert decoded.table.cast(wanted.schema).equals(wanted)
+    assert decoded.table.cast(rows.schema).equals(rows)
 
 
-def test_a_record_is_a_function_of_its_number_and_has_the_size_that_is_told() -> None:
+def test_a_record_is_a_function_of_its_number_and_has_the_size_that_is_reported() -> None:
     some = list(values(5, 1005, 1000))
 
     assert some[10:20] == list(values(15, 25, 1000))

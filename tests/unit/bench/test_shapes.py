@@ -22,8 +22,8 @@ BYTES = {("narrow", "avro"): (90, 120), ("narrow", "protobuf"): (90, 130), ("ord
 
 
 def assert_expected(rows: pa.Table, shape: Shape) -> None:
-    wanted = shape.expected(0, RECORDS, RECORDS)
-    assert rows.select(wanted.column_names).cast(wanted.schema).equals(wanted)
+    expected = shape.expected(0, RECORDS, RECORDS)
+    assert rows.select(expected.column_names).cast(expected.schema).equals(expected)
 
 
 @pytest.mark.heavy(

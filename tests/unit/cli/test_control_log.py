@@ -38,7 +38,7 @@ def record(value: bytes | None, headers: tuple[tuple[str, bytes], ...] = (), key
     return ControlRecord(partition=3, offset=7, timestamp=NOON, key=key, value=value, headers=headers)
 
 
-def test_an_event_is_shown_in_full_with_its_place() -> None:
+def test_an_event_is_printed_in_full_with_its_position() -> None:
     assert to_dict(record(EVENT)) == {
         "partition": 3,
         "offset": 7,
@@ -56,7 +56,7 @@ def test_an_event_is_shown_in_full_with_its_place() -> None:
     }
 
 
-def test_files_are_shown_with_partition_and_statistics() -> None:
+def test_files_are_printed_with_partition_and_statistics() -> None:
     file = DataFile(
         file_path="s3://b/f.parquet",
         record_count=2,
@@ -83,13 +83,13 @@ def test_files_are_shown_with_partition_and_statistics() -> None:
     [(None, "tombstone"), (b"", "not a control event"), (b"hello", "not a control event"), (EVENT[:-3], "")],
     ids=["tombstone", "empty", "text", "cut off"],
 )
-def test_a_record_that_is_no_event_is_shown_as_such(value: bytes | None, message: str) -> None:
+def test_a_record_that_is_no_event_is_printed_as_such(value: bytes | None, message: str) -> None:
     shown = to_dict(record(value))
     assert message in shown["foreign"]
     assert "event" not in shown
 
 
-def test_a_header_of_ours_is_shown_as_what_it_says_and_others_as_they_are() -> None:
+def test_a_header_of_ours_is_printed_as_what_it_reports_and_others_as_they_are() -> None:
     shown = to_dict(record(EVENT, (("lakecommit", b'{"v":1,"kind":"closed"}'), ("trace", b"abc"), ("raw", b"\xff"))))
     assert shown["headers"] == [
         {"name": "lakecommit", "value": {"v": 1, "kind": "closed"}},
@@ -98,7 +98,7 @@ def test_a_header_of_ours_is_shown_as_what_it_says_and_others_as_they_are() -> N
     ]
 
 
-def test_a_damaged_header_of_ours_is_shown_as_such() -> None:
+def test_a_corrupt_header_of_ours_is_printed_as_such() -> None:
     (header,) = to_dict(record(EVENT, (("lakecommit", b"{"),)))["headers"]
     assert "corrupt" in header["value"]["damaged"]
     assert header["value"]["value"] == "{"

@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.cli.everyday import add_follow, follow_of
 from airflow_provider_lakecommit.cycle.run.window import FollowOptions
 
 
-def asked(*arguments: str) -> FollowOptions | None:
+def options_of(*arguments: str) -> FollowOptions | None:
     parser = ArgumentParser()
     parser.add_argument("--cycles", type=positive)
     add_follow(parser)
@@ -37,8 +37,8 @@ def asked(*arguments: str) -> FollowOptions | None:
         ("--follow --keep-snapshots all", FollowOptions(keep_snapshots=None)),
     ],
 )
-def test_options_are_what_they_say(arguments: str, expected: FollowOptions | None) -> None:
-    assert asked(*arguments.split()) == expected
+def test_options_are_what_they_state(arguments: str, expected: FollowOptions | None) -> None:
+    assert options_of(*arguments.split()) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_options_are_what_they_say(arguments: str, expected: FollowOptions | Non
 )
 def test_what_does_not_go_together_is_bad_usage(arguments: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        asked(*arguments.split())
+        options_of(*arguments.split())
     assert text in capsys.readouterr().err

@@ -70,7 +70,7 @@ CONNECTIONS: Mapping[str, Mapping[str, Any]] = {
     "standalone": {"conn_type": "spark", "host": "spark://m", "port": 7077},
     "spark_default": {"conn_type": "spark", "host": "local[2]"},
 }
-ASK = """
+QUERY = """
 import json, sys
 from argparse import Namespace
 from airflow_provider_lakecommit.cli import from_airflow
@@ -96,7 +96,7 @@ for asked in json.loads(sys.argv[1]):
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def run_queries(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """`ask({...}, …)`: what each comes to, in one process with an Airflow of its own without a database."""
     home = tmp_path_factory.mktemp("airflow")
     (home / "dags").mkdir()
@@ -111,18 +111,18 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in CONNECTIONS.items()},
     }
 
-    def asked(*questions: Mapping[str, Any]) -> list[tuple[Any, str]]:
-        command = [sys.executable, "-c", ASK, json.dumps(questions)]
+    def answers_of(*questions: Mapping[str, Any]) -> list[tuple[Any, str]]:
+        command = [sys.executable, "-c", QUERY, json.dumps(questions)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
         lines = done.stdout.splitlines()
         assert len(lines) == 2 * len(questions), done.stdout
         return [(json.loads(a), b) for a, b in zip(lines[::2], lines[1::2], strict=True)]
 
-    return asked
+    return answers_of
 
 
-def test_landings_of_dags_and_their_connections(ask: Any) -> None:
+def test_landings_of_dags_and_their_connections(run_queries: Any) -> None:
     """One process for all questions: it takes seconds to begin."""
     questions = [
         {"dag": "two"},
@@ -141,7 +141,7 @@ def test_landings_of_dags_and_their_connections(ask: Any) -> None:
         {"dag": "sets", "wants_spark": False},
         {"dag": "sets", "wants_spark": False, "task_group": "b"},
     ]
-    *answers, many, two_sets, one_of_two = ask(*questions)
+    *answers, many, two_sets, one_of_two = run_queries(*questions)
     both, group, clicks, one, lend, twoo, none, torn, committed, nowhere, cluster, standalone = answers
     (shop,), sets, (b,) = (found for found, _ in (many, two_sets, one_of_two))
     assert (shop["name"], shop["control"], shop["spark"]) == ("shop", "deployments", {"master": "local[2]"})
@@ -222,7 +222,7 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def test_connections_stand_in_for_sections_of_a_spec(tmp_path: Path, options: Any) -> None:
+def test_connections_replace_sections_of_a_spec(tmp_path: Path, options: Any) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text("name: orders\ntopics: orders\ntable: shop.orders\nkafka: {sasl.password: '${NOT_SET_HERE}'}\n")
     output = Output()
@@ -234,6 +234,6 @@ def test_connections_stand_in_for_sections_of_a_spec(tmp_path: Path, options: An
     assert output.clean("hunter-one") == "***"
 
 
-def test_which_landing_is_meant_has_to_be_said(options: Any) -> None:
+def test_which_landing_is_meant_has_to_be_reported(options: Any) -> None:
     with pytest.raises(SpecError, match="LC8013"):
         from_airflow.load(options(dag="two"), Output())

@@ -43,14 +43,14 @@ def test_fields_of_csv_become_the_types_that_they_are_written_as() -> None:
     assert rejected(taken(*rows), columns, CSV, examples=True) == []
 
 
-def test_a_row_of_csv_says_the_same_as_json() -> None:
+def test_a_row_of_csv_reports_the_same_as_json() -> None:
     (place, value), *_ = csv_as_json(taken(*BAD[:2], *ROWS), CSV)
     assert place == "t[0]@2"
     row = {"id": 1, "zip": "01219", "amount": 1.5, "paid": True, "day": "2026-01-31", "note": 'a "b";\n'}
     assert json.loads(value or b"") == row
 
 
-def test_records_of_several_rows_are_all_looked_at() -> None:
+def test_records_of_several_rows_are_all_checked() -> None:
     many = FormatOptions(format="csv", csv={"columns": ["a", "b"], "rows": "many", "null_text": "-"})
     found = csv_as_json(taken(b"1,x\n2,-\n", b"", b'3,"-"'), many)
     assert [(place, json.loads(value or b"")) for place, value in found] == [
@@ -60,7 +60,7 @@ def test_records_of_several_rows_are_all_looked_at() -> None:
     ]
 
 
-def test_what_is_no_row_is_told_by_its_form_and_never_by_its_value() -> None:
+def test_what_is_no_row_is_reported_by_its_form_and_never_by_its_value() -> None:
     sample = taken(*ROWS, *ROWS, *BAD)
     columns = infer(sample_values(csv_as_json(sample, CSV)))
     values = {reason: n for reason, n, _ in rejected(sample, columns, CSV, examples=False)}
@@ -103,9 +103,9 @@ def test_rules_of_the_spec_decide_which_columns_are_times(capsys: pytest.Capture
     rules = {"ts": "epoch_millis", "day": "%d.%m.%Y", "clock": "seconds_of_day"}
     landing = landing_of(name="o", topics="o", table="a.b", dead_letter_table="a.d", timestamps=rules)
     kafka = {"bootstrap.servers": "127.0.0.1:9"}
-    asked = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
+    question = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
     value = b'{"ts": 1767355200000, "day": "31.01.2026", "clock": 5, "n": 1}'
-    assert infer_schema(asked, Output(), taken=taken(value)) == Exit.DONE
+    assert infer_schema(question, Output(), taken=taken(value)) == Exit.DONE
     printed = yaml.safe_load(capsys.readouterr().out)
     assert {c["name"]: c["type"] for c in printed["create"]["schema"]} == {
         "ts": "timestamptz",
@@ -131,11 +131,11 @@ def test_a_sample_without_a_row_is_answered_by_the_reason(
     landing = landing_of(
         name="o", topics="o", table="a.b", dead_letter_table="a.d", format=format, csv=csv, timestamps={"at": "iso8601"}
     )
-    asked = Question(kafka={}, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
-    assert infer_schema(asked, Output(), taken=taken(value, value)) == Exit.REFUSED
-    told = capsys.readouterr().err
-    assert "no column could be found in 2 records; " in told
-    assert why in told
+    question = Question(kafka={}, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
+    assert infer_schema(question, Output(), taken=taken(value, value)) == Exit.REFUSED
+    output = capsys.readouterr().err
+    assert "no column could be found in 2 records; " in output
+    assert why in output
 
 
 def test_without_examples_no_reason_quotes_a_value() -> None:

@@ -107,7 +107,9 @@ def test_a_registered_key_is_proposed_by_its_schema() -> None:
         ([n % 2 for n in range(6)], ROUTED, "LC1328"),
     ],
 )
-def test_keys_that_cannot_identify_rows_are_told_with_the_reason(keys: list[Any], landing: Landing, why: str) -> None:
+def test_keys_that_cannot_identify_rows_are_reported_with_the_reason(
+    keys: list[Any], landing: Landing, why: str
+) -> None:
     (line,), added = propose(keys, ROWS, landing)
     assert why in line
     assert added == []

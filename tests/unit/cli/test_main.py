@@ -74,7 +74,7 @@ def test_bad_usage_is_2(arguments: list[str]) -> None:
     ],
     ids=str,
 )
-def test_a_bad_spec_is_2_and_says_what_is_wrong(
+def test_a_bad_spec_is_2_and_reports_what_is_wrong(
     changes: dict[str, object], message: str, spec_file: Callable[..., str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert face.main(["land", spec_file(**changes), "--json"]) == 2
@@ -85,7 +85,7 @@ def test_a_bad_spec_is_2_and_says_what_is_wrong(
     assert message in error["message"]
 
 
-def test_a_misspelt_option_is_told_with_the_one_that_was_meant(
+def test_a_misspelt_option_is_reported_with_the_one_that_was_meant(
     spec_file: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -111,7 +111,7 @@ def test_an_address_that_is_no_spark_connect_server_is_2(
     assert "canary-4711" not in err
 
 
-def test_what_nobody_foresaw_is_1_with_a_traceback_without_secrets(
+def test_an_unexpected_error_is_1_with_a_traceback_without_secrets(
     spec_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import airflow_provider_lakecommit.cli.verify as command
@@ -144,9 +144,9 @@ def test_a_library_that_is_not_installed_is_one_line_and_a_module_of_ours_a_trac
     command: list[str], library: str, lines: int | None, spec_file: Callable[..., str]
 ) -> None:
     without = "import sys; sys.modules[sys.argv[1]] = None; from airflow_provider_lakecommit.cli.main import main; "
-    told = [part.format(spec=spec_file()) for part in command]
+    arguments = [part.format(spec=spec_file()) for part in command]
     done = subprocess.run(
-        [sys.executable, "-c", f"{without}sys.exit(main(sys.argv[2:]))", library, *told],
+        [sys.executable, "-c", f"{without}sys.exit(main(sys.argv[2:]))", library, *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -158,7 +158,7 @@ def test_a_library_that_is_not_installed_is_one_line_and_a_module_of_ours_a_trac
     assert lines is None or len(done.stderr.splitlines()) == lines
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         face.main(["--version"])
     assert left.value.code == 0
@@ -193,7 +193,7 @@ def test_help_loads_nothing_heavy() -> None:
         ("lakecommit land orders.yaml --follow-", {"--follow-for"}),
     ],
 )
-def test_a_shell_is_told_what_may_come_next(typed: str, offered: set[str]) -> None:
+def test_a_shell_reports_what_may_come_next(typed: str, offered: set[str]) -> None:
     """As bash asks: the answer is on file descriptor 8."""
     arguments = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_SHELL": "bash", "_ARGCOMPLETE_IFS": " ", "COMP_TYPE": "9"}
     place = {"COMP_LINE": typed, "COMP_POINT": str(len(typed))}

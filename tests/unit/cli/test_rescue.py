@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How `lakecommit connect rescue` is told the way to Kafka Connect, without a login on the command line."""
+"""How `lakecommit connect rescue` is reported the way to Kafka Connect, without a login on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_login_comes_from_the_file_and_the_address_from_either(tmp_path: Path)
     assert connect_of(None) is None
 
 
-def test_a_worker_is_asked_with_that_login(tmp_path: Path) -> None:
+def test_a_worker_is_requested_with_that_login(tmp_path: Path) -> None:
     path = tmp_path / "connect.yaml"
     with serving() as worker:
         worker.answers = [(200, status("STOPPED"))]
@@ -41,15 +41,15 @@ def test_a_worker_is_asked_with_that_login(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("{url: 'http://a', user: me}", "unknown key 'user'"),
-        ("[]", "a mapping of url, login"),
-        ("{login: me}", "`url` of a Kafka Connect worker is missing"),
-        ("{url: 'http://a', headers: [x]}", "`headers` is a mapping"),
-        ("{url: 'http://a', verify: 3}", "`verify` true, false or a file"),
-        ("{password: canary-4711", "cannot be parsed as YAML"),
+        ("{url: 'http://a', user: me}", "unknown key 'user'.*LC8022"),
+        ("[]", "a mapping of url, login.*LC8022"),
+        ("{login: me}", "`url` of a Kafka Connect worker is missing.*LC8023"),
+        ("{url: 'http://a', headers: [x]}", "`headers` is a mapping.*LC8024"),
+        ("{url: 'http://a', verify: 3}", "`verify` true, false or a file.*LC8024"),
+        ("{password: canary-4711", "cannot be parsed as YAML.*LC8005"),
     ],
 )
-def test_another_file_is_refused_and_no_password_shown(text: str, named: str, tmp_path: Path) -> None:
+def test_another_file_is_refused_and_no_password_printed(text: str, named: str, tmp_path: Path) -> None:
     path = tmp_path / "connect.yaml"
     path.write_text(text)
     with pytest.raises(SpecError, match=named) as raised:

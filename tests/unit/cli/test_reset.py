@@ -84,7 +84,7 @@ def test_a_range_that_is_none_is_refused(text: str) -> None:
         parse_ranges([text])
 
 
-class Person:
+class User:
     """The commands on a landing without brokers."""
 
     def __init__(self, landing: FakeLanding, patch: pytest.MonkeyPatch) -> None:
@@ -109,129 +109,127 @@ class Person:
 
 
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Person]:
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
     landing = FakeLanding(tmp_path)
-    yield Person(landing, monkeypatch)
+    yield User(landing, monkeypatch)
     landing.session.close()
     landing.catalog.close()
 
 
 class TestConfirmation:
-    def test_what_gives_nothing_up_is_shown_first_too(self, person: Person) -> None:
-        assert person.init("orders:0=3,orders:1=0") == Exit.UNCONFIRMED
-        assert person.init("orders:0=3,orders:1=0", "--yes") == Exit.DONE
-        person.landing.cycle()
-        assert person.init("earliest", "--yes") == Exit.DONE
+    def test_what_gives_nothing_up_is_previewed_too(self, user: User) -> None:
+        assert user.init("orders:0=3,orders:1=0") == Exit.UNCONFIRMED
+        assert user.init("orders:0=3,orders:1=0", "--yes") == Exit.DONE
+        user.landing.cycle()
+        assert user.init("earliest", "--yes") == Exit.DONE
 
-    def test_without_yes_what_gives_up_is_only_shown(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
-        person.landing.cycle()
-        person.landing.source.ends = {P0: 80, P1: 10}
-        before = person.landing.snapshots()
-        assert person.init("latest") == Exit.UNCONFIRMED == 3
+    def test_without_yes_what_gives_up_is_only_previewed(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+        user.landing.cycle()
+        user.landing.source.ends = {P0: 80, P1: 10}
+        before = user.landing.snapshots()
+        assert user.init("latest") == Exit.UNCONFIRMED == 3
         out, err = capsys.readouterr()
         assert "GIVES UP, never read: orders[0] [20, 80) (60 offsets, about 600 bytes)" in out
         assert "run it again with --yes" in err
-        assert person.landing.snapshots() == before
-        assert person.init("latest", "--json") == Exit.UNCONFIRMED
+        assert user.landing.snapshots() == before
+        assert user.init("latest", "--json") == Exit.UNCONFIRMED
         assert json.loads(capsys.readouterr().out)["written"] is False
-        assert person.landing.snapshots() == before
-        assert person.init("latest", "--yes") == Exit.DONE
-        (said,) = person.landing.snapshots()[-1:]
-        assert "moved" in said["lakecommit.decisions"]
-        assert "gives up orders[0] [20, 80)" in said["lakecommit.decisions"]
+        assert user.landing.snapshots() == before
+        assert user.init("latest", "--yes") == Exit.DONE
+        (snapshot,) = user.landing.snapshots()[-1:]
+        assert "moved" in snapshot["lakecommit.decisions"]
+        assert "gives up orders[0] [20, 80)" in snapshot["lakecommit.decisions"]
 
     def test_a_terminal_makes_no_difference(
-        self, person: Person, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, user: User, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        person.landing.cycle()
-        person.landing.source.ends = {P0: 80, P1: 10}
-        assert person.init("latest") == Exit.UNCONFIRMED
+        user.landing.cycle()
+        user.landing.source.ends = {P0: 80, P1: 10}
+        assert user.init("latest") == Exit.UNCONFIRMED
         in_a_pipe = capsys.readouterr()
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
         monkeypatch.setattr(sys.stdin, "readline", lambda: "yes\n", raising=False)
         monkeypatch.setenv("NO_COLOR", "1")
-        assert person.init("latest") == Exit.UNCONFIRMED
+        assert user.init("latest") == Exit.UNCONFIRMED
         assert capsys.readouterr() == in_a_pipe
 
     def test_good_records_of_blocked_ranges_are_given_up_only_by_name_and_agreement(
-        self, person: Person, capsys: pytest.CaptureFixture[str]
+        self, user: User, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        opened = person.landing.open()
-        person.landing.report(opened, blocked="too many rejects", rejected=4)
-        person.landing.close(opened=opened)
-        assert person.unblock("--whole", "--yes") == Exit.UNCONFIRMED
-        assert person.unblock("--whole", "--range", "orders:0=0-10") == Exit.UNCONFIRMED
+        opened = user.landing.open()
+        user.landing.report(opened, blocked="too many rejects", rejected=4)
+        user.landing.close(opened=opened)
+        assert user.unblock("--whole", "--yes") == Exit.UNCONFIRMED
+        assert user.unblock("--whole", "--range", "orders:0=0-10") == Exit.UNCONFIRMED
         assert "GIVES UP all of orders[0][0, 10)" in capsys.readouterr().out
-        assert person.unblock("--whole", "--range", "orders:0=0-10", "--yes") == Exit.DONE
-        assert str(person.landing.session.tables.load(DATA).metadata.current_snapshot_id)
-        assert person.unblock("--partition", "orders:1") == Exit.UNCONFIRMED
+        assert user.unblock("--whole", "--range", "orders:0=0-10", "--yes") == Exit.DONE
+        assert str(user.landing.session.tables.load(DATA).metadata.current_snapshot_id)
+        assert user.unblock("--partition", "orders:1") == Exit.UNCONFIRMED
         assert "GIVES UP the bad records of orders[1][0, 10)" in capsys.readouterr().out
-        assert person.unblock("--partition", "orders:1", "--yes") == Exit.DONE
-        assert person.landing.said("to be read again: orders[1] [0, 10)")
-        assert person.unblock("--partition", "orders:1", "--yes") == Exit.REFUSED
+        assert user.unblock("--partition", "orders:1", "--yes") == Exit.DONE
+        assert user.landing.printed("to be read again: orders[1] [0, 10)")
+        assert user.unblock("--partition", "orders:1", "--yes") == Exit.REFUSED
         assert "nothing is blocked there" in capsys.readouterr().err
 
-    def test_whole_is_of_skip(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
-        assert person.types("reset", "blocked", "--raise", "5:1", "--whole") == Exit.USAGE
+    def test_whole_belongs_to_skip(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+        assert user.types("reset", "blocked", "--raise", "5:1", "--whole") == Exit.USAGE
         assert "--whole needs --skip" in capsys.readouterr().err
 
 
 class TestPrune:
-    """What is gone of a ledger: shown with its offsets, done with --yes, and kept."""
+    """What is missing of a ledger: shown with its offsets, done with --yes, and kept."""
 
     @pytest.fixture(autouse=True)
-    def gone(self, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-        person.landing.cycle()
+    def deleted(self, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        user.landing.cycle()
         monkeypatch.setattr(cycle_prune, "_cluster_and_topics", lambda *_: ("cluster-1", {"orders": None}))
         monkeypatch.setattr(cycle_prune, "missing", lambda section, *_: frozenset({P0} & section.starts.keys()))
 
-    def prune(self, person: Person, *more: str) -> int:
-        return person.types("maintain", "--only", "ledger", "--reason", "crowded", *more)
+    def prune(self, user: User, *more: str) -> int:
+        return user.types("maintain", "--only", "ledger", "--reason", "crowded", *more)
 
-    def test_without_yes_it_is_shown(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
-        before = person.landing.snapshots()
-        assert self.prune(person) == Exit.UNCONFIRMED
+    def test_without_yes_it_is_printed(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+        before = user.landing.snapshots()
+        assert self.prune(user) == Exit.UNCONFIRMED
         out, err = capsys.readouterr()
         assert "orders[0] of topic id topic-1, which was deleted: 20 landed offsets" in out
         assert "nothing is written: run it again with --yes" in err
-        assert person.landing.snapshots() == before
+        assert user.landing.snapshots() == before
 
-    def test_who_did_it_and_why_is_kept(self, person: Person) -> None:
-        before = person.landing.snapshots()
-        assert self.prune(person, "--yes") == Exit.DONE
-        assert person.landing.snapshots() != before
-        said = person.landing.snapshots()[-1]["lakecommit.decisions"]
-        assert "maintain --only ledger" in said
-        assert "crowded" in said
-        assert "takes out orders[0] of topic id topic-1" in said
+    def test_user_and_reason_are_kept(self, user: User) -> None:
+        before = user.landing.snapshots()
+        assert self.prune(user, "--yes") == Exit.DONE
+        assert user.landing.snapshots() != before
+        decisions = user.landing.snapshots()[-1]["lakecommit.decisions"]
+        assert "maintain --only ledger" in decisions
+        assert "crowded" in decisions
+        assert "takes out orders[0] of topic id topic-1" in decisions
 
 
 class TestPause:
     """What acts at once, and shows with --dry-run what it would do."""
 
-    def test_a_dry_run_changes_nothing(self, person: Person, capsys: pytest.CaptureFixture[str]) -> None:
-        person.landing.cycle()
-        before = person.landing.snapshots()
-        assert person.types("pause", "--drain", "--dry-run") == Exit.DONE
+    def test_a_dry_run_changes_nothing(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+        user.landing.cycle()
+        before = user.landing.snapshots()
+        assert user.types("pause", "--drain", "--dry-run") == Exit.DONE
         out, err = capsys.readouterr()
         assert "is not suspended; it would plan no more windows" in out
         assert "0 open windows would end and be published" in out
         assert "nothing is written" in err
-        assert person.types("publish-now", "--dry-run", "--json") == Exit.DONE
+        assert user.types("publish-now", "--dry-run", "--json") == Exit.DONE
         assert json.loads(capsys.readouterr().out)["would_end"] == []
-        assert person.landing.snapshots() == before
+        assert user.landing.snapshots() == before
 
-    def test_a_pause_holds_until_the_landing_is_resumed(
-        self, person: Person, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        person.landing.cycle()
-        assert person.types("pause", "--reason", "the table is restored") == Exit.DONE
-        assert person.types("resume", "--dry-run") == Exit.DONE
+    def test_a_pause_holds_until_the_landing_is_resumed(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+        user.landing.cycle()
+        assert user.types("pause", "--reason", "the table is restored") == Exit.DONE
+        assert user.types("resume", "--dry-run") == Exit.DONE
         assert "it would plan windows again" in capsys.readouterr().out
-        assert person.types("pause", "--json") == Exit.DONE
+        assert user.types("pause", "--json") == Exit.DONE
         assert json.loads(capsys.readouterr().out)["changed"] is False
-        assert person.types("resume", "--json") == Exit.DONE
+        assert user.types("resume", "--json") == Exit.DONE
         assert json.loads(capsys.readouterr().out)["suspended"] is None
-        message = "".join(s.get("lakecommit.decisions", "") for s in person.landing.snapshots())
+        message = "".join(s.get("lakecommit.decisions", "") for s in user.landing.snapshots())
         assert "the table is restored" in message

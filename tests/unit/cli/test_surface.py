@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a whole: how many commands and options there are, and the rules that all of them keep."""
+"""The command line as one: how many commands and options there are, and the rules that all of them keep."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_one_rule_for_output(name: str) -> None:
     assert LEAVES[name].get_default("json") is False
 
 
-def test_nothing_but_the_output_asks_whether_there_is_a_terminal() -> None:
+def test_nothing_but_the_output_requests_whether_there_is_a_terminal() -> None:
     """A result is the same on a terminal and in a pipe; only progress has colours and a line that lives."""
     asking = [str(p.relative_to(CLI)) for p in CLI.rglob("*.py") if "isatty" in p.read_text(encoding="utf-8")]
     assert asking == ["terminal/output.py"]

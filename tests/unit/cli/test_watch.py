@@ -57,30 +57,30 @@ def theirs(payload: Payload, at: datetime) -> ControlRecord:
     return record(Outgoing(key=b"k", value=value, headers=()), at)
 
 
-def test_a_landing_is_judged_by_the_evidence_of_its_attempts() -> None:
-    told, lines = GroupVerdicts(request()), []
+def test_a_landing_is_evaluated_by_the_evidence_of_its_attempts() -> None:
+    group_verdicts, lines = GroupVerdicts(request()), []
     for n in range(3):
         failed = ours(uuid4()).commit_failed(uuid4(), NOON + n * HOUR, "the catalog is away", "1", Directives())
-        lines.append(told.event(record(failed)))
+        lines.append(group_verdicts.event(record(failed)))
     closed = ours(uuid4()).closed(uuid4(), NOON + 3 * HOUR, NOON, Directives())
-    lines.append(told.event(record(closed)))
+    lines.append(group_verdicts.event(record(closed)))
     assert [line and line["verdict"] for line in lines] == ["slowing", "slowing", "stalled", "healthy"]
     assert lines[2] is not None
     assert lines[2]["group"] == "lakecommit-orders"
     assert "the catalog is away" in lines[2]["reason"]
     # Silence says nothing of a landing.
-    (now,) = told.now((NOON + timedelta(days=30)).timestamp(), changes=False)
+    (now,) = group_verdicts.now((NOON + timedelta(days=30)).timestamp(), changes=False)
     assert (now["verdict"], now["event"]) == ("healthy", "NOW")
 
 
-def test_groups_of_one_topic_are_told_apart() -> None:
-    told = GroupVerdicts(request())
+def test_groups_of_one_topic_are_distinguished() -> None:
+    group_verdicts = GroupVerdicts(request())
     for n in range(3):
-        line = told.event(theirs(StartCommit(commit_id=uuid4()), NOON + n * HOUR))
-        told.event(record(ours(uuid4()).closed(uuid4(), NOON + n * HOUR, None, Directives())))
+        line = group_verdicts.event(theirs(StartCommit(commit_id=uuid4()), NOON + n * HOUR))
+        group_verdicts.event(record(ours(uuid4()).closed(uuid4(), NOON + n * HOUR, None, Directives())))
     assert line is not None
     assert (line["group"], line["verdict"], line["before"]) == ("connect-x", "stalled", "slowing")
-    verdicts = {now["group"]: now["verdict"] for now in told.now(NOON.timestamp(), changes=False)}
+    verdicts = {now["group"]: now["verdict"] for now in group_verdicts.now(NOON.timestamp(), changes=False)}
     assert verdicts == {"connect-x": "stalled", "lakecommit-orders": "healthy"}
 
 
@@ -98,9 +98,9 @@ def test_the_clocks() -> None:
 @pytest.mark.parametrize("ahead", [-120, 120])
 @pytest.mark.parametrize("events_clock", [True, False])
 def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(ahead: int, events_clock: bool) -> None:
-    told, verdicts = GroupVerdicts(request(events_clock=events_clock)), set()
+    group_verdicts, verdicts = GroupVerdicts(request(events_clock=events_clock)), set()
     # The head of the topic was cut off in mid-cycle.
-    told.event(theirs(DataComplete(commit_id=uuid4(), assignments=()), NOON + timedelta(seconds=ahead)))
+    group_verdicts.event(theirs(DataComplete(commit_id=uuid4(), assignments=()), NOON + timedelta(seconds=ahead)))
     for n in range(8):
         commit, at = uuid4(), NOON + timedelta(seconds=5 * n)
         skewed = at + timedelta(seconds=ahead)
@@ -111,21 +111,21 @@ def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(a
             record(ours(uuid4()).closed(uuid4(), skewed, None, Directives()), skewed),
             theirs(CommitComplete(commit_id=commit, valid_through=at), at),
         ):
-            line = told.event(event)
+            line = group_verdicts.event(event)
             assert line is not None
             verdicts |= {line["before"], line["verdict"]}
     assert verdicts == {"unknown", "healthy"}
     # It would be seen at its next word.
-    line = told.event(theirs(StartCommit(commit_id=uuid4()), NOON + HOUR))
+    line = group_verdicts.event(theirs(StartCommit(commit_id=uuid4()), NOON + HOUR))
     assert line is not None
     assert (line["before"], line["verdict"]) == ("dead", "healthy")
 
 
-def test_only_what_changes_is_told_while_time_passes() -> None:
-    told = GroupVerdicts(request(rules=StallRules(interval=60.0)))
-    told.event(theirs(StartCommit(commit_id=uuid4()), NOON))
+def test_only_what_changes_is_reported_while_time_passes() -> None:
+    group_verdicts = GroupVerdicts(request(rules=StallRules(interval=60.0)))
+    group_verdicts.event(theirs(StartCommit(commit_id=uuid4()), NOON))
     moments = [NOON.timestamp() + seconds for seconds in (100, 170, 190, 200)]
-    lines = [line for moment in moments for line in told.now(moment, changes=True)]
+    lines = [line for moment in moments for line in group_verdicts.now(moment, changes=True)]
     assert [(line["verdict"], line["before"]) for line in lines] == [("dead", "unknown")]
 
 

@@ -39,7 +39,7 @@ def test_a_landing_gets_no_topic_that_another_one_has() -> None:
         check_alone("lake.t", [right, other], [right, replace(other, starts={MORE: 0, ORDERS: 5})])
 
 
-def test_lanes_of_one_landing_share_its_topics_and_others_have_their_own() -> None:
+def test_streams_of_one_landing_share_its_topics_and_others_have_their_own() -> None:
     right, lane, other = section("orders", ORDERS), section("orders", ORDERS, lane=FILLED), section("more", MORE)
     check_alone("lake.t", [right], [right, lane, other])
     # A topic that was made anew has another id.

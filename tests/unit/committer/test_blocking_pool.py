@@ -79,7 +79,7 @@ def test_calls_are_bounded_in_order_and_reuse_threads() -> None:
     run(test())
 
 
-def test_a_call_that_hangs_gives_its_place_to_another() -> None:
+def test_a_call_that_hangs_gives_its_turn_to_another() -> None:
     async def test() -> None:
         lines: list[str] = []
         pool = BlockingPool(threads=1, most=3, slow_after=0.01, warn_after=0.01, log=lines.append)
@@ -166,7 +166,7 @@ def test_a_call_that_was_not_begun_is_withdrawn_at_once() -> None:
 
 
 @pytest.mark.parametrize("result", ["done", ValueError("no")], ids=["returns", "raises"])
-def test_who_is_cancelled_in_a_call_waits_until_it_is_over(result: Any) -> None:
+def test_a_caller_cancelled_in_a_call_waits_until_it_is_over(result: Any) -> None:
     async def test() -> None:
         pool = BlockingPool(slow_after=NEVER)
         call = Call(result)

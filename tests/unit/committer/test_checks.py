@@ -76,7 +76,7 @@ def test_a_slice_that_is_partly_there_is_void(covered: tuple[int, int, int]) -> 
     assert found.refused[0].void
 
 
-def test_what_any_landing_or_lane_has_is_not_landed_again() -> None:
+def test_what_any_landing_or_stream_has_is_not_landed_again() -> None:
     a = staged((0, 0, 5), epoch=EPOCH)
     for other in (section("returns"), section("orders", "backfill")):
         taken = section(other.landing, other.lane, covered=coverage((0, 4, 8)))

@@ -149,7 +149,7 @@ def test_of_a_thousand_tables_those_that_hang_hold_up_no_other(stuck: int) -> No
     run(test())
 
 
-def test_who_gives_up_on_a_call_that_hangs_goes_at_once_and_the_turn_stays() -> None:
+def test_a_caller_that_gives_up_on_a_hanging_call_returns_at_once_and_the_turn_stays() -> None:
     async def test() -> None:
         gate, order = threading.Event(), []
 
@@ -170,7 +170,7 @@ def test_who_gives_up_on_a_call_that_hangs_goes_at_once_and_the_turn_stays() -> 
     run(test())
 
 
-def test_closing_leaves_no_turn_held_though_calls_hang() -> None:
+def test_closing_leaves_no_turn_kept_though_calls_hang() -> None:
     async def test() -> None:
         gate, entered = threading.Event(), threading.Event()
 
@@ -249,7 +249,7 @@ def test_a_signal_before_anybody_holds_the_work_cancels_it_too(monkeypatch: pyte
         assert ended.wait(60)
 
 
-def test_what_keeps_a_committer_from_being_made_is_told() -> None:
+def test_what_keeps_a_committer_from_being_made_is_reported() -> None:
     def make() -> Committer:
         raise ValueError("no")
 

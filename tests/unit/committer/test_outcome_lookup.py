@@ -60,7 +60,7 @@ def test_refusals_that_are_not_in_a_row_are_not(tmp_path: Path) -> None:
     assert after(lookup(tmp_path), refused, refused, failed, refused, refused).may_send()
 
 
-def test_who_may_not_commit_is_told_to_get_the_right(tmp_path: Path) -> None:
+def test_a_refused_commit_names_the_missing_right(tmp_path: Path) -> None:
     text = str(after(lookup(tmp_path), ForbiddenError("Principal may not write")).gave_up())
     assert "shop.orders" in text
     assert "Principal may not write: give the credentials of the connection the right to commit" in text
@@ -68,7 +68,7 @@ def test_who_may_not_commit_is_told_to_get_the_right(tmp_path: Path) -> None:
     assert "500: check that the catalog runs and can be written" in text
 
 
-def test_where_there_is_no_room_that_is_told(tmp_path: Path) -> None:
+def test_where_there_is_no_room_that_is_reported(tmp_path: Path) -> None:
     text = str(after(lookup(tmp_path), database_full()).gave_up())
     assert "database or disk is full" in text
     assert "free space for the catalog's database" in text

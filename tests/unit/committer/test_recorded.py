@@ -26,7 +26,7 @@ def plain(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("table", "snapshot"), SNAPSHOTS, ids=[f"{t}-{s.sequence_number}" for t, s in SNAPSHOTS])
-def test_a_summary_is_read_as_what_it_said(table: str, snapshot: Snapshot) -> None:
+def test_a_summary_is_read_as_what_it_reported(table: str, snapshot: Snapshot) -> None:
     record = record_of(snapshot)
     assert record is not None
     assert set(record.extra) <= {"files"}, "a key that is not known would be carried on unread"
@@ -41,7 +41,7 @@ def test_a_summary_is_read_as_what_it_said(table: str, snapshot: Snapshot) -> No
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_ledger_of_a_table_is_read_as_it_was_told(table: str) -> None:
+def test_the_ledger_of_a_table_is_read_as_it_was_reported(table: str) -> None:
     recorded = [each for landing in told()["landings"].values() for each in landing["ledger"]]
     then = next(each for each in recorded if each["table"] == f"shop.{table}")
     state = read_ledger(TABLES[table], "main")

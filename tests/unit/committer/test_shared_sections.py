@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on one landing, in a table of several whose ledger is gone: the sections of the others stay."""
+"""A user's decision on one landing, in a table of several whose ledger is missing: the sections of the others stay."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_cut_ledger_brings_the_others_back_under_new_epochs(lake: Lake, tagged
     assert after.epoch != before.epoch
 
 
-def test_attesting_one_landing_brings_the_others_of_a_cut_ledger_back_too(lake: Lake) -> None:
+def test_asserting_one_landing_brings_the_others_of_a_cut_ledger_back_too(lake: Lake) -> None:
     cut(lake)
     assert_section(lake.tables, lake.name, section(covered=coverage((0, 0, 10))), known=lake.state(), source="a user")
     after = theirs(lake)
@@ -78,7 +78,7 @@ def test_attesting_one_landing_brings_the_others_of_a_cut_ledger_back_too(lake: 
     assert after.covered == coverage((0, 0, 20), topic_id="b")
 
 
-def test_where_a_ledger_is_lost_nobody_knows_of_the_others(lake: Lake) -> None:
+def test_where_a_ledger_is_lost_the_others_are_unknown(lake: Lake) -> None:
     lose(lake)
     head = lake.load().metadata.current_snapshot_id
     with pytest.raises(LedgerError, match="LC3014"):
@@ -89,7 +89,7 @@ def test_where_a_ledger_is_lost_nobody_knows_of_the_others(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(("others", "there"), [(OtherSections.PRESENT, True), (OtherSections.MISSING, False)])
-def test_until_a_person_says_it(lake: Lake, others: OtherSections, there: bool) -> None:
+def test_until_a_user_decides(lake: Lake, others: OtherSections, there: bool) -> None:
     lose(lake)
     decide(lake, others)
     assert (theirs(lake) is not None) is there
@@ -102,7 +102,7 @@ def decision(n: int = 0, reason: str = "a test") -> Decision:
     )
 
 
-def test_what_a_person_decided_outlives_the_snapshot_that_it_was_made_with(lake: Lake) -> None:
+def test_what_a_user_decided_outlives_the_snapshot_that_it_was_made_with(lake: Lake) -> None:
     decide(lake, decision=decision())
     ours = lake.state().section("orders", "live")
     assert ours is not None

@@ -63,8 +63,8 @@ def new_record() -> SnapshotRecord:
 
 def test_a_summary_is_read_back_as_it_was_written() -> None:
     sections = (section(), section("returns", "backfill", covered=coverage((0, 0, 100))))
-    written = snapshot(to_summary(wanted_record := new_record(), sections))
-    assert record_of(written) == replace(wanted_record, snapshot_id=7, parent_id=6, at=AT)
+    written = snapshot(to_summary(expected_record := new_record(), sections))
+    assert record_of(written) == replace(expected_record, snapshot_id=7, parent_id=6, at=AT)
     assert sections_of(written) == sections
 
 
@@ -81,7 +81,7 @@ def test_a_foreign_snapshot_is_no_record() -> None:
 
 
 @pytest.mark.parametrize("key", ["kind", "rows", "branch", "slices"])
-def test_a_damaged_summary_is_an_error_and_not_foreign(key: str) -> None:
+def test_a_corrupt_summary_is_an_error_and_not_foreign(key: str) -> None:
     properties = to_summary(new_record(), [section()])
     del properties[f"lakecommit.{key}"]
     with pytest.raises(WireError, match="LC3035"):
@@ -94,7 +94,7 @@ def test_a_later_version_is_refused() -> None:
         record_of(snapshot(properties))
 
 
-def test_extra_keys_cannot_take_the_place_of_our_own() -> None:
+def test_extra_keys_cannot_replace_our_own() -> None:
     with pytest.raises(WireError, match="LC3033"):
         to_summary(replace(new_record(), extra={"ledger": "mine"}), [section()])
 
@@ -125,18 +125,18 @@ HOSTILE = st.sampled_from(
 
 @STEADY
 @given(st.dictionaries(st.sampled_from(sorted(to_summary(new_record(), [section()]))), HOSTILE, min_size=1, max_size=3))
-def test_no_damage_of_a_property_does_worse_than_a_wire_error(corruption: dict[str, str]) -> None:
+def test_no_corruption_of_a_property_does_worse_than_a_wire_error(corruption: dict[str, str]) -> None:
     found = snapshot(to_summary(new_record(), [section()]) | corruption)
     for read in (record_of, sections_of):
         value_or_error(read, found)
 
 
 @pytest.mark.parametrize("files", ["x", "-1", "1" * 5000])
-def test_a_number_of_files_that_is_none_is_damage(files: str) -> None:
+def test_a_number_of_files_that_is_none_is_corruption(files: str) -> None:
     with pytest.raises(WireError, match="LC3035"):
         record_of(snapshot(to_summary(replace(new_record(), extra={"files": files}), [section()])))
 
 
-def test_a_lane_with_two_sections_is_damage() -> None:
+def test_a_stream_with_two_sections_is_corruption() -> None:
     with pytest.raises(WireError, match="LC2357"):
         decode_ledger(encode_ledger([section(), section()]))

@@ -154,7 +154,7 @@ def test_random_sequences_equal_a_model(tmp_path: Path, seed: int, spec: Partiti
 
 
 @pytest.mark.parametrize("kind", ["a compaction", "another stream", "a compaction and a stream"])
-def test_a_lost_swap_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_lost_swap_checks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     lake = UpsertLake(tmp_path)
     lake.join("history", starts=500_000)
     for n in range(6):

@@ -23,18 +23,18 @@ class Steps:
     """Work that tells when it begins and ends, and ends when it is let."""
 
     def __init__(self) -> None:
-        self.seen: list[str] = []
+        self.observed: list[str] = []
         self._gates: dict[str, asyncio.Event] = {}
 
     def work(self, name: str) -> Callable[[], Awaitable[str]]:
         gate = self._gates[name] = asyncio.Event()
 
         async def do() -> str:
-            self.seen.append(f"{name} begins")
+            self.observed.append(f"{name} begins")
             try:
                 await gate.wait()
             finally:
-                self.seen.append(f"{name} ends")
+                self.observed.append(f"{name} ends")
             return name
 
         return do
@@ -58,13 +58,13 @@ def test_a_reader_does_not_overtake_a_writer_that_waits() -> None:
         order = (("r1", turns.shared), ("w1", turns.exclusive), ("r2", turns.shared), ("r3", turns.shared))
         callers = [asyncio.create_task(take("t", steps.work(name))) for name, take in order]
         await at_rest()
-        assert steps.seen == ["r1 begins"]
+        assert steps.observed == ["r1 begins"]
         steps.let("r1")
         await at_rest()
-        assert steps.seen[1:] == ["r1 ends", "w1 begins"]
+        assert steps.observed[1:] == ["r1 ends", "w1 begins"]
         steps.let("w1")
         await at_rest()
-        assert steps.seen[3:] == ["w1 ends", "r2 begins", "r3 begins"]
+        assert steps.observed[3:] == ["w1 ends", "r2 begins", "r3 begins"]
         steps.let("r3")
         steps.let("r2")
         assert await asyncio.gather(*callers) == ["r1", "w1", "r2", "r3"]
@@ -82,7 +82,7 @@ def test_a_writer_that_leaves_the_line_lets_the_readers_behind_it_go_on() -> Non
         await at_rest()
         writer.cancel()
         await at_rest()
-        assert steps.seen == ["r1 begins", "r2 begins"]
+        assert steps.observed == ["r1 begins", "r2 begins"]
         steps.let("r1")
         steps.let("r2")
         await asyncio.gather(one, two)
@@ -149,7 +149,7 @@ def test_tables_do_not_wait_for_each_other() -> None:
         turns, steps = TableLocks(), Steps()
         callers = [asyncio.create_task(turns.exclusive(name, steps.work(name))) for name in ("a", "b")]
         await at_rest()
-        assert steps.seen == ["a begins", "b begins"]
+        assert steps.observed == ["a begins", "b begins"]
         assert turns.busy == {"a", "b"}
         steps.let("a")
         steps.let("b")
@@ -203,7 +203,7 @@ def test_work_sees_the_context_of_its_own_caller() -> None:
     run(test())
 
 
-def test_a_failure_that_nobody_hears_any_more_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_without_a_caller_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         turns = TableLocks()
 
@@ -240,7 +240,7 @@ def test_closing_lets_work_end_and_begins_nothing_more() -> None:
         steps.let("first")
         assert await first == "first"
         assert await closing == frozenset()
-        assert steps.seen == ["first begins", "first ends"]
+        assert steps.observed == ["first begins", "first ends"]
 
     run(test())
 
@@ -250,11 +250,11 @@ def test_closing_cancels_what_does_not_end_by_itself() -> None:
         turns, steps, let_go = TableLocks(), Steps(), []
         caller = asyncio.create_task(turns.exclusive("t", steps.work("endless")))
         await at_rest()
-        assert await turns.close(0.01, lambda: let_go.append(tuple(steps.seen))) == frozenset()
+        assert await turns.close(0.01, lambda: let_go.append(tuple(steps.observed))) == frozenset()
         with pytest.raises(ClosedError):
             await caller
         assert let_go == [("endless begins",)]
-        assert steps.seen == ["endless begins", "endless ends"]
+        assert steps.observed == ["endless begins", "endless ends"]
 
     run(test())
 

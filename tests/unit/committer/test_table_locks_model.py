@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns beside a model: lists, and the rule of who may begin.
+"""Turns next to a model: lists, and the rule of who may begin.
 
 Two machines do the same things in random order: callers come, leave before or in their turn, work ends in every way it
 can. The first lets the loop come to rest after each thing, and then reality has to be the model. The second goes on
@@ -146,7 +146,7 @@ class Machine(RuleBasedStateMachine):
         job.ended_as = how
         if how == "error":
             job.gate.set_exception(WorkError(job.number))
-            # Nobody may be there to ask for it.
+            # Nobody may be there to request it.
             job.gate.exception()
         else:
             job.gate.set_result(job.number)
@@ -198,12 +198,12 @@ class Machine(RuleBasedStateMachine):
                 if not job.gate.done():
                     self.open(job, "value")
             self.settle()
-            self.nobody_is_forgotten()
+            self.no_caller_is_forgotten()
             assert self.unforeseen == []
         finally:
             self.loop.close()
 
-    def nobody_is_forgotten(self) -> None:
+    def no_caller_is_forgotten(self) -> None:
         assert self.table_locks.busy == frozenset()
         for job in self.jobs:
             assert job.caller is not None
@@ -211,10 +211,10 @@ class Machine(RuleBasedStateMachine):
             if job.caller.cancelled():
                 assert job.left
             else:
-                self.told_the_truth(job, job.caller)
+                self.result_is_true(job, job.caller)
             assert job.left or job.number in self.begun[job.table]
 
-    def told_the_truth(self, job: Job, caller: asyncio.Task[int]) -> None:
+    def result_is_true(self, job: Job, caller: asyncio.Task[int]) -> None:
         if error := caller.exception():
             assert isinstance(error, WorkError)
             assert error.args == (job.number,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random schemas, bodies and damage, read with capped memory: the program that `test_hostile_records.py` runs.
+"""Random schemas, bodies and corruption, read with capped memory: the program that `test_hostile_records.py` runs.
 
 A crash of the interpreter, a kill for memory or time, and any error but the one that parsing raises end it otherwise
 than with 0.

@@ -97,7 +97,7 @@ def test_what_others_write_is_bounded(write: Callable[[int], ControlRecord], mon
     assert sum(map(size_of, kept)) <= 2_000_000 + size_of(kept[0])
 
 
-def test_what_a_wanted_group_writes_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_requested_group_writes_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MOST_BYTES", 1_000_000)
     own = [record(event(GROUP, b"x" * 50_000), offset=2 * n) for n in range(50)]
     others = [record(event("lakecommit-others", b"x" * 10_000), offset=2 * n + 1) for n in range(50)]

@@ -31,9 +31,7 @@ def test_groups_are_spread_over_all_partitions() -> None:
 def test_a_record_that_is_too_large_is_refused_before_anything_is_sent() -> None:
     with (
         ControlTopic("control", NOWHERE).writer("tx", 3) as writer,
-        pytest.raises(
-            WireError, match=r"control\[3\] has 10001\d\d bytes, the limit is 1000000: raise message\.max\.bytes"
-        ),
+        pytest.raises(WireError, match=r"control\[3\].*10001\d\d.*1000000:.*message\.max\.bytes.*LC2364"),
     ):
         writer.send([(b"k", b"small", []), (b"k", b"v" * 1_000_000, [("h", b"x")])])
 

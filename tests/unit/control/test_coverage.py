@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.control.coverage import (
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
-from tests.support.values import COVERAGES, FOREIGN, OFFSETS, SPANS, STEADY, damaged, value_or_error
+from tests.support.values import COVERAGES, FOREIGN, OFFSETS, SPANS, STEADY, corrupted, value_or_error
 
 P = SourcePartition("orders", 3, "id")
 READERS = {coverage_from_json: Coverage, offsets_from_json: dict, spans_from_json: tuple}
@@ -80,20 +80,20 @@ def test_a_coverage_is_one_entry_a_topic() -> None:
     ],
 )
 @pytest.mark.parametrize("read", [coverage_from_json, spans_from_json])
-def test_damage_is_a_wire_error(read: Any, values: Any) -> None:
+def test_corruption_is_a_wire_error(read: Any, values: Any) -> None:
     with pytest.raises(WireError, match="LC2337"):
         read(values)
 
 
 @pytest.mark.parametrize("value", ["5", 1.0, True, None, [5]])
-def test_an_offset_that_is_no_whole_number_is_a_wire_error(value: object) -> None:
+def test_an_offset_that_is_no_complete_number_is_a_wire_error(value: object) -> None:
     with pytest.raises(WireError, match="LC2338"):
         offsets_from_json([["t", "id", {"0": value}]])
 
 
 @STEADY
 @given(st.data(), COVERAGES)
-def test_no_damage_does_worse_than_a_wire_error(data: st.DataObject, coverage: Coverage) -> None:
-    values = data.draw(damaged(coverage_to_json(coverage)) | FOREIGN)
+def test_no_corruption_does_worse_than_a_wire_error(data: st.DataObject, coverage: Coverage) -> None:
+    values = data.draw(corrupted(coverage_to_json(coverage)) | FOREIGN)
     for read, kind in READERS.items():
         assert isinstance(value_or_error(read, values), (kind, WireError))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The envelope: any values survive it, it stays small, and damage is always the same clear error."""
+"""The envelope: any values survive it, it stays small, and corruption is always the same clear error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_text_is_plain_ascii() -> None:
     assert packed({"a": "é \x00 \ud800"}).isascii()
 
 
-def test_over_the_limit_says_how_much_and_the_remedy() -> None:
+def test_over_the_limit_reports_how_much_and_the_remedy() -> None:
     noise = "".join(random.Random(0).choices("abcdefghijklmnop", k=40_000))
     with pytest.raises(WireError, match=r"^a thing takes \d+ bytes, the limit is 9000: make it smaller \[LC2341\]$"):
         packed({"x": noise}, limit=9_000)
@@ -70,7 +70,7 @@ def test_this_version_and_the_one_before_are_read(version: int) -> None:
     assert unpack(json.dumps({"v": version, "a": 1}), what="a thing")["a"] == 1
 
 
-def test_a_later_version_asks_for_an_upgrade() -> None:
+def test_a_later_version_requests_an_upgrade() -> None:
     with pytest.raises(WireError, match="LC2344"):
         unpack('{"v":2}', what="a thing")
 
@@ -99,7 +99,7 @@ def test_a_version_before_the_last_one_is_refused() -> None:
         pytest.param(zipped(" " * (80 << 20)), id="compressed, too large"),
     ],
 )
-def test_damage_is_named(raw: str) -> None:
+def test_corruption_is_named(raw: str) -> None:
     with pytest.raises(WireError, match="LC2343"):
         unpack(raw, what="a thing")
 

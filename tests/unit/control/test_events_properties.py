@@ -166,7 +166,7 @@ def test_an_event_survives_its_bytes(event: Event) -> None:
 
 @settings(deadline=None, max_examples=examples(500))
 @given(st.sampled_from(sorted(PAYLOADS)), st.data())
-def test_damage_is_refused_or_harmless_but_never_another_error(name: str, data: st.DataObject) -> None:
+def test_corruption_is_refused_or_harmless_but_never_another_error(name: str, data: st.DataObject) -> None:
     record = bytearray(golden_bytes(name, "1.12.0"))
     body = 4 + int.from_bytes(record[2:4], "big")
     positions = st.integers(0, body - 1) | st.integers(body, len(record) - 1)

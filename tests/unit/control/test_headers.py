@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record headers: reports, cycles and directives survive; damage is a wire error."""
+"""Record headers: reports, cycles and directives survive; corruption is a wire error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from airflow_provider_lakecommit.core.model import (
 )
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
-from tests.support.values import CYCLES, DIRECTIVES, FOREIGN, STEADY, damaged, reports, value_or_error
+from tests.support.values import CYCLES, DIRECTIVES, FOREIGN, STEADY, corrupted, reports, value_or_error
 
 
 @STEADY
@@ -95,8 +95,8 @@ def test_a_report_of_before_is_read_without_a_cost_and_written_the_same() -> Non
 
 def read_back(position: ReadPosition) -> ReadPosition | None:
     (span,) = REPORT.spans
-    told = report_to_json(replace(REPORT, spans=(replace(span, position=position),), rules="r"))
-    found = report_from_json(told)
+    report = report_to_json(replace(REPORT, spans=(replace(span, position=position),), rules="r"))
+    found = report_from_json(report)
     assert found.rules == "r"
     return found.spans[0].position
 
@@ -109,11 +109,11 @@ def test_a_position_of_the_span_survives() -> None:
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(3, 2), (11, 2), (10, -1)], ids=["before", "behind", "no epoch"])
-def test_a_position_that_is_not_of_its_span_says_nothing(offset: int, epoch: int) -> None:
+def test_a_position_that_is_not_of_its_span_reports_nothing(offset: int, epoch: int) -> None:
     assert read_back(ReadPosition(offset=offset, leader_epoch=epoch)) is None
 
 
-def test_a_report_with_a_cost_says_all_else_as_a_reader_of_before_expects_it() -> None:
+def test_a_report_with_a_cost_reports_all_else_as_a_reader_of_before_expects_it() -> None:
     """It takes version 1 and picks the keys that it knows."""
     now, before = json.loads(packed(replace(REPORT, cost=COST))), json.loads(WITHOUT_COST)
     assert now["report"]["cost"] == [1250, 500, 2007, 4096]
@@ -149,7 +149,7 @@ def test_a_record_without_our_header_has_none(headers: list[tuple[str, bytes]]) 
 
 
 @pytest.mark.parametrize("value", [b"", None, b"{", b"\xff\xfe", b"[]", b"z:AAAA"])
-def test_our_header_damaged_is_a_wire_error(value: bytes) -> None:
+def test_our_header_corrupt_is_a_wire_error(value: bytes) -> None:
     with pytest.raises(WireError, match="LC2343"):
         find([(HEADER, value)])
 
@@ -162,12 +162,12 @@ def test_a_header_over_the_limit_names_the_record_and_the_remedy() -> None:
 
 @STEADY
 @given(st.data(), reports())
-def test_no_damage_to_a_report_does_worse_than_a_wire_error(data: st.DataObject, report: SliceReport) -> None:
-    values = data.draw(damaged(report_to_json(report)) | FOREIGN)
+def test_no_corruption_to_a_report_does_worse_than_a_wire_error(data: st.DataObject, report: SliceReport) -> None:
+    values = data.draw(corrupted(report_to_json(report)) | FOREIGN)
     assert isinstance(value_or_error(report_from_json, values), (SliceReport, WireError))
 
 
-def test_places_of_unknown_fields_survive_and_a_reader_of_before_passes_over_them() -> None:
+def test_positions_of_unknown_fields_survive_and_a_reader_of_before_passes_over_them() -> None:
     report = replace(REPORT, unknown_at={"a.b": ("orders", 3, 17)})
     now, before = json.loads(packed(report)), json.loads(WITHOUT_COST)
     assert report_from_json(now["report"]) == report
@@ -175,7 +175,7 @@ def test_places_of_unknown_fields_survive_and_a_reader_of_before_passes_over_the
 
 
 @pytest.mark.parametrize("place", [["orders", 3], ["orders", "3", 1], [1, 3, 1], ["orders", 3, -1], "orders"])
-def test_a_damaged_place_of_an_unknown_field_damages_the_report(place: object) -> None:
-    told = report_to_json(REPORT) | {"unknown_at": {"a": place}}
+def test_a_corrupt_position_of_an_unknown_field_corrupts_the_report(place: object) -> None:
+    report = report_to_json(REPORT) | {"unknown_at": {"a": place}}
     with pytest.raises(WireError):
-        report_from_json(told)
+        report_from_json(report)

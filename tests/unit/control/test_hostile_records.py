@@ -41,8 +41,8 @@ def read(kind: str, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", shared_out(hostile.events()))
 def test_a_forged_event_ends_in_an_answer_or_the_one_error(name: str) -> None:
     found = read("events", name)
-    said = {found[reader][0] for reader in ("decode", "head", "glance")}
-    assert said <= {"answer", "ControlEventError"}
+    answers = {found[reader][0] for reader in ("decode", "head", "glance")}
+    assert answers <= {"answer", "ControlEventError"}
     if name not in ("a megabyte of empty assignments",):
         assert found["decode"][0] == "ControlEventError"
 

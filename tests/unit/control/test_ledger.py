@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_led
 from airflow_provider_lakecommit.core.model import AdoptedSink, ControlPosition, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.exceptions import WireError
-from tests.support.values import FOREIGN, SECTIONS, STEADY, damaged, value_or_error
+from tests.support.values import FOREIGN, SECTIONS, STEADY, corrupted, value_or_error
 
 
 def section(partitions: int, holes: int = 0, landing: str = "orders") -> LedgerSection:
@@ -57,12 +57,12 @@ def test_the_text_does_not_depend_on_the_order_of_the_sections() -> None:
     assert encode_ledger([a, b]) == encode_ledger([b, a])
 
 
-def test_a_small_ledger_can_be_read_by_people() -> None:
+def test_a_small_ledger_can_be_read_by_users() -> None:
     values = json.loads(encode_ledger([section(8)]))
-    (told,) = values["sections"]
-    assert told["landing"] == "orders"
-    assert told["covered"][0][2]["7"] == [0, 1_000_000_007]
-    assert told["control"]["topic"] == "control-lakecommit"
+    (read_section,) = values["sections"]
+    assert read_section["landing"] == "orders"
+    assert read_section["covered"][0][2]["7"] == [0, 1_000_000_007]
+    assert read_section["control"]["topic"] == "control-lakecommit"
 
 
 def test_a_thousand_partitions_fit_and_are_compressed() -> None:
@@ -79,34 +79,34 @@ def test_over_the_limit_names_the_remedy() -> None:
         encode_ledger(scattered)
 
 
-def told(partitions: int) -> LedgerSection:
+def full_section(partitions: int) -> LedgerSection:
     """With all that a ledger can do without, and hardly to be compressed."""
     plain, dice = section(partitions), random.Random(1)
     cuts = {p: dice.randrange(10**9) for p in plain.starts}
-    judged = {
+    evaluated = {
         "old": Coverage({p: RangeSet.of((0, cut)) for p, cut in cuts.items()}),
         "new": Coverage({p: RangeSet.of((cut, 1_000_000_007)) for p, cut in cuts.items()}),
     }
     positions = {p: ReadPosition(offset=cut, leader_epoch=cut % 1000) for p, cut in cuts.items()}
-    return replace(plain, evaluated=judged, positions=positions)
+    return replace(plain, evaluated=evaluated, positions=positions)
 
 
 def test_rules_and_leader_epochs_survive() -> None:
-    assert decode_ledger(encode_ledger([told(50)])) == (told(50),)
+    assert decode_ledger(encode_ledger([full_section(50)])) == (full_section(50),)
 
 
 def test_a_ledger_without_room_for_rules_and_leader_epochs_goes_without() -> None:
-    large = told(4000)
+    large = full_section(4000)
     assert decode_ledger(encode_ledger([large])) == (replace(large, evaluated={}, positions={}),)
 
 
-def test_a_position_beyond_the_end_of_the_section_is_kept_for_another_lane_has_what_was_read() -> None:
+def test_a_position_beyond_the_end_of_the_section_is_kept_for_another_stream_has_what_was_read() -> None:
     plain = section(2)
     near, far = plain.starts
     at = ReadPosition(offset=plain.end(near), leader_epoch=3)
     beyond = ReadPosition(offset=plain.end(far) + 1, leader_epoch=3)
-    told_of = replace(plain, positions={near: at, far: beyond})
-    assert decode_ledger(encode_ledger([told_of])) == (told_of,)
+    positioned = replace(plain, positions={near: at, far: beyond})
+    assert decode_ledger(encode_ledger([positioned])) == (positioned,)
 
 
 def test_ranges_of_no_known_rules_stay_so() -> None:
@@ -129,6 +129,6 @@ def test_no_low_watermark_is_not_the_same_as_0(low: int | None) -> None:
 
 @STEADY
 @given(st.data(), SECTIONS)
-def test_no_damage_does_worse_than_a_wire_error(data: st.DataObject, of: LedgerSection) -> None:
-    values = data.draw(damaged(json.loads(encode_ledger([of]))) | FOREIGN)
+def test_no_corruption_does_worse_than_a_wire_error(data: st.DataObject, of: LedgerSection) -> None:
+    values = data.draw(corrupted(json.loads(encode_ledger([of]))) | FOREIGN)
     assert isinstance(value_or_error(decode_ledger, json.dumps(values)), (tuple, WireError))

@@ -21,14 +21,14 @@ class Log:
 
     def __init__(self) -> None:
         self.read: list[tuple[int, int]] = []
-        self.word = b"first"
+        self.value = b"first"
 
     def fetch(self, start: int, end: int) -> list[ControlRecord]:
         self.read.append((start, end))
         return [self.record(n) for n in range(start, end) if n % 3]
 
     def record(self, offset: int) -> ControlRecord:
-        return ControlRecord(partition=0, offset=offset, timestamp=AT, key=None, value=self.word, headers=())
+        return ControlRecord(partition=0, offset=offset, timestamp=AT, key=None, value=self.value, headers=())
 
     def offsets(self, start: int, end: int) -> list[int]:
         return [n for n in range(start, end) if n % 3]
@@ -38,7 +38,7 @@ def offsets(found: tuple[ControlRecord, ...]) -> list[int]:
     return [r.offset for r in found]
 
 
-def test_a_look_reads_only_what_came_since() -> None:
+def test_a_check_reads_only_what_came_since() -> None:
     log = Log()
     kept = ObservedRecords(log.fetch)
     assert offsets(kept.read(0, 10)) == log.offsets(0, 10)
@@ -62,9 +62,9 @@ def test_a_log_that_was_cut_at_its_end_is_read_again() -> None:
     log = Log()
     kept = ObservedRecords(log.fetch)
     kept.read(0, 20)
-    log.word = b"after an unclean election"
-    assert {r.value for r in kept.read(0, 12)} == {log.word}
-    assert {r.value for r in kept.read(0, 25)} == {log.word}
+    log.value = b"after an unclean election"
+    assert {r.value for r in kept.read(0, 12)} == {log.value}
+    assert {r.value for r in kept.read(0, 25)} == {log.value}
 
 
 def test_a_read_that_fails_leaves_what_was_there() -> None:
@@ -92,13 +92,13 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert offsets(kept.read(max(0, end - 16), end)) == log.offsets(max(0, end - 16), end)
         assert len(kept._records) <= 20
     assert sum(end - start for start, end in log.read) == 990, "each offset once"
-    monkeypatch.setattr(observed_records, "MOST_BYTES", 10 * len(log.word))
+    monkeypatch.setattr(observed_records, "MOST_BYTES", 10 * len(log.value))
     kept.read(984, 1000)
-    assert kept._bytes == len(log.word) * len(kept._records) <= 10 * len(log.word)
+    assert kept._bytes == len(log.value) * len(kept._records) <= 10 * len(log.value)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10)), max_size=20), st.integers(1, 30))
-def test_any_row_of_looks_at_a_growing_log(looks: list[tuple[int, int]], most: int) -> None:
+def test_any_row_of_checks_a_growing_log(looks: list[tuple[int, int]], most: int) -> None:
     log, end = Log(), 0
     kept = ObservedRecords(log.fetch)
     with pytest.MonkeyPatch.context() as patch:

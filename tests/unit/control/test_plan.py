@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.core.model import Plan, Slice, Span, TableTarge
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
-from tests.support.values import FOREIGN, MOMENTS, STEADY, damaged, plans, value_or_error
+from tests.support.values import FOREIGN, MOMENTS, STEADY, corrupted, plans, value_or_error
 
 TABLES = ("shop.orders", "shop.orders_dead")
 WINDOW = UUID(int=3)
@@ -64,7 +64,7 @@ def test_a_refusal_is_read_by_its_name(values: dict[str, str | None], state: Ref
 
 
 @pytest.mark.parametrize("values", [{"refusal": 5}, {"refusal": ["STALLED"]}])
-def test_a_refusal_that_is_no_text_is_damage(values: dict[str, object]) -> None:
+def test_a_refusal_that_is_no_text_is_corruption(values: dict[str, object]) -> None:
     with pytest.raises(TypeError):
         refusal_from_json(values)
 
@@ -128,9 +128,7 @@ def test_a_sort_order_travels_and_a_plan_without_one_is_of_an_unsorted_table() -
     assert "sort_order" not in written["targets"][1]
 
 
-def test_a_plan_names_tables_with_which_storage_properties_are_handed_out_and_says_nothing_where_there_are_none() -> (
-    None
-):
+def test_a_plan_names_tables_with_handed_out_storage_properties_and_omits_the_others() -> None:
     plan = largest_plan()
     assert "vended" not in plan_to_json(plan)
     assert plan_to_json(replace(plan, vended={TABLES[1]: True}))["vended"] == {"shop.orders_dead": True}
@@ -152,6 +150,6 @@ def test_a_missing_key_is_named(key: str) -> None:
 
 @STEADY
 @given(st.data(), plans())
-def test_no_damage_does_worse_than_a_wire_error(data: st.DataObject, plan: Plan) -> None:
-    values = data.draw(damaged(plan_to_json(plan)) | FOREIGN)
+def test_no_corruption_does_worse_than_a_wire_error(data: st.DataObject, plan: Plan) -> None:
+    values = data.draw(corrupted(plan_to_json(plan)) | FOREIGN)
     assert isinstance(value_or_error(plan_from_json, values), (Plan, WireError))

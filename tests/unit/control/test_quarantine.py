@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.control.quarantine import REASON_LENGTH, entry_
 from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import Unreadable
 from tests.support.golden_events import golden_bytes
-from tests.support.values import FOREIGN, STEADY, damaged
+from tests.support.values import FOREIGN, STEADY, corrupted
 from tests.unit.control.test_records import Record, closed, every_record
 
 CONNECTORS = golden_bytes("commit_complete", "1.12.0")
@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_named(record: Record, message: str) -> None:
         Record(CONNECTORS, [(HEADER, b"{")]),
     ],
 )
-def test_what_is_nobodys_or_anothers_is_passed_over_without_a_word(record: Record) -> None:
+def test_records_of_others_are_skipped_silently(record: Record) -> None:
     assert entry_of(record, "orders", "live") is None
 
 
@@ -73,8 +73,8 @@ def test_a_reason_is_short_and_on_one_line() -> None:
 
 @STEADY
 @given(st.data())
-def test_no_damage_of_a_header_stops_the_reader(data: st.DataObject) -> None:
+def test_no_corruption_of_a_header_stops_the_reader(data: st.DataObject) -> None:
     out = data.draw(st.sampled_from(every_record()))
     ((name, packed),) = out.headers
-    values = data.draw(damaged(json.loads(packed)) | FOREIGN)
+    values = data.draw(corrupted(json.loads(packed)) | FOREIGN)
     entry_of(Record(out.value, [(name, json.dumps(values).encode())]), "orders", "live")

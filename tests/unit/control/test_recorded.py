@@ -45,7 +45,7 @@ ROLES = {
 
 
 def place(line: RecordedLine) -> str:
-    kind = line.ours["kind"] if line.ours else line.told["event"]["type"]
+    kind = line.ours["kind"] if line.ours else line.decoded["event"]["type"]
     return f"{line.landing}-{kind}-{line.offset}"
 
 
@@ -53,7 +53,7 @@ def entry_of(line: RecordedLine, landing: str | None = None) -> Entry | None:
     return read_entry(line, landing or line.landing, "live")
 
 
-def said_by(entry: Entry | None) -> dict[str, Any]:
+def fields_of(entry: Entry | None) -> dict[str, Any]:
     """An entry in the words of its header."""
     values: dict[str, Any]
     match entry:
@@ -78,18 +78,18 @@ def said_by(entry: Entry | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("line", OURS, ids=place)
-def test_a_record_is_read_as_what_it_said(line: RecordedLine) -> None:
+def test_a_record_is_read_as_what_it_reported(line: RecordedLine) -> None:
     entry = entry_of(line)
     assert entry is not None
     assert (entry.offset, entry.at, entry.commit_id) == (
         line.offset,
         line.timestamp,
-        UUID(line.told["event"]["commit_id"]),
+        UUID(line.decoded["event"]["commit_id"]),
     )
     assert line.ours is not None
     aside = FOR_OBSERVERS | ({"slice"} if line.ours["kind"] == "files" else set())
     then = {key: value for key, value in line.ours.items() if key not in aside}
-    now = json.loads(json.dumps(said_by(entry)))
+    now = json.loads(json.dumps(fields_of(entry)))
     assert list(differences(then, now)) == []
     assert {key: now.get(key) for key in DIRECTIVES} == {key: then.get(key) for key in DIRECTIVES}
 
@@ -117,16 +117,16 @@ def test_each_role_keeps_its_key(line: RecordedLine) -> None:
     assert sender.closed(UUID(int=2), datetime(2026, 1, 1, tzinfo=UTC), None, Directives()).key == line.key
 
 
-def test_all_that_a_log_may_say_was_recorded() -> None:
+def test_all_that_a_log_may_report_was_recorded() -> None:
     ours = [line.ours for line in OURS if line.ours is not None]
     kinds = Counter(values["kind"] for values in ours)
     assert set(kinds) == {"open", "failed", "files", "report", "published", "closed"}
-    told = {key for values in ours for key in values}
-    assert {"released", "raised", "tables"} <= told
+    fields = {key for values in ours for key in values}
+    assert {"released", "raised", "tables"} <= fields
     reports = [values["report"] for values in ours if values["kind"] == "report"]
     assert any(report["blocked"] for report in reports)
     assert any(count[4] for report in reports for count in report["counts"]), "skipped by a person"
     assert any(report["ignored_fields"] for report in reports)
     assert any(value.startswith(b"z:") for line in OURS for _, value in line.headers), "a header that is compressed"
     assert {line.landing for line in OURS} == set(LANDINGS)
-    assert {line.told["event"]["group_id"] for line in FOREIGN} == {"connect-orders"}
+    assert {line.decoded["event"]["group_id"] for line in FOREIGN} == {"connect-orders"}

@@ -49,7 +49,7 @@ from tests.support.values import (
     FOREIGN,
     MOMENTS,
     STEADY,
-    damaged,
+    corrupted,
     plans,
     reports,
     value_or_error,
@@ -95,18 +95,18 @@ def closed(sender: Sender = SENDER) -> Outgoing:
 class TestEntries:
     @STEADY
     @given(CYCLES, plans(), DIRECTIVES)
-    def test_an_opened_cycle(self, cycle: Cycle, plan: Plan, told: Directives) -> None:
-        assert read(SENDER.opened(EVENT, AT, cycle, plan, told)) == CycleOpened(
-            offset=41, at=AT, commit_id=COMMIT, cycle=cycle, plan=plan, directives=told
+    def test_an_opened_cycle(self, cycle: Cycle, plan: Plan, directives: Directives) -> None:
+        assert read(SENDER.opened(EVENT, AT, cycle, plan, directives)) == CycleOpened(
+            offset=41, at=AT, commit_id=COMMIT, cycle=cycle, plan=plan, directives=directives
         )
 
     @STEADY
     @given(st.text(max_size=20), st.text(max_size=5), DIRECTIVES)
-    def test_a_failed_commit(self, reason: str, attempt: str, told: Directives) -> None:
-        assert read(SENDER.commit_failed(EVENT, AT, reason, attempt, told)) == CommitFailed(
-            offset=41, at=AT, commit_id=COMMIT, reason=reason, task_attempt=attempt, directives=told
+    def test_a_failed_commit(self, reason: str, attempt: str, directives: Directives) -> None:
+        assert read(SENDER.commit_failed(EVENT, AT, reason, attempt, directives)) == CommitFailed(
+            offset=41, at=AT, commit_id=COMMIT, reason=reason, task_attempt=attempt, directives=directives
         )
-        named = read(SENDER.commit_failed(EVENT, AT, reason, attempt, told, ("shop.orders", "shop.dead")))
+        named = read(SENDER.commit_failed(EVENT, AT, reason, attempt, directives, ("shop.orders", "shop.dead")))
         assert isinstance(named, CommitFailed)
         assert named.tables == ("shop.orders", "shop.dead")
 
@@ -134,7 +134,7 @@ class TestEntries:
 
     @STEADY
     @given(COVERAGES, st.integers(0, 2**63 - 1), DIRECTIVES)
-    def test_a_published_table(self, coverage: Coverage, snapshot: int, told: Directives) -> None:
+    def test_a_published_table(self, coverage: Coverage, snapshot: int, directives: Directives) -> None:
         out = SENDER.published(
             EVENT,
             AT,
@@ -143,7 +143,7 @@ class TestEntries:
             snapshot_id=snapshot,
             token=UUID(int=5),
             coverage=coverage,
-            directives=told,
+            directives=directives,
         )
         assert read(out) == TablePublished(
             offset=41,
@@ -153,15 +153,15 @@ class TestEntries:
             snapshot_id=snapshot,
             token=UUID(int=5),
             coverage=coverage,
-            directives=told,
+            directives=directives,
             uuid=TABLE.table_uuid,
         )
 
     @STEADY
     @given(st.none() | MOMENTS, DIRECTIVES)
-    def test_a_closed_cycle(self, through: datetime | None, told: Directives) -> None:
-        assert read(SENDER.closed(EVENT, AT, through, told)) == CycleClosed(
-            offset=41, at=AT, commit_id=COMMIT, valid_through=through, directives=told
+    def test_a_closed_cycle(self, through: datetime | None, directives: Directives) -> None:
+        assert read(SENDER.closed(EVENT, AT, through, directives)) == CycleClosed(
+            offset=41, at=AT, commit_id=COMMIT, valid_through=through, directives=directives
         )
 
 
@@ -183,15 +183,15 @@ class TestEvents:
 
     @STEADY
     @given(reports())
-    def test_only_a_finished_slice_tells_positions(self, report: SliceReport) -> None:
+    def test_only_a_finished_slice_reports_positions(self, report: SliceReport) -> None:
         payload = decode(SENDER.reported(EVENT, AT, report).value).payload
         assert isinstance(payload, DataComplete)
         done = report.blocked is None and report.failed is None
         assert [a.offset for a in payload.assignments] == ([s.span.range.end for s in report.spans] if done else [])
 
     def test_keys_are_one_per_landing_and_role(self) -> None:
-        other_cycle, other_lane = replace(SENDER, commit_id=UUID(int=99)), replace(SENDER, lane="backfill")
-        assert closed().key == closed(other_cycle).key == closed(other_lane).key
+        other_cycle, other_stream = replace(SENDER, commit_id=UUID(int=99)), replace(SENDER, lane="backfill")
+        assert closed().key == closed(other_cycle).key == closed(other_stream).key
         others = {closed(replace(SENDER, role="plan")).key, closed(replace(SENDER, landing="x")).key}
         assert len({closed().key, *others}) == 3
 
@@ -200,7 +200,7 @@ class TestWhatIsNotOurs:
     def test_another_landing_is_passed_over(self) -> None:
         assert read(closed(), landing="other") is None
 
-    def test_another_lane_is_passed_over(self) -> None:
+    def test_another_stream_is_passed_over(self) -> None:
         assert read(closed(), lane="backfill") is None
 
     def test_a_tombstone_is_passed_over(self) -> None:
@@ -209,7 +209,7 @@ class TestWhatIsNotOurs:
     def test_an_event_of_our_group_without_our_header_is_passed_over(self) -> None:
         assert read_entry(Record(closed().value, [("trace", b"1")]), "orders", "live") is None
 
-    def test_a_damaged_header_of_another_landing_is_passed_over(self) -> None:
+    def test_a_corrupt_header_of_another_landing_is_passed_over(self) -> None:
         assert read_entry(Record(closed().value, [(HEADER, b"{")]), "other", "live") is None
 
     @STEADY
@@ -218,7 +218,7 @@ class TestWhatIsNotOurs:
         assert read_entry(Record(value, [("trace", b"1")]), "orders", "live") is None
 
 
-class TestDamage:
+class TestCorruption:
     @pytest.mark.parametrize("value", [b"", b"garbage", closed().value[:40]])
     def test_a_record_that_bears_our_header_but_is_no_event_is_refused(self, value: bytes) -> None:
         with pytest.raises(WireError):
@@ -243,18 +243,18 @@ class TestDamage:
 
     @STEADY
     @given(st.data(), plans(), reports(), CYCLES, DIRECTIVES)
-    def test_no_damage_does_worse_than_a_wire_error(
-        self, data: st.DataObject, plan: Plan, report: SliceReport, cycle: Cycle, told: Directives
+    def test_no_corruption_does_worse_than_a_wire_error(
+        self, data: st.DataObject, plan: Plan, report: SliceReport, cycle: Cycle, directives: Directives
     ) -> None:
-        out = data.draw(st.sampled_from([make(plan, report, cycle, told) for make in MAKERS]))
+        out = data.draw(st.sampled_from([make(plan, report, cycle, directives) for make in MAKERS]))
         ((name, packed),) = out.headers
-        values = data.draw(damaged(json.loads(packed)) | FOREIGN)
+        values = data.draw(corrupted(json.loads(packed)) | FOREIGN)
         record = Record(out.value, [(name, json.dumps(values).encode())])
         assert isinstance(value_or_error(read_entry, record, "orders", "live"), (Entry, WireError, NoneType))
 
     @STEADY
     @given(st.data(), st.integers(0, 10_000), st.integers(0, 255))
-    def test_no_damaged_event_does_worse_than_a_wire_error(self, data: st.DataObject, place: int, byte: int) -> None:
+    def test_no_corrupt_event_does_worse_than_a_wire_error(self, data: st.DataObject, place: int, byte: int) -> None:
         out = data.draw(st.sampled_from(every_record()))
         value = bytearray(out.value)
         value[place % len(value)] = byte
@@ -295,5 +295,5 @@ def every_record() -> list[Outgoing]:
     return [make(plan, report, cycle, NOTHING) for make in MAKERS]
 
 
-def test_the_event_that_the_tests_send_is_whole() -> None:
+def test_the_event_that_the_tests_send_is_complete() -> None:
     assert encode(decode(closed().value)) == closed().value

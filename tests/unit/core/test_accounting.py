@@ -27,7 +27,7 @@ def test_every_kind_of_record_counts_towards_the_span() -> None:
 
 @pytest.mark.parametrize("kind", ["landed", "rejected", "filtered", "gaps", "skipped"])
 @pytest.mark.parametrize("by", [-1, 1])
-def test_one_record_too_few_or_too_many_is_told(kind: str, by: int) -> None:
+def test_one_record_too_few_or_too_many_is_reported(kind: str, by: int) -> None:
     off = replace(ALL_KINDS, **{kind: getattr(ALL_KINDS, kind) + by})
     problem = spans_problem(spans(off))
     assert problem is not None
@@ -53,18 +53,18 @@ def test_the_rows_of_the_files_are_the_ones_that_were_reported() -> None:
 
 
 @pytest.mark.parametrize("rows", [[4, 5], [4, 7], []])
-def test_other_rows_are_told(rows: list[int]) -> None:
+def test_other_rows_are_reported(rows: list[int]) -> None:
     assert f"hold {sum(rows)} rows, its report says 10" in str(rows_problem(rows, 10))
 
 
-def test_names_that_records_make_up_without_end_are_told_within_bounds() -> None:
-    told: Counter[str] = Counter()
-    add_names(told, {"often": 3, "x" * 1_000_000: 1})
-    add_names(told, {f"id {i}": 2 for i in range(10_000)})
-    add_names(told, {"often": 4, "late": 1})
+def test_names_that_records_make_up_without_end_are_reported_within_bounds() -> None:
+    counted: Counter[str] = Counter()
+    add_names(counted, {"often": 3, "x" * 1_000_000: 1})
+    add_names(counted, {f"id {i}": 2 for i in range(10_000)})
+    add_names(counted, {"often": 4, "late": 1})
 
-    assert told["often"] == 7
-    assert told.total() == 3 + 1 + 20_000 + 4 + 1
-    assert len(told) == MOST_NAMES + 1
-    assert told[OTHERS] == 2 * (10_000 - MOST_NAMES + 2) + 1
-    assert max(map(len, told)) <= 101
+    assert counted["often"] == 7
+    assert counted.total() == 3 + 1 + 20_000 + 4 + 1
+    assert len(counted) == MOST_NAMES + 1
+    assert counted[OTHERS] == 2 * (10_000 - MOST_NAMES + 2) + 1
+    assert max(map(len, counted)) <= 101

@@ -14,7 +14,7 @@ from tests.support.story import EPOCH, ORDERS, P0, VOID_EPOCH, Ranges, Story, co
 NOW, BEFORE = table_uuid(ORDERS), UUID(int=9)
 
 
-class Told(Story):
+class Announcements(Story):
     """A log in which publications say what, and for which table."""
 
     def lands(self, run: str, ranges: Ranges, *, epoch: UUID = EPOCH, uuid: UUID | None = NOW) -> None:
@@ -33,51 +33,51 @@ class Told(Story):
         self.lands(run, ranges, epoch=epoch)
         del self.entries[-3:]
 
-    def said(self, uuid: UUID = NOW) -> Coverage:
+    def announced(self, uuid: UUID = NOW) -> Coverage:
         return announced_in(self.entries, ORDERS, uuid)
 
 
 def test_only_what_was_published_in_this_very_table_counts() -> None:
-    log = Told()
+    log = Announcements()
     log.lands("a", [(P0, 0, 70)], uuid=BEFORE)
     log.lands("b", [(P0, 0, 30)], epoch=VOID_EPOCH, uuid=NOW)
-    assert log.said() == coverage([(P0, 0, 30)])
-    assert log.said(BEFORE) == coverage([(P0, 0, 70)])
+    assert log.announced() == coverage([(P0, 0, 30)])
+    assert log.announced(BEFORE) == coverage([(P0, 0, 70)])
 
 
 def test_of_a_table_that_the_log_does_not_know_the_newest_one_counts() -> None:
-    log = Told()
+    log = Announcements()
     log.lands("a", [(P0, 0, 70)], uuid=BEFORE)
     log.lands("b", [(P0, 0, 30)], epoch=VOID_EPOCH, uuid=NOW)
-    assert log.said(UUID(int=77)) == coverage([(P0, 0, 30)])
+    assert log.announced(UUID(int=77)) == coverage([(P0, 0, 30)])
 
 
 def test_what_a_later_epoch_plans_again_was_rolled_back() -> None:
-    log = Told()
+    log = Announcements()
     log.lands("a", [(P0, 0, 50)])
     log.lands("b", [(P0, 50, 100)])
     log.only_plans("c", [(P0, 50, 100)], epoch=VOID_EPOCH)
-    assert log.said() == coverage([(P0, 0, 50)])
+    assert log.announced() == coverage([(P0, 0, 50)])
     log.lands("d", [(P0, 50, 80)], epoch=VOID_EPOCH)
-    assert log.said() == coverage([(P0, 0, 80)])
+    assert log.announced() == coverage([(P0, 0, 80)])
 
 
-def test_a_late_plan_of_an_epoch_that_is_over_says_nothing() -> None:
-    log = Told()
+def test_a_late_plan_of_an_epoch_that_is_over_reports_nothing() -> None:
+    log = Announcements()
     log.only_plans("a", [(P0, 0, 50)], epoch=EPOCH)
     log.lands("b", [(P0, 0, 50)], epoch=VOID_EPOCH)
     log.only_plans("late", [(P0, 0, 50)], epoch=EPOCH)
-    assert log.said() == coverage([(P0, 0, 50)])
+    assert log.announced() == coverage([(P0, 0, 50)])
 
 
 def test_events_without_a_table_id_count_as_of_the_table() -> None:
-    log = Told()
+    log = Announcements()
     log.lands("a", [(P0, 0, 70)], uuid=None)
-    assert log.said() == coverage([(P0, 0, 70)])
+    assert log.announced() == coverage([(P0, 0, 70)])
 
 
-def test_rows_are_those_of_what_is_said_each_once() -> None:
-    log = Told()
+def test_rows_are_those_of_what_is_reported_each_once() -> None:
+    log = Announcements()
     log.lands("a", [(P0, 0, 50)])
     log.reports("a", [(P0, 0, 50)])
     log.lands("b", [(P0, 50, 100)])

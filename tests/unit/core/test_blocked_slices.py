@@ -59,7 +59,7 @@ def test_what_the_source_has_no_more_is_kept(starts: dict[str, int]) -> None:
     assert len(landing_state.accepted[ORDERS]) == 1
 
 
-def test_of_a_partition_that_the_source_does_not_tell_of_nothing_is_given_up() -> None:
+def test_of_a_partition_that_the_source_does_not_report_nothing_is_given_up() -> None:
     assert voidable_slices(story().landing_state(*BOTH), {}) == {}
 
 
@@ -96,7 +96,7 @@ def test_partitions_of_what_is_kept_share_no_slice_with_others() -> None:
         ([(P0, 0, 3), (P2, 0, 3)], "it has nothing of the partition"),
     ],
 )
-def test_other_slices_are_not_entangled(ranges: Ranges, why: str) -> None:
+def test_other_slices_are_not_blocked_by_another(ranges: Ranges, why: str) -> None:
     made = Story()
     made.opens("a", [STUCK, ranges])
     made.reports("a", STUCK, blocked="boom")

@@ -25,11 +25,11 @@ from airflow_provider_lakecommit.core.model import Budget
     ],
 )
 def test_over_budget(rejected: int, records: int, max_records: int, max_ratio: float, over: str | None) -> None:
-    said = over_budget(rejected, records, Budget(max_records=max_records, max_ratio=max_ratio))
+    reason = over_budget(rejected, records, Budget(max_records=max_records, max_ratio=max_ratio))
     if over is None:
-        assert said is None
+        assert reason is None
     else:
-        assert said == f"{rejected} rejected records of {records} are over dead_letters.{over}"
+        assert reason == f"{rejected} rejected records of {records} are over dead_letters.{over}"
 
 
 @pytest.mark.parametrize("max_ratio", [0.0, 0.01, 0.3, 1.0])

@@ -50,7 +50,7 @@ def filtered(ranges: Ranges) -> tuple[SpanReport, ...]:
 
 
 class TestAcceptance:
-    def test_a_whole_report_of_the_current_epoch_is_accepted_with_its_files(self) -> None:
+    def test_a_complete_report_of_the_current_epoch_is_accepted_with_its_files(self) -> None:
         story = Story()
         story.opens("a", [A])
         attempt = story.reports("a", A)
@@ -134,7 +134,7 @@ class TestAcceptance:
         assert landing_state.accepted[DEAD][0].file_count(DEAD) == 0
 
     def test_a_report_of_a_cycle_that_the_log_does_not_hold_is_not_accepted(self) -> None:
-        """Nobody can tell whether it was asked for. A log that is read for a slice is read from its plan on."""
+        """Nobody can tell whether it was requested. A log that is read for a slice is read from its plan on."""
         story = Story()
         story.opens("a", [A])
         story.reports("a", A)
@@ -157,11 +157,11 @@ class TestAcceptance:
         assert story.landing_state() == story.landing_state()
 
 
-class TestNotAskedFor:
+class TestNotRequested:
     """Reports that no plan in the log set out to make."""
 
     @staticmethod
-    def told(**changes: object) -> LandingState:
+    def reported_at(**changes: object) -> LandingState:
         story = Story()
         story.opens("a", [A, B])
         story.reports("a", A)
@@ -182,7 +182,7 @@ class TestNotAskedFor:
         ids=["window", "slice", "span twice", "more than planned", "another partition"],
     )
     def test_a_report_of_something_else_is_redundant(self, changes: dict[str, object], reason: str) -> None:
-        landing_state = self.told(**changes)
+        landing_state = self.reported_at(**changes)
         assert accepted(landing_state) == []
         assert reason in reasons(landing_state)[0]
         (state,) = landing_state.cycles.values()
@@ -218,7 +218,7 @@ class TestNotAskedFor:
         story.entries[-1] = replace(last, report=replace(last.report, attempt=attempt))
         assert accepted(story.landing_state()) == [attempt]
 
-    def test_what_a_person_gave_up_was_blocked_and_is_skipped_whole(self) -> None:
+    def test_what_a_user_gave_up_was_blocked_and_is_skipped_complete(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="too many")
@@ -248,7 +248,7 @@ class TestNotAskedFor:
         assert story.landing_state(since=blocked).accepted[ORDERS] == ()
 
     def skipped(self, story: Story, ranges: Ranges, tables: Iterable[str] = (ORDERS,)) -> UUID:
-        """A person gives up what is blocked."""
+        """A user gives up what is blocked."""
         attempt = UUID(int=93)
         of = replace(story.slice("a", ranges), tables=tuple(tables))
         report = replace(
@@ -256,11 +256,11 @@ class TestNotAskedFor:
             spans=tuple(SpanReport(span=s, counts=Counts(skipped=len(s))) for s in spans(ranges)),
         )
         story.opens("hand")
-        told = SliceReported(offset=story.offset, at=story.now, commit_id=story.id("hand"), report=report)
-        story.entries.append(told)
+        event = SliceReported(offset=story.offset, at=story.now, commit_id=story.id("hand"), report=report)
+        story.entries.append(event)
         return attempt
 
-    def test_what_a_person_gave_up_stays_so_while_it_waits_for_what_lies_before_it(self) -> None:
+    def test_what_a_user_gave_up_stays_so_while_it_waits_for_what_lies_before_it(self) -> None:
         story = Story()
         story.opens("a", [A, B])
         story.reports("a", B, blocked="too many")
@@ -274,7 +274,7 @@ class TestNotAskedFor:
         assert accepted(story.landing_state(since=low)) == [attempt]
         assert story.landing_state(ledger(covered=[*A, *B])).low() is None
 
-    def test_what_a_person_gave_up_and_all_tables_have_is_no_record_to_be_named(self) -> None:
+    def test_what_a_user_gave_up_and_all_tables_have_is_no_record_to_be_named(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="too many")
@@ -351,7 +351,7 @@ class TestReportedTwice:
         # And when the table has what was taken, which every other report overlaps then.
         assert story.landing_state(ledger(covered=A)).cycles[story.id("a")].redundant == redundant
 
-    def test_of_two_whole_reports_the_first_counts(self) -> None:
+    def test_of_two_complete_reports_the_first_counts(self) -> None:
         story = Story()
         story.opens("a", [A])
         first, second = story.reports("a", A), story.reports("a", A)
@@ -635,7 +635,7 @@ class TestFailures:
         assert story.landing_state().blocked == ()
 
     def test_a_slice_and_parts_of_it_that_fail_in_one_cycle_count_once(self) -> None:
-        """The first attempt fails as a whole, the retries find the record, each time under another slice id."""
+        """The first attempt fails as one, the retries find the record, each time under another slice id."""
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, failed="boom")
@@ -728,7 +728,7 @@ class TestFailures:
         assert low is not None
         assert story.landing_state(since=low).blocked == story.landing_state().blocked
 
-    def test_a_block_is_gone_when_all_tables_have_its_range(self) -> None:
+    def test_a_block_is_missing_when_all_tables_have_its_range(self) -> None:
         story = Story()
         fail(story, "abc")
         assert story.landing_state(ledger(covered=A)).blocked == ()
@@ -794,7 +794,7 @@ class TestBudgets:
         assert story.landing_state().low() == 0
         assert story.landing_state(ledger(covered=A)).low() is None
 
-    def test_a_late_report_that_judged_by_the_budget_before_the_raise_blocks_nothing(self) -> None:
+    def test_a_late_report_that_evaluated_by_the_budget_before_the_raise_blocks_nothing(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, blocked="7 rejected")
@@ -851,7 +851,7 @@ class TestLow:
         story.opens("a", [A])
         story.reports("a", A)
         story.closes("a")
-        # From its plan on, without which nobody could tell that it was asked for.
+        # From its plan on, without which nobody could tell that it was requested.
         assert story.landing_state().low() == 0
 
     def test_a_slice_that_one_table_lacks_is_needed(self) -> None:
@@ -861,7 +861,7 @@ class TestLow:
         story.closes("a")
         assert story.landing_state(ledger(ORDERS, covered=A), ledger(DEAD)).low() == 0
 
-    def test_an_open_cycle_needs_its_start_unless_it_is_the_one_that_asks(self) -> None:
+    def test_an_open_cycle_needs_its_start_unless_it_is_the_one_that_requests(self) -> None:
         story = Story()
         story.opens("a", [A])
         assert story.landing_state().low() == 0
@@ -902,7 +902,7 @@ class TestSlots:
             story.opens(run, [A])
         assert self.slots(story) == {"a": 0, "b": 1, "c": 2}
 
-    def test_a_wish_that_nobody_holds_is_granted(self) -> None:
+    def test_an_unopposed_wish_is_granted(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [B], slot=1)
@@ -920,7 +920,7 @@ class TestSlots:
             story.opens("b", [A], log=Directives(released=(story.id("a"),)))
         assert self.slots(story) == {"a": 0, "b": 0}
 
-    def test_whoever_reads_from_where_a_ledger_says_grants_the_same(self) -> None:
+    def test_any_reader_from_a_ledger_end_grants_the_same(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [B])
@@ -928,7 +928,7 @@ class TestSlots:
         assert state.since == 0
         assert self.slots(story, since=state.since) == self.slots(story)
 
-    def test_who_was_kept_from_nothing_needs_nothing_before_its_own_start(self) -> None:
+    def test_a_reader_that_was_kept_from_nothing_needs_nothing_before_its_own_start(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.opens("b", [B], slot=1)
@@ -936,15 +936,15 @@ class TestSlots:
 
 
 class TestWrongClocks:
-    """A record's time is told by whoever sent it."""
+    """A record's time is reported by whoever sent it."""
 
     LATE = NOON.replace(year=2100)
 
     def story(self) -> Story:
         story = Story()
-        story.told = self.LATE
+        story.reported_at = self.LATE
         story.opens("a", [A])
-        story.told = None
+        story.reported_at = None
         return story
 
     def claims(self, story: Story, passed: timedelta = timedelta(0)) -> bool:
@@ -956,7 +956,7 @@ class TestWrongClocks:
         assert self.claims(story, TIMEOUT - timedelta(seconds=5))
         assert not self.claims(story, TIMEOUT)
 
-    def test_until_somebody_else_has_said_anything_it_is_as_if_it_began_now(self) -> None:
+    def test_until_another_writer_has_reported_anything_it_is_as_if_it_began_now(self) -> None:
         story = self.story()
         assert self.claims(story, 5 * TIMEOUT)
         assert story.landing_state().cycles[story.id("a")].ends(story.now) == story.now + TIMEOUT
@@ -972,18 +972,18 @@ class TestWrongClocks:
     def test_a_clock_that_is_behind_ends_no_claim_of_one_that_is_right(self) -> None:
         story = Story()
         story.opens("a", [A])
-        story.told = NOON.replace(year=1990)
+        story.reported_at = NOON.replace(year=1990)
         story.opens("b")
-        story.told = None
+        story.reported_at = None
         assert self.claims(story, TIMEOUT - timedelta(seconds=5))
         assert not self.claims(story, TIMEOUT)
 
     def test_a_slice_from_the_future_is_as_old_as_the_log_after_it(self) -> None:
         story = Story()
         story.opens("a", [A])
-        story.told = self.LATE
+        story.reported_at = self.LATE
         story.reports("a", A)
-        story.told = None
+        story.reported_at = None
         day = timedelta(days=1)
         (newest,) = story.landing_state().accepted[ORDERS]
         assert not newest.young(story.now, day)

@@ -30,7 +30,7 @@ def test_numbers_are_short(number: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0 s"), (89.4, "89 s"), (90, "1 min"), (5399, "89 min"), (9000, "2.5 h")]
 )
-def test_times_are_as_people_say_them(seconds: float, text: str) -> None:
+def test_times_are_as_users_state_them(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 

@@ -50,7 +50,7 @@ def test_below_a_folder_of_the_table(path: str) -> None:
         "",
     ],
 )
-def test_beside_them(path: str) -> None:
+def test_next_to_them(path: str) -> None:
     assert "does not lie where the table has its data" in str(path_problem(path, ROOTS))
 
 
@@ -94,11 +94,11 @@ def test_a_name_that_the_attempt_gave(name: str) -> None:
         f"{ATTEMPT}.parquet",
     ],
 )
-def test_a_name_that_somebody_else_gave(name: str) -> None:
+def test_a_name_that_another_writer_gave(name: str) -> None:
     assert "was not written by attempt" in str(name_problem(f"s3://lake/t/data/{name}", ATTEMPT))
 
 
-def test_only_a_provider_of_somebody_else_needs_a_word() -> None:
+def test_only_a_provider_of_another_writer_needs_a_decision() -> None:
     key, own = "write.py-location-provider.impl", "pyiceberg.table.locations.ObjectStoreLocationProvider"
     assert [named_provider({key: v}) for v in ("", own, "acme.Folders")] == [None, None, "acme.Folders"]
     assert named_provider({}) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Range sets behave as the plain sets of integers that they stand for."""
+"""Range sets behave as the plain sets of integers that they replace."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TestRangeSet:
 
     @STEADY
     @given(SETS, RANGES)
-    def test_covers_and_overlaps_ask_about_all_or_any_offset(self, s: RangeSet, r: OffsetRange) -> None:
+    def test_covers_and_overlaps_compare_all_or_any_offset(self, s: RangeSet, r: OffsetRange) -> None:
         offsets = set(range(r.start, r.end))
         assert s.covers(r) is (offsets <= ints(s))
         assert s.overlaps(r) is bool(offsets & ints(s))

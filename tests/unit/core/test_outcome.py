@@ -137,7 +137,7 @@ def test_the_cause_comes_first_and_what_helps_last() -> None:
         assert "--retry" in reason
 
 
-def test_a_failed_plan_is_told_before_what_follows_from_it() -> None:
+def test_a_failed_plan_is_reported_before_what_follows_from_it() -> None:
     run = Ended(plan="failed", groups={0: "upstream_failed"}, commit="failed", closed=None, failure="x")
     assert "not planned" in decide(run).reason
 

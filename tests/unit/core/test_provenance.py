@@ -63,12 +63,12 @@ class Model:
 
     def take(self, start: int, length: int) -> None:
         end = start + length
-        wanted = self.coverage & cover((start, end))
-        shares = shares_of(self.known, wanted)
-        beside = [self.count(s.entry.generation, s.uncounted) for s in shares]
-        for share, rest in zip(shares, beside, strict=True):
+        ranges = self.coverage & cover((start, end))
+        shares = shares_of(self.known, ranges)
+        others = [self.count(s.entry.generation, s.uncounted) for s in shares]
+        for share, rest in zip(shares, others, strict=True):
             assert share.expected(rest) == self.count(share.entry.generation, share.part)
-        self.known = without(self.known, shares, beside)
+        self.known = without(self.known, shares, others)
         self.covered -= set(range(start, end))
         taken = {(s.entry.generation, o) for s in shares for _, r in s.part.items() for o in range(r.start, r.end)}
         self.rows = {key: n for key, n in self.rows.items() if key not in taken}
@@ -100,7 +100,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=examples(500), deadline=None)
 @given(st.lists(STEPS, max_size=15))
-def test_readings_are_told_apart_as_one_by_one(steps: list[Any]) -> None:
+def test_readings_are_distinguished_as_one_by_one(steps: list[Any]) -> None:
     model = Model()
     for name, *arguments in steps:
         getattr(model, name)(*arguments)

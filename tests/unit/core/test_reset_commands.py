@@ -20,5 +20,5 @@ from airflow_provider_lakecommit.core.commands import for_landing
         ),
     ],
 )
-def test_commands_say_which_landing_of_a_set_they_are_about(text: str, found: str) -> None:
+def test_commands_report_which_landing_of_a_set_they_are_about(text: str, found: str) -> None:
     assert for_landing(text, "shop.orders") == found

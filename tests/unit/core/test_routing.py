@@ -33,7 +33,7 @@ def test_the_tables_of_a_role_are_in_order(destinations: list[Destination], role
     assert list(tables_for(destinations, role)) == tables
 
 
-def test_records_are_judged_by_the_tables_of_rows_that_are_there_in_the_landings_order() -> None:
+def test_records_are_evaluated_by_the_tables_of_rows_that_are_there_in_the_landings_order() -> None:
     there = [Described("shop.dead", "d"), Described("shop.audit", "a"), Described("shop.orders", "o")]
     assert schemas_of([ORDERS, AUDIT, DEAD], there) == ("o", "a")
     assert schemas_of([ORDERS, AUDIT, DEAD], there[2:]) == ("o",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which rules records are judged, and that no range is read for one table by others than another table's."""
+"""By which rules records are evaluated, and that no range is read for one table by others than another table's."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def test_what_decides_nothing_is_not_in_the_rules(other: str) -> None:
     ],
     ids=["name", "type", "required", "one more", "decoding", "nested"],
 )
-def test_what_decides_the_fate_of_a_record_is_in_the_rules(other: str) -> None:
+def test_what_decides_the_disposition_of_a_record_is_in_the_rules(other: str) -> None:
     assert other != rules_of("d", schema(field("a")))
 
 
-def test_columns_within_columns_are_told_apart() -> None:
+def test_columns_within_columns_are_distinguished() -> None:
     def of(element: str) -> str:
         return rules_of("d", schema(field("a", type={"type": "list", "element-id": 2, "element": element})))
 
@@ -77,11 +77,11 @@ def test_what_is_known_of_ranges() -> None:
     known = merged({}, [(OLD, coverage([(P0, 0, 10)])), (UNKNOWN, coverage([(P0, 10, 15)]))])
     known = merged(known, [(NOW, coverage([(P0, 15, 20)])), (NOW, coverage([(P0, 20, 25)]))])
     assert known == {OLD: coverage([(P0, 0, 10)]), NOW: coverage([(P0, 15, 25)])}
-    asked = coverage([(P0, 5, 30)])
-    assert evaluated_in(known, asked) == {OLD: coverage([(P0, 5, 10)]), NOW: coverage([(P0, 15, 25)])}
-    assert unevaluated(known, asked) == coverage([(P0, 10, 15), (P0, 25, 30)])
-    assert evaluated_otherwise(known, asked, NOW) == coverage([(P0, 5, 10)])
-    assert evaluated_otherwise(known, asked, UNKNOWN) == Coverage(), "nobody knows whether they are others"
+    requested = coverage([(P0, 5, 30)])
+    assert evaluated_in(known, requested) == {OLD: coverage([(P0, 5, 10)]), NOW: coverage([(P0, 15, 25)])}
+    assert unevaluated(known, requested) == coverage([(P0, 10, 15), (P0, 25, 30)])
+    assert evaluated_otherwise(known, requested, NOW) == coverage([(P0, 5, 10)])
+    assert evaluated_otherwise(known, requested, UNKNOWN) == Coverage(), "nobody knows whether they are others"
 
 
 def test_the_oldest_rules_are_forgotten() -> None:
@@ -91,7 +91,7 @@ def test_the_oldest_rules_are_forgotten() -> None:
     assert list(known) == [str(n) for n in range(3, MOST_RULES + 3)]
 
 
-def judged(of: TableLedger, **rules: Coverage) -> TableLedger:
+def evaluated(of: TableLedger, **rules: Coverage) -> TableLedger:
     return replace(of, evaluated=rules)
 
 
@@ -115,10 +115,10 @@ ALONE = Missing(ranges={(DEAD,): coverage([(P0, 10, 40)])})
 def test_a_range_is_not_read_alone_by_other_rules(
     of_data: dict[str, Coverage], alike: list[Any], found: list[Any] | None
 ) -> None:
-    data = judged(ledger(ORDERS, [(P0, 0, 40)]), **of_data)
+    data = evaluated(ledger(ORDERS, [(P0, 0, 40)]), **of_data)
     state = Story().landing_state(data, ledger(DEAD, [(P0, 0, 10)]))
-    told = other_rules(state, ALONE, NOW, {ORDERS: coverage(alike)})
-    assert told == (() if found is None else (RefusedRange(tables=(DEAD,), holder=ORDERS, ranges=coverage(found)),))
+    others = other_rules(state, ALONE, NOW, {ORDERS: coverage(alike)})
+    assert others == (() if found is None else (RefusedRange(tables=(DEAD,), holder=ORDERS, ranges=coverage(found)),))
 
 
 def test_what_another_table_has_accepted_counts_as_what_it_has() -> None:
@@ -132,7 +132,7 @@ def test_what_another_table_has_accepted_counts_as_what_it_has() -> None:
 
 
 def test_what_all_tables_lack_is_read_by_any_rules() -> None:
-    state = Story().landing_state(judged(ledger(ORDERS, [(P0, 0, 40)]), old=coverage([(P0, 0, 40)])), ledger(DEAD))
+    state = Story().landing_state(evaluated(ledger(ORDERS, [(P0, 0, 40)]), old=coverage([(P0, 0, 40)])), ledger(DEAD))
     assert other_rules(state, Missing(ranges={TABLES: coverage([(P0, 40, 90)])}), NOW) == ()
 
 
@@ -154,7 +154,7 @@ def test_a_report_by_other_rules_than_those_of_another_table_is_redundant() -> N
     assert reported_twice(OLD, OLD) == {ORDERS: [OLD], DEAD: [OLD]}
 
 
-def test_reports_of_earlier_releases_say_no_rules_and_are_taken() -> None:
+def test_reports_of_earlier_releases_report_no_rules_and_are_taken() -> None:
     assert reported_twice(UNKNOWN, NOW) == {ORDERS: [UNKNOWN], DEAD: [NOW]}
     assert reported_twice(OLD, UNKNOWN) == {ORDERS: [OLD], DEAD: [UNKNOWN]}
 
@@ -163,7 +163,7 @@ def test_a_report_by_other_rules_than_those_of_another_tables_ledger_is_redundan
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(DEAD,))
     story.reports("a", [(P0, 0, 10)], rules=NOW)
-    data = judged(ledger(ORDERS, [(P0, 0, 10)]), old=coverage([(P0, 0, 10)]))
+    data = evaluated(ledger(ORDERS, [(P0, 0, 10)]), old=coverage([(P0, 0, 10)]))
     state = story.landing_state(data, ledger(DEAD))
     assert state.accepted[DEAD] == ()
     assert [r.reason for r in state.redundant] == [f"{ORDERS} has {coverage([(P0, 0, 10)])} by other rules"]

@@ -40,8 +40,8 @@ from tests.support.story import (
 PARTS = [P0, P1, P2]
 
 
-def test_nothing_of_a_lane_that_replaces_is_published_slice_by_slice() -> None:
-    """Though the table has its range, it counts as missing, by whatever rules it was judged."""
+def test_nothing_of_a_stream_that_replaces_is_published_slice_by_slice() -> None:
+    """Though the table has its range, it counts as missing, by whatever rules it was evaluated."""
     was = ledger(others=[(P0, 0, 100)])
     section = replace(was.section, lane="again", starts={P0: 20}, ends={P0: 60}, replaces=True)
     needed = replace(was, section=section, evaluated={"old": coverage([(P0, 0, 100)])}).as_needed
@@ -80,14 +80,14 @@ class TestSettle:
     def test_a_slice_at_the_end_of_the_ledger_is_ready(self) -> None:
         assert ready([(P0, 5, 9)], covered=[(P0, 0, 5)]) == [0]
 
-    def test_a_slice_behind_a_hole_waits_and_says_behind_what(self) -> None:
+    def test_a_slice_behind_a_hole_waits_and_reports_behind_what(self) -> None:
         settled = settle(accepted([(P0, 6, 9)]), ledger(covered=[(P0, 0, 5)]).section)
         assert settled.ready == ()
         (waiting,) = settled.waiting
         assert (waiting.partition, waiting.behind) == (P0, 5)
         assert str(waiting) == "orders[0] [6, 9) is staged behind offset 5 of orders[0]"
 
-    def test_the_start_of_the_lane_counts_as_the_end_of_an_empty_ledger(self) -> None:
+    def test_the_start_of_the_stream_counts_as_the_end_of_an_empty_ledger(self) -> None:
         assert ready([(P0, 100, 110)], starts={P0: 100}) == [0]
         assert ready([(P0, 100, 110)], starts={P0: 99}) == []
 
@@ -100,7 +100,7 @@ class TestSettle:
     def test_a_slice_of_two_partitions_waits_for_the_slower_one(self) -> None:
         assert ready([(P0, 0, 5), (P1, 5, 9)]) == []
 
-    def test_what_stands_behind_a_waiting_slice_waits_too(self) -> None:
+    def test_what_is_behind_a_waiting_slice_waits_too(self) -> None:
         assert ready([(P0, 0, 5), (P1, 5, 9)], [(P0, 5, 9)], [(P1, 0, 4)]) == [2]
 
     def test_slices_that_need_each_other_are_ready_together_in_one_step(self) -> None:
@@ -163,8 +163,8 @@ class TestSettleAgainstAllSubsets:
     @given(jigsaws())
     def test_every_slice_is_ready_or_waits(self, slices: list[Ranges]) -> None:
         settled = settle(accepted(*slices), ledger().section)
-        told = [s.offset for s in settled.ready] + [w.slice.offset for w in settled.waiting]
-        assert sorted(told) == list(range(len(slices)))
+        offsets = [s.offset for s in settled.ready] + [w.slice.offset for w in settled.waiting]
+        assert sorted(offsets) == list(range(len(slices)))
 
     @STEADY
     @given(jigsaws())
@@ -228,7 +228,7 @@ class TestPassedEnds:
 
 
 class TestPassedByAll:
-    def told(self, *ledgers: TableLedger, files: dict[str, int]) -> dict[str, Coverage]:
+    def covered_by(self, *ledgers: TableLedger, files: dict[str, int]) -> dict[str, Coverage]:
         story = Story()
         story.opens("a", [[(P0, 0, 10)], [(P0, 10, 20)]], tables=(ORDERS, DEAD))
         story.reports("a", [(P0, 0, 10)], files=files)
@@ -237,18 +237,21 @@ class TestPassedByAll:
 
     def test_a_table_has_passed_what_the_other_one_has(self) -> None:
         data = ledger(covered=[(P0, 0, 10)])
-        assert self.told(data, ledger(DEAD), files={ORDERS: 1}) == {ORDERS: Coverage(), DEAD: coverage([(P0, 0, 10)])}
+        assert self.covered_by(data, ledger(DEAD), files={ORDERS: 1}) == {
+            ORDERS: Coverage(),
+            DEAD: coverage([(P0, 0, 10)]),
+        }
 
     def test_what_both_have_passed_counts_for_both(self) -> None:
         whole = coverage([(P0, 0, 20)])
-        assert self.told(ledger(), ledger(DEAD), files={}) == {ORDERS: whole, DEAD: whole}
+        assert self.covered_by(ledger(), ledger(DEAD), files={}) == {ORDERS: whole, DEAD: whole}
 
     def test_what_another_landing_has_in_the_other_table_is_not_lacked_there(self) -> None:
         data = ledger(others=[(P0, 0, 10)])
-        assert self.told(data, ledger(DEAD), files={ORDERS: 1})[DEAD] == coverage([(P0, 0, 10)])
+        assert self.covered_by(data, ledger(DEAD), files={ORDERS: 1})[DEAD] == coverage([(P0, 0, 10)])
 
     def test_staged_rows_are_not_passed(self) -> None:
-        assert self.told(ledger(), files={ORDERS: 1}) == {ORDERS: Coverage()}
+        assert self.covered_by(ledger(), files={ORDERS: 1}) == {ORDERS: Coverage()}
 
 
 class TestValidThrough:
@@ -261,7 +264,7 @@ class TestValidThrough:
     def through(self, story: Story, reached: dict[SourcePartition, int]) -> datetime | None:
         return valid_through(story.landing_state().cycles.values(), reached)
 
-    def test_it_is_when_the_newest_reached_ends_were_asked_for(self) -> None:
+    def test_it_is_when_the_newest_reached_ends_were_requested(self) -> None:
         story = self.story({P0: 5}, {P0: 10}, {P0: 15})
         assert self.through(story, {P0: 12}) == NOON + timedelta(minutes=1)
         assert self.through(story, {P0: 15}) == NOON + timedelta(minutes=2)
@@ -278,13 +281,13 @@ class TestValidThrough:
         assert self.through(story, {P0: 9, P1: 4}) is None
         assert self.through(story, {P0: 9}) is None
 
-    def test_a_cycle_that_could_not_ask_for_ends_says_nothing(self) -> None:
+    def test_a_cycle_that_could_not_request_ends_reports_nothing(self) -> None:
         assert self.through(self.story({}), {}) is None
 
     def test_an_empty_partition_is_reached_at_0(self) -> None:
         assert self.through(self.story({P0: 0}), {P0: 0}) == NOON
 
-    def test_claims_say_nothing_about_it(self) -> None:
+    def test_claims_report_nothing_about_it(self) -> None:
         story = self.story({P0: 5})
         story.opens("more", [[(P0, 5, 9)]], ends={P0: 9}, asked_at=NOON + timedelta(hours=1))
         assert self.through(story, {P0: 5}) == NOON

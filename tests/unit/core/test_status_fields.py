@@ -31,8 +31,8 @@ def test_a_name_is_what_the_value_is_given_by(made: Callable[..., dict[str, Any]
 
 
 def test_an_account_is_a_sum_and_its_parts() -> None:
-    told = status_fields.account_fields(Counts(landed=5, rejected=4, filtered=3, gaps=2, skipped=1))
-    assert told == {"read": 15, "landed": 5, "rejected": 4, "filtered": 3, "gaps": 2, "skipped": 1}
+    statuses = status_fields.account_fields(Counts(landed=5, rejected=4, filtered=3, gaps=2, skipped=1))
+    assert statuses == {"read": 15, "landed": 5, "rejected": 4, "filtered": 3, "gaps": 2, "skipped": 1}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_cycles_of_the_api_have_accounts(answer: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "wanted"),
+    ("module", "expected"),
     [
         ("status/status.py", {"lag", "pending", "cycle", "partition"}),
         ("status/landing_history.py", {"account", "cycle"}),
@@ -64,6 +64,6 @@ def test_cycles_of_the_api_have_accounts(answer: Any) -> None:
         ("page/cycle_answers.py", {"account", "cycle"}),
     ],
 )
-def test_both_sides_take_them_from_there(module: str, wanted: set[str]) -> None:
+def test_both_sides_take_them_from_there(module: str, expected: set[str]) -> None:
     text = (PACKAGE / module).read_text(encoding="utf-8")
-    assert set(re.findall(r"\*?\*?\b(\w+)_fields\(", text)) == wanted
+    assert set(re.findall(r"\*?\*?\b(\w+)_fields\(", text)) == expected

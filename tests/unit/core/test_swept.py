@@ -11,7 +11,7 @@ NEXT = UUID(int=(1 << 64) + 1)
 """The attempt that a story's first report is of."""
 
 
-def test_a_report_behind_the_word_is_not_taken_and_its_range_stays_free() -> None:
+def test_a_report_behind_the_decision_is_not_taken_and_its_range_stays_free() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]])
     story.voids(NEXT)
@@ -24,7 +24,7 @@ def test_a_report_behind_the_word_is_not_taken_and_its_range_stays_free() -> Non
     assert len(story.landing_state().accepted[ORDERS]) == 1
 
 
-def test_a_report_in_front_of_the_word_is_taken() -> None:
+def test_a_report_in_front_of_the_decision_is_taken() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]])
     attempt = story.reports("a", [(P0, 0, 10)])
@@ -32,7 +32,7 @@ def test_a_report_in_front_of_the_word_is_taken() -> None:
     assert [a.report.attempt for a in story.landing_state().accepted[ORDERS]] == [attempt]
 
 
-def test_a_reader_that_begins_behind_the_word_does_not_take_it_either() -> None:
+def test_a_reader_that_begins_behind_the_decision_does_not_take_it_either() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]])
     story.voids(NEXT)

@@ -29,7 +29,7 @@ def job_of(landing: FakeLanding, opened: Opened) -> WindowJob:
     return job.begun()
 
 
-def test_a_word_to_one_job_leaves_the_next_attempt_alone(landing: FakeLanding) -> None:
+def test_a_message_to_one_job_leaves_the_next_attempt_alone(landing: FakeLanding) -> None:
     opened = landing.open()
     first = job_of(landing, opened)
     end_job(landing.control, first, "the task was told to stop")
@@ -56,7 +56,7 @@ def test_what_a_cycle_that_was_ended_leaves_is_planned_by_the_next_cycle_and_is_
     assert landing.close("b", again).rows == 20
 
 
-def test_a_cycle_that_nobody_closes_holds_its_claim_no_longer_than_to_the_next_complete(landing: FakeLanding) -> None:
+def test_an_unclosed_cycle_holds_its_claim_no_longer_than_to_the_next_complete(landing: FakeLanding) -> None:
     opened = landing.open()
     request(landing, opened)
     assert not landing.open("b").slices, "its tasks may be about to report what they have"
@@ -64,7 +64,7 @@ def test_a_cycle_that_nobody_closes_holds_its_claim_no_longer_than_to_the_next_c
     assert sum(map(len, landing.open("c").slices)) == 30
 
 
-def test_a_word_for_a_cycle_that_is_over_changes_nothing(landing: FakeLanding) -> None:
+def test_a_decision_for_a_cycle_that_is_over_changes_nothing(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened)
     landing.close("a", opened)
@@ -76,13 +76,15 @@ def test_a_word_for_a_cycle_that_is_over_changes_nothing(landing: FakeLanding) -
     ]
 
 
-def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_grace(landing: FakeLanding) -> None:
+def test_a_run_that_is_instructed_to_stop_publishes_what_its_tasks_report_within_the_grace(
+    landing: FakeLanding,
+) -> None:
     engine = FakeEngine(landing)
     working = runner(engine)
 
     def stop(job: WindowJob) -> list[SliceResult]:
         working.stop("told to stop by SIGTERM", SECONDS)
-        until_asked(landing)
+        until_requested(landing)
         return engine.do(job, most=2)
 
     engine.acts.append(stop)
@@ -95,7 +97,7 @@ def test_a_run_that_is_told_to_stop_publishes_what_its_tasks_report_within_the_g
     assert [o.closed.rows for o in runner(engine).cycles(1)] == [10]
 
 
-def until_asked(landing: FakeLanding) -> None:
+def until_requested(landing: FakeLanding) -> None:
     waiting = threading.Event()
     for _ in range(int(SECONDS / 0.01)):
         if any(isinstance(e, EndRequested) for e in landing.session.read_state(()).entries):
@@ -125,10 +127,10 @@ def test_jobs_that_do_not_end_within_the_grace_are_given_up(landing: FakeLanding
     with pytest.raises(SparkJobError, match="LC6214"):
         list(working.cycles())
     assert "TablePublished" not in landing.kinds()
-    assert landing.said("the next run publishes the reported slices")
+    assert landing.printed("the next run publishes the reported slices")
 
 
-def test_work_is_given_up_at_once_where_it_cannot_be_asked() -> None:
+def test_work_is_given_up_at_once_where_it_cannot_be_requested() -> None:
     given_up = threading.Event()
 
     def refuse(_: str) -> None:

@@ -89,7 +89,7 @@ def test_init_over_a_hole_gives_up_the_hole_only(landing: FakeLanding) -> None:
     assert (ends(landing), rows(landing)) == ((50, 10), 50)
 
 
-def test_what_cannot_be_published_is_not_given_up_without_a_word_of_its_own(landing: FakeLanding) -> None:
+def test_what_cannot_be_published_is_not_given_up_without_a_decision_of_its_own(landing: FakeLanding) -> None:
     reported_and_cut(landing)
     with landing.session.tables.load(DATA).update_schema(allow_incompatible_changes=True) as change:
         change.add_column("new", StringType(), required=True)
@@ -108,7 +108,7 @@ def test_a_topic_made_anew_does_not_take_what_is_reported_of_the_old_one(landing
     assert rows(landing) == 30
 
 
-def test_the_preview_that_a_person_agreed_to_is_the_most_that_is_given_up(landing: FakeLanding) -> None:
+def test_the_preview_that_a_user_agreed_to_is_the_most_that_is_given_up(landing: FakeLanding) -> None:
     landing.cycle("before")
     landing.source.ends = {P0: 80, P1: 10}
     landing.source.starts = {P0: 30}
@@ -201,7 +201,7 @@ def test_a_spec_change_that_voids_waits_for_what_cannot_be_read_again(
     landing.session.landing = changed_landing(landing.session.landing, unknown_fields="dead_letter")
     opened = landing.open("b")
     assert epoch(landing) == before
-    assert landing.said("orders[0] [20, 40) (20 records) is published with its old spec")
+    assert landing.printed("orders[0] [20, 40) (20 records) is published with its old spec")
     landing.report(opened)
     assert landing.close("b", opened).rows == 60
     landing.open("c")
@@ -223,7 +223,7 @@ def test_what_is_left_of_a_control_log_that_was_cut_is_published_first(landing: 
     drained = drain(landing.session, landing.run_identity("b"), "offsets are gone")
     assert drained is not None
     assert drained[1].rows == 10
-    assert landing.said("the new epoch waits until orders[0] [30, 40) (10 records) is published")
+    assert landing.printed("the new epoch waits until orders[0] [30, 40) (10 records) is published")
     opened = landing.open("c")
     assert [str(s) for s in opened.slices] == ["orders[0][40, 50)"]
     landing.report(opened)
@@ -291,7 +291,7 @@ class TestBehindABlock:
     """Two partitions share slices; the older slice failed in one of them, the newer one is reported."""
 
     @pytest.fixture
-    def entangled(self, make_landing: Callable[..., FakeLanding]) -> FakeLanding:
+    def blocked_by_another(self, make_landing: Callable[..., FakeLanding]) -> FakeLanding:
         landing = make_landing(slice_records=30)
         landing.source.ends = {P0: 5, P1: 5}
         older = landing.open("older")
@@ -307,29 +307,33 @@ class TestBehindABlock:
         landing.close("older", older)
         return landing
 
-    def test_what_the_source_has_no_more_waits_and_lands(self, entangled: FakeLanding) -> None:
-        entangled.source.starts = {P0: 8}
-        opened = entangled.open("next")
+    def test_what_the_source_has_no_more_waits_and_lands(self, blocked_by_another: FakeLanding) -> None:
+        blocked_by_another.source.starts = {P0: 8}
+        opened = blocked_by_another.open("next")
         assert [str(s) for s in opened.slices] == ["orders[1][0, 5)"]
-        entangled.report(opened)
-        closed = entangled.close("next", opened)
-        assert (rows(entangled), closed.waiting, ends(entangled)) == (20, (), (10, 10))
+        blocked_by_another.report(opened)
+        closed = blocked_by_another.close("next", opened)
+        assert (rows(blocked_by_another), closed.waiting, ends(blocked_by_another)) == (20, (), (10, 10))
 
     @pytest.mark.heavy
-    def test_what_can_be_read_again_is_voided_and_its_other_partition_goes_on(self, entangled: FakeLanding) -> None:
-        opened = entangled.open("next")
+    def test_what_can_be_read_again_is_voided_and_its_other_partition_goes_on(
+        self, blocked_by_another: FakeLanding
+    ) -> None:
+        opened = blocked_by_another.open("next")
         assert {str(s) for s in opened.slices} == {"orders[0][5, 10)", "orders[1][0, 5)", "orders[1][5, 10)"}
-        assert entangled.said("waits for a blocked or failing range of orders[1]; its ranges are read again separately")
-        entangled.report(opened, lambda s: s.spans[0].partition == P0)
-        entangled.close("next", opened)
-        assert ends(entangled) == (10, 0)
-        entangled.cycle("last")
-        assert (rows(entangled), ends(entangled)) == (20, (10, 10))
+        assert blocked_by_another.printed(
+            "waits for a blocked or failing range of orders[1]; its ranges are read again separately"
+        )
+        blocked_by_another.report(opened, lambda s: s.spans[0].partition == P0)
+        blocked_by_another.close("next", opened)
+        assert ends(blocked_by_another) == (10, 0)
+        blocked_by_another.cycle("last")
+        assert (rows(blocked_by_another), ends(blocked_by_another)) == (20, (10, 10))
 
-    def test_nothing_is_voided_by_a_preview(self, entangled: FakeLanding) -> None:
-        before = entangled.kinds()
-        assert len(preview(entangled.session).slices) == 3
-        assert entangled.kinds() == before
+    def test_nothing_is_voided_by_a_preview(self, blocked_by_another: FakeLanding) -> None:
+        before = blocked_by_another.kinds()
+        assert len(preview(blocked_by_another.session).slices) == 3
+        assert blocked_by_another.kinds() == before
 
 
 class TestOtherLandings:
@@ -364,16 +368,16 @@ class TestOtherLandings:
 
     def test_what_can_be_read_again_is_void_as_before(self, shared: FakeLanding) -> None:
         shared.open("b")
-        assert shared.said("pending slices were voided and are read again")
+        assert shared.printed("pending slices were voided and are read again")
 
     @pytest.mark.heavy
-    def test_of_a_topic_that_its_source_does_not_tell_of_nothing_is_void(self, shared: FakeLanding) -> None:
+    def test_of_a_topic_that_its_source_does_not_report_nothing_is_void(self, shared: FakeLanding) -> None:
         shared.source.others.clear()
         with pytest.raises(LedgerError, match="LC6001"):
             shared.open("b")
 
 
-class TestNotBelieved:
+class TestUnsigned:
     """A signing key that is new, changed or gone too early, with slices pending."""
 
     @staticmethod
@@ -383,11 +387,13 @@ class TestNotBelieved:
         for partition, log in logs.items():
             logs[partition] = [r and replace(r, doubt=why) for r in log]
 
-    def test_what_the_source_has_no_more_is_not_given_up_before_somebody_was_asked(self, landing: FakeLanding) -> None:
+    def test_what_the_source_has_no_more_is_not_given_up_before_a_user_was_requested(
+        self, landing: FakeLanding
+    ) -> None:
         reported_and_cut(landing)
         self.doubt(landing, "it is not signed")
         message = r"unverified records of \S+ report orders\[0\] \[20, 40\).*unsigned\.below: control-1/\d:\d+`"
-        with pytest.raises(SourceError, match=message):
+        with pytest.raises(SourceError, match=rf"{message}.*LC6019"):
             landing.open("b")
         with pytest.raises(LedgerError, match="LC7020"):
             ledger_init(landing.session, "earliest")
@@ -396,14 +402,14 @@ class TestNotBelieved:
         assert drained is not None
         assert drained[1].rows == 20
 
-    def test_it_is_given_up_by_a_word(self, landing: FakeLanding) -> None:
+    def test_it_is_given_up_by_a_decision(self, landing: FakeLanding) -> None:
         reported_and_cut(landing)
         self.doubt(landing, "it is not signed")
         ledger_init(landing.session, "earliest", give_up_reported=True)
         assert ends(landing) == (60, 10)
 
     @pytest.mark.heavy
-    def test_what_was_read_again_meanwhile_is_there_once_when_both_are_believed(self, landing: FakeLanding) -> None:
+    def test_what_was_read_again_meanwhile_is_there_once_when_both_are_verified(self, landing: FakeLanding) -> None:
         reported_and_cut(landing, log_start=20)
         self.doubt(landing, "it is not signed")
         landing.cycle("again")

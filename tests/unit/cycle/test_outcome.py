@@ -166,7 +166,7 @@ def test_a_run_of_several_cycles_holds_all_their_snapshots_and_the_state_of_the_
     assert str(run) == f"orders: 12 rows in 4 snapshots, 2 cycles; all up to {NOON.isoformat()} is in the tables"
 
 
-def test_a_window_is_put_off_where_there_was_something_to_read_or_nobody_could_tell() -> None:
+def test_a_window_is_put_off_where_there_was_something_to_read_or_it_is_unknown() -> None:
     plan = outcome(slices=(), refused=RefusalState.CATALOG_AWAY).opened.plan
     assert not plan.deferred
     assert replace(plan, left=1).deferred
@@ -174,7 +174,7 @@ def test_a_window_is_put_off_where_there_was_something_to_read_or_nobody_could_t
     assert not replace(plan, ends={}, refused=None).deferred
 
 
-def test_a_run_that_ends_without_a_window_says_what_held_it() -> None:
+def test_a_run_that_ends_without_a_window_reports_what_kept_it() -> None:
     refused = RunOutcome.of("orders", [outcome(slices=(), left=3, refused=RefusalState.STALLED, published=())])
     assert refused.refused == "stalled: something"
     assert str(refused).endswith("; no window was planned: stalled: something")
@@ -183,8 +183,8 @@ def test_a_run_that_ends_without_a_window_says_what_held_it() -> None:
     )
 
 
-def test_a_run_that_ends_says_what_it_left_what_is_blocked_and_what_waits() -> None:
-    told = str(RunOutcome.of("orders", [outcome(left=3, blocked=("a", "b"), waiting=("c",), published=())]))
-    assert "0 rows in 0 snapshots, 1 cycles" in told
-    assert "a and 1 more are blocked: correct the spec or the table and run again, or decide with `lakecommit" in told
-    assert told.endswith("c is waiting")
+def test_a_run_that_ends_reports_what_it_left_what_is_blocked_and_what_waits() -> None:
+    text = str(RunOutcome.of("orders", [outcome(left=3, blocked=("a", "b"), waiting=("c",), published=())]))
+    assert "0 rows in 0 snapshots, 1 cycles" in text
+    assert "a and 1 more are blocked: correct the spec or the table and run again, or decide with `lakecommit" in text
+    assert text.endswith("c is waiting")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows that are under way beside the one that is closed next: their order, their number, and what a failure, a stop
+"""Windows that are under way next to the one that is closed next: their order, their number, and what a failure, a stop
 or a retry makes of them.
 """
 
@@ -236,7 +236,7 @@ def test_a_commit_that_fails_ends_the_run_when_the_windows_ahead_have_reported(
     engine.on = {10: late, 20: late}
     with pytest.raises(CommitUnknownError):
         list(runner(engine).cycles())
-    assert engine.landing.said("2 windows are still being written; the next run publishes their slices")
+    assert engine.landing.printed("2 windows are still being written; the next run publishes their slices")
     assert engine.landing.kinds().count("SliceReported") == 3
     begun = len(engine.jobs)
 
@@ -288,7 +288,7 @@ def test_what_keeps_a_window_ahead_from_being_opened_is_raised_when_the_others_a
         next(found)
 
 
-def test_a_stop_ends_all_windows_under_way_and_says_what_of_each_is_saved(engine: ByWindow) -> None:
+def test_a_stop_ends_all_windows_under_way_and_reports_what_of_each_is_saved(engine: ByWindow) -> None:
     working = runner(engine)
 
     def stop(job: WindowJob) -> list[SliceResult]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that cannot be read in a landing's log: the cycle goes on past them, and says so."""
+"""Records that cannot be read in a landing's log: the cycle goes on past them, and reports it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_groups_with_work_get_one_ticket_each_in_the_order_of_their_numbers() ->
     assert all(g.cycle == TICKET for g in opened.groups)
 
 
-def test_a_group_that_is_whole_says_only_what_is_safe() -> None:
+def test_a_group_that_is_complete_reports_only_what_is_safe() -> None:
     assert str(GroupResult(done=2, saved_records=30)) == (
         "2 slices (30 records) are reported and will not be read again"
     )
@@ -119,7 +119,7 @@ def snapshot(table: str, rows: int) -> PublishedSnapshot:
     )
 
 
-def test_a_snapshot_tells_the_next_dag_its_ranges_and_every_record_s_fate() -> None:
+def test_a_snapshot_reports_the_next_dag_its_ranges_and_every_record_s_disposition() -> None:
     snapshot_json = through_json(snapshot("shop.orders", 3).to_dict())
     assert snapshot_json["snapshot_id"] == 2**62
     assert snapshot_json["offsets"] == {"orders[0]": [[0, 4], [6, 9]], "orders[1]": [[0, 2]]}
@@ -134,7 +134,7 @@ def test_rows_of_a_cycle_are_those_of_its_data_table() -> None:
     assert Closed(commit_id=CYCLE).rows == 0
 
 
-def test_a_cycle_that_ended_is_told_in_json_values() -> None:
+def test_a_cycle_that_ended_is_reported_in_json_values() -> None:
     closed = Closed(commit_id=CYCLE, left=2, valid_through=NOON, missing=("a",), ignored_fields={"x": 3})
     assert through_json(closed.to_dict()) == {
         "commit_id": str(CYCLE),
@@ -175,7 +175,7 @@ def test_what_is_in_no_row_is_a_warning_with_counts() -> None:
     assert Closed(commit_id=CYCLE).warnings == ()
 
 
-def test_records_that_were_all_rejected_are_told_as_that_with_the_reason() -> None:
+def test_records_that_were_all_rejected_are_reported_as_that_with_the_reason() -> None:
     dead = PublishedSnapshot(
         table="shop.dead",
         snapshot_id=1,
@@ -198,7 +198,7 @@ def test_records_that_were_all_rejected_are_told_as_that_with_the_reason() -> No
 @pytest.mark.parametrize(
     ("rejected", "share"), [(99, ""), (100, ", 1.0% of the window"), (420, ", 4.2% of the window")]
 )
-def test_from_one_percent_on_the_share_of_rejected_records_is_told(rejected: int, share: str) -> None:
+def test_from_one_percent_on_the_share_of_rejected_records_is_reported(rejected: int, share: str) -> None:
     counts = Counts(landed=10_000 - rejected, rejected=rejected, gaps=5_000)
     (warning,) = Closed(commit_id=CYCLE, counts=counts, rejects={"not_json": rejected}).warnings
     assert warning.startswith(f"records were rejected{share}")

@@ -52,14 +52,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(airflow_client, "LOOK_SECONDS", 0.0)
 
 
-def test_a_locked_database_is_asked_again() -> None:
-    with airflow([LOCKED, LOCKED]) as (client, asked):
+def test_a_locked_database_is_requested_again() -> None:
+    with airflow([LOCKED, LOCKED]) as (client, requests):
         client.trigger("orders", "run-1")
-    assert asked == ["/api/v2/dags/orders/dagRuns"] * 3
+    assert requests == ["/api/v2/dags/orders/dagRuns"] * 3
 
 
 @pytest.mark.parametrize(("faults", "times"), [([LOCKED] * TRIES, TRIES), ([BROKEN], 1)])
-def test_one_that_stays_locked_and_any_other_error_are_told(faults: list[dict[str, object]], times: int) -> None:
-    with airflow(faults) as (client, asked), pytest.raises(AirflowAnswerError, match="500"):
+def test_one_that_stays_locked_and_any_other_error_are_reported(faults: list[dict[str, object]], times: int) -> None:
+    with airflow(faults) as (client, requests), pytest.raises(AirflowAnswerError, match="500"):
         client.trigger("orders", "run-1")
-    assert len(asked) == times
+    assert len(requests) == times

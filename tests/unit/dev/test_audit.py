@@ -30,11 +30,13 @@ def test_nothing_known_of_anything_is_good(capsys: pytest.CaptureFixture[str], a
     assert capsys.readouterr().out == "2 locked versions, no vulnerability is known of them\n"
 
 
-def test_a_vulnerability_is_named_with_the_release_that_mends_it() -> None:
+def test_a_vulnerability_is_named_with_the_release_that_fixes_it() -> None:
     assert audit.report({"dependencies": [WELL, ILL]}) == (["ill 2: PYSEC-1, mended in 2.1, 3"], 1)
 
 
-def test_what_could_not_be_asked_is_a_failure_that_says_so(capsys: pytest.CaptureFixture[str], answer: object) -> None:
+def test_what_could_not_be_requested_is_a_failure_that_reports_it(
+    capsys: pytest.CaptureFixture[str], answer: object
+) -> None:
     assert callable(answer)
     answer(json.dumps({"dependencies": [WELL, *[UNKNOWN] * 7]}))
     assert audit.main([]) == 1
@@ -43,7 +45,7 @@ def test_what_could_not_be_asked_is_a_failure_that_says_so(capsys: pytest.Captur
     assert "and 2 more" in text
 
 
-def test_no_answer_at_all_is_a_failure_that_says_so(capsys: pytest.CaptureFixture[str], answer: object) -> None:
+def test_no_answer_at_all_is_a_failure_that_reports_it(capsys: pytest.CaptureFixture[str], answer: object) -> None:
     assert callable(answer)
     answer("no json")
     assert audit.main([]) == 1

@@ -35,7 +35,7 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def test_a_whole_folder_is_used_without_asking_anybody(run_dir: Path) -> None:
+def test_a_complete_folder_is_used_without_a_download(run_dir: Path) -> None:
     assert jars.fetch("broker") == {"broker": run_dir / "jars" / "broker"}
     assert jars.classpath("broker") == f"{run_dir}/jars/broker/*"
 
@@ -51,7 +51,7 @@ def test_a_whole_folder_is_used_without_asking_anybody(run_dir: Path) -> None:
     ],
     ids=["jar missing", "jar cut", "never completed", "list changed"],
 )
-def test_a_damaged_folder_is_fetched_again_and_a_failed_fetch_leaves_no_half(run_dir: Path, damage: object) -> None:
+def test_a_corrupt_folder_is_fetched_again_and_a_failed_fetch_leaves_no_half(run_dir: Path, damage: object) -> None:
     assert callable(damage)
     damage(run_dir / "jars" / "broker")
     with pytest.raises(jars.JarsError, match="LAKECOMMIT_IVY_SETTINGS"):
@@ -65,7 +65,9 @@ def test_an_unknown_configuration_is_named(run_dir: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_the_command_says_where_the_jars_are(one_jar: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_where_the_jars_are(
+    one_jar: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.rmtree(run_dir / "jars" / "broker")
     assert jars.main(["broker"]) == 0
     assert capsys.readouterr().out == f"broker: 1 jars in {run_dir}/jars/broker\n"
@@ -96,7 +98,7 @@ def test_a_jar_that_is_the_listed_one_is_used(one_jar: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_a_jar_that_was_damaged_in_the_cache_is_an_error_that_names_it_and_the_remedy(
+def test_a_jar_that_was_corrupt_in_the_cache_is_an_error_that_names_it_and_the_remedy(
     one_jar: Path, run_dir: Path
 ) -> None:
     shutil.rmtree(jars.fetch("broker")["broker"])
@@ -128,33 +130,33 @@ def test_make_jars_notices_a_jar_that_was_exchanged_by_one_of_its_size(
 
 
 @pytest.mark.parametrize("name", jars.FILES)
-def test_whatever_is_asked_for_is_listed(name: str) -> None:
+def test_whatever_is_requested_is_listed(name: str) -> None:
     text = Path(jars.__file__).with_name(name).read_text()
-    asked = re.findall(r'<dependency org="[^"]+" name="([^"]+)" rev="([^"]+)"', text)
+    dependencies = re.findall(r'<dependency org="[^"]+" name="([^"]+)" rev="([^"]+)"', text)
     listed = jar_checksums.listed()
-    assert asked
-    missing = [f"{n}-{rev}" for n, rev in asked if not any(one.startswith(f"{n}-{rev}") for one in listed)]
+    assert dependencies
+    missing = [f"{n}-{rev}" for n, rev in dependencies if not any(one.startswith(f"{n}-{rev}") for one in listed)]
     assert missing == []
 
 
 @pytest.mark.heavy(but=("sha256",))
 @pytest.mark.parametrize("kind", ["sha256", "sha1"])
-def test_the_list_is_written_from_what_is_published_beside_a_jar(
+def test_the_list_is_written_from_what_is_published_next_to_a_jar(
     kind: str, one_jar: Path, run_dir: Path, tmp_path: Path
 ) -> None:
     places = jars.fetch("broker").values()
     notes = one_jar.parent.parent / "ivydata-1.properties"
     notes.write_text(f"artifact.location=file\\:{tmp_path}/published/one-1.jar\n")
-    beside = tmp_path / "published" / f"one-1.jar.{kind}"
-    beside.parent.mkdir()
-    beside.write_text(f"{jar_checksums.digest(one_jar, kind)}  one-1.jar\n")
+    checksum = tmp_path / "published" / f"one-1.jar.{kind}"
+    checksum.parent.mkdir()
+    checksum.write_text(f"{jar_checksums.digest(one_jar, kind)}  one-1.jar\n")
     before = jar_checksums.listed()
     (tmp_path / "jars.sha256").write_text("")
     assert jar_checksums.write(places, run_dir / "ivy") == 1
     assert jar_checksums.listed() == before
-    beside.write_text("0" * 40)
+    checksum.write_text("0" * 40)
     with pytest.raises(jar_checksums.ChecksumError, match=f"one-1.jar has another {kind.upper()} than is published"):
         jar_checksums.write(places, run_dir / "ivy")
-    beside.unlink()
+    checksum.unlink()
     with pytest.raises(jar_checksums.ChecksumError, match="no checksum is published"):
         jar_checksums.write(places, run_dir / "ivy")

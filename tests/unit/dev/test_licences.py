@@ -10,7 +10,7 @@ import pytest
 from dev import licences
 
 
-def told(**fields: str | list[str]) -> str:
+def metadata_of(**fields: str | list[str]) -> str:
     metadata = Message()
     for name, values in fields.items():
         for value in [values] if isinstance(values, str) else values:
@@ -20,10 +20,10 @@ def told(**fields: str | list[str]) -> str:
 
 def test_the_expression_counts_then_the_classifiers_then_one_line_of_text() -> None:
     mit, bsd = "License :: OSI Approved :: MIT License", "License :: OSI Approved :: BSD License"
-    assert told(License_Expression="ISC", Classifier=[mit], License="BSD") == "ISC"
-    assert told(Classifier=[mit, bsd, "Typing :: Typed"], License="ISC") == "MIT AND BSD-3-Clause"
-    assert told(Classifier=["License :: OSI Approved"], License="MIT License") == "MIT"
-    assert told(License="UNKNOWN") == told() == ""
+    assert metadata_of(License_Expression="ISC", Classifier=[mit], License="BSD") == "ISC"
+    assert metadata_of(Classifier=[mit, bsd, "Typing :: Typed"], License="ISC") == "MIT AND BSD-3-Clause"
+    assert metadata_of(Classifier=["License :: OSI Approved"], License="MIT License") == "MIT"
+    assert metadata_of(License="UNKNOWN") == metadata_of() == ""
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_an_expression_is_met_by_allowed_licences_or_not(expression: str, allowe
     assert licences.is_allowed(expression) is allowed
 
 
-def test_what_is_unknown_or_incompatible_is_named_and_an_exception_says_why() -> None:
+def test_what_is_unknown_or_incompatible_is_named_and_an_exception_reports_why() -> None:
     name, reason = next(iter(licences.EXCEPTIONS.items()))
     found = [("good", "1", "MIT"), ("bad", "2", "GPL-3.0-only"), ("dumb", "3", ""), (name, "4", "GPL-2.0-only")]
     lines, wrong = licences.judge(found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All needs are looked at together, and each that is not met comes with its remedy."""
+"""All needs are checked together, and each that is not met comes with its remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_this_machine_meets_the_needs(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == ""
 
 
-def test_everything_missing_is_told_at_once(
+def test_everything_missing_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -31,7 +31,7 @@ def test_everything_missing_is_told_at_once(
 
 
 @pytest.mark.parametrize(
-    ("left", "installed", "told"),
+    ("left", "installed", "lines"),
     [
         (5.0, False, []),
         (4.996, False, ["checkout has 4.99 GB left, 5 GB are needed: make room there"]),
@@ -40,8 +40,8 @@ def test_everything_missing_is_told_at_once(
         (1.5, True, ["temporary has 1.50 GB left, 2 GB", "checkout has 1.50 GB left, 2 GB"]),
     ],
 )
-def test_room_is_asked_for_what_is_still_to_come(
-    left: float, installed: bool, told: list[str], monkeypatch: pytest.MonkeyPatch
+def test_room_is_checked_for_what_is_still_to_come(
+    left: float, installed: bool, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight.tempfile, "gettempdir", lambda: "temporary")
     monkeypatch.setattr(preflight, "CHECKOUT", Path("checkout"))
@@ -49,11 +49,11 @@ def test_room_is_asked_for_what_is_still_to_come(
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=left * preflight.GB))
     monkeypatch.setattr(preflight.os, "access", lambda *_: True)
     found = list(preflight.disk_suffices())
-    assert len(found) == len(told)
-    assert all(one.startswith(text) for one, text in zip(found, told, strict=True))
+    assert len(found) == len(lines)
+    assert all(one.startswith(text) for one, text in zip(found, lines, strict=True))
 
 
-def java_that_says(text: str, folder: Path) -> Path:
+def java_that_prints(text: str, folder: Path) -> Path:
     program = folder / "bin" / "java"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
@@ -74,13 +74,13 @@ def java_that_says(text: str, folder: Path) -> Path:
 def test_java_must_be_one_that_spark_runs_on(
     text: str, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_that_says(text, tmp_path)))
+    monkeypatch.setenv("JAVA_HOME", str(java_that_prints(text, tmp_path)))
     found = preflight.problems((preflight.java_fits,))
     assert [problem in one for one in found if problem] == ([True] if problem else [])
     assert len(found) == (problem is not None)
 
 
-def test_a_java_home_without_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_home_without_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert f"JAVA_HOME={tmp_path} holds no bin/java" in preflight.problems((preflight.java_fits,))[0]
 

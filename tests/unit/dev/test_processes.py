@@ -17,7 +17,9 @@ from dev.processes import ChildError, run_out
         ("import sys; print('said'); sys.exit('no way')", 60, "`bring it` ended with 1: said\nno way"),
     ],
 )
-def test_what_fails_or_takes_too_long_is_told_as_the_callers_error(program: str, seconds: float, message: str) -> None:
-    with pytest.raises(ChildError) as told_by:
+def test_what_fails_or_takes_too_long_is_reported_as_the_callers_error(
+    program: str, seconds: float, message: str
+) -> None:
+    with pytest.raises(ChildError) as raised:
         run_out([sys.executable, "-c", program], name="bring it", seconds=seconds, error=ChildError)
-    assert str(told_by.value).strip() == message
+    assert str(raised.value).strip() == message

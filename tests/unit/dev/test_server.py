@@ -14,7 +14,7 @@ from dev.servers.server import Server
 
 
 class Interrupted(Server):
-    """Somebody presses Ctrl-C while it starts."""
+    """A user presses Ctrl-C while it starts."""
 
     name = "interrupted"
     what = "server"

@@ -24,7 +24,7 @@ def nothing_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("variable", PORT_VARIABLES)
-def test_a_port_that_is_taken_is_told_before_anything_is_started(
+def test_a_port_that_is_taken_is_reported_before_anything_is_started(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as other:
@@ -40,7 +40,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_started(
 
 
 @pytest.mark.parametrize("text", ["airflow", "0", "70000", "-1"])
-def test_what_is_no_port_is_told(
+def test_what_is_no_port_is_reported(
     text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LAKECOMMIT_AIRFLOW_PORT", text)
@@ -49,7 +49,7 @@ def test_what_is_no_port_is_told(
 
 
 @pytest.mark.heavy
-def test_a_reader_that_has_gone_stops_nothing() -> None:
+def test_a_reader_that_has_ended_stops_nothing() -> None:
     script = (
         "import sys; from dev.stack import _say; [_say('x' * 9999) for _ in range(99)]; print('on', file=sys.stderr)"
     )
@@ -65,7 +65,7 @@ def test_a_reader_that_has_gone_stops_nothing() -> None:
 
 def test_a_spark_server_that_was_never_started_is_no_connection(tmp_path: Path) -> None:
     stack = Stack(tmp_path, namespace="demo", deployment="demo")
-    stack.spark.port  # noqa: B018  a port is chosen when it is asked for
+    stack.spark.port  # noqa: B018  a port is chosen when it is requested
     assert stack._warm_spark() == {}
     stack.spark.log.parent.mkdir(parents=True)
     stack.spark.log.touch()

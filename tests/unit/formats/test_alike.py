@@ -100,7 +100,9 @@ def test_a_thousand_that_fail_alike_cost_a_few_passes(bad: Any, message: str, mo
     ],
 )
 @pytest.mark.parametrize("times", [1, 300])
-def test_what_a_value_is_that_is_no_json_is_told_from_its_first_bytes(value: bytes, message: str, times: int) -> None:
+def test_what_a_value_is_that_is_no_json_is_distinguished_from_its_first_bytes(
+    value: bytes, message: str, times: int
+) -> None:
     reasons = {r.reason for r in JsonDecoder(SCHEMA).decode([value] * times).rejects}
     assert len(reasons) == 1
     assert message in reasons.pop()

@@ -106,7 +106,7 @@ def test_a_text_of_csv_is_refused_with_its_remedy(kind: IcebergType, value: str,
         (decimal_of(3), pa.array(["0.001"]).cast(pa.decimal128(20, 3)), pa.decimal128(10, 2)),
     ],
 )
-def test_a_number_of_avro_is_refused_without_arrows_words(convert: Any, values: Any, target: pa.DataType) -> None:
+def test_a_number_of_avro_is_refused_without_arrows_texts(convert: Any, values: Any, target: pa.DataType) -> None:
     ((_, why),) = each_converted(convert, values, target)[1]
     found = Reject.of(0, Refusal("wrong_value", "c", f"column c: {why}")).reason
     assert found != f"column c: {why}"
@@ -129,7 +129,7 @@ def test_a_null_in_a_required_nested_field_is_named_with_its_path_and_what_to_do
     st.sampled_from([DateType(), TimestampType(), TimestamptzType(), TimestampNanoType(), DecimalType(9, 2)]),
     st.text(max_size=20),
 )
-def test_no_text_brings_arrows_words_to_light(kind: IcebergType, text: str) -> None:
+def test_no_text_brings_arrows_texts_to_light(kind: IcebergType, text: str) -> None:
     import json
 
     for found in reasons("json", kind, [json.dumps({"c": text}).encode()]):

@@ -11,7 +11,7 @@ from airflow_provider_lakecommit.formats.infer import MOST_FIELDS
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.formats.protobuf.infer import message_columns
 
-SAID = "big: left out: it has more than 5,000 fields"
+NOTE = "big: left out: it has more than 5,000 fields"
 
 
 def test_types_of_avro_that_name_each_other() -> None:
@@ -21,7 +21,7 @@ def test_types_of_avro_that_name_each_other() -> None:
         inner = {"type": "record", "name": f"L{n + 1}", "fields": fields}
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, {"name": "big", "type": inner}]}
     found = avro_columns(writer_type(json.dumps(schema)))
-    assert [(c.name, c.type, c.notes) for c in found] == [("id", "long", ()), ("big", None, (SAID,))]
+    assert [(c.name, c.type, c.notes) for c in found] == [("id", "long", ()), ("big", None, (NOTE,))]
 
 
 def test_messages_that_name_each_other_in_all_ways() -> None:
@@ -30,7 +30,7 @@ def test_messages_that_name_each_other_in_all_ways() -> None:
     messages = "".join(f"message {name} {{ {each} int32 n = 99; }}" for name in names)
     text = f'syntax = "proto3"; message R {{ int64 id = 1; M0 big = 2; }} {messages}'
     found = message_columns(message_named(file_of(text), "R"))
-    assert [(c.name, c.type, c.notes) for c in found] == [("id", "long", ()), ("big", None, (SAID,))]
+    assert [(c.name, c.type, c.notes) for c in found] == [("id", "long", ()), ("big", None, (NOTE,))]
 
 
 def test_as_many_as_are_allowed_are_a_column() -> None:

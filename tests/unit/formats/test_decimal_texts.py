@@ -43,7 +43,7 @@ sizes = st.integers(1, 38).flatmap(lambda p: st.tuples(st.just(p), st.integers(0
 
 
 @given(st.one_of(written, st.sampled_from([*FINE, *LONG])), sizes)
-def test_a_number_is_held_exactly_or_refused(text: str, size: tuple[int, int]) -> None:
+def test_a_number_is_kept_exactly_or_refused(text: str, size: tuple[int, int]) -> None:
     target = pa.decimal128(*size)
     try:
         found = decimals_of(pa.array([text, None]), target)
@@ -57,7 +57,7 @@ def test_a_number_is_held_exactly_or_refused(text: str, size: tuple[int, int]) -
 @pytest.mark.parametrize(
     "text", ["1e-41", "1e-100", f"{2**128 + 1}", f"{2**256 + 1}", "0.5e-99999999999", "9e999999999"]
 )
-def test_what_no_decimal_holds_is_said(text: str) -> None:
+def test_what_no_decimal_holds_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match="more than the"):
         decimals_of(pa.array([text]), pa.decimal128(9, 2))
 

@@ -172,13 +172,13 @@ FITTING: dict[str, st.SearchStrategy[str]] = {
 RECORDS = st.fixed_dictionaries({"id": FITTING["id"]}, optional={k: v for k, v in FITTING.items() if k != "id"}).map(
     lambda r: "{" + ",".join(f'"{k}":{v}' for k, v in r.items()) + "}"
 )
-DAMAGED = st.builds(
+CORRUPTED = st.builds(
     lambda r, i, junk: r[: i % (len(r) + 1)] + junk + r[i % (len(r) + 1) :],
     RECORDS,
     st.integers(0, 400),
     st.text('{}[]",:nul1 \\', max_size=4),
 )
-VALUES = st.one_of(RECORDS, RECORDS, DAMAGED, JSON).map(str.encode) | st.binary(max_size=12)
+VALUES = st.one_of(RECORDS, RECORDS, CORRUPTED, JSON).map(str.encode) | st.binary(max_size=12)
 
 
 def plain(value: pa.Scalar) -> Any:
@@ -232,12 +232,12 @@ def check(schema: Schema, rules: dict[str, str], encodings: dict[str, str], valu
     for i, value in enumerate(values):
         if i in refused and HUGE.search(value) and "too big" in refused[i].reason:
             continue  # The parser refuses such numbers wherever they stand, zeros too: told, not rounded.
-        wanted = oracle.row_or_none(schema, rules | encodings, value, strict=unknown == "dead_letter")
-        if wanted is None:
+        expected = oracle.row_or_none(schema, rules | encodings, value, strict=unknown == "dead_letter")
+        if expected is None:
             assert i in refused, f"{value!r} became {rows[i]}"
         else:
-            assert i in rows, f"{value!r} was refused ({refused[i].reason}), but is {wanted}"
-            assert same(rows[i], wanted), value
+            assert i in rows, f"{value!r} was refused ({refused[i].reason}), but is {expected}"
+            assert same(rows[i], expected), value
 
 
 IN_MAP = StructType(
@@ -407,13 +407,13 @@ HOSTILE = st.builds(
     st.one_of(ANY, maps(ANY), maps(maps(ANY)), st.just(PAIRS_FORM)),
     st.sampled_from(["", " ", "\r\n\t"]),
 )
-WIDE_DAMAGED = st.builds(
+WIDE_CORRUPTED = st.builds(
     lambda r, i, junk: r[: i % (len(r) + 1)] + junk + r[i % (len(r) + 1) :],
     WIDE_RECORDS,
     st.integers(0, 400),
     st.text('{}[]",:nul1 \\', max_size=3),
 )
-WIDE_VALUES = st.one_of(WIDE_RECORDS, WIDE_RECORDS, HOSTILE, WIDE_DAMAGED).map(lambda t: t.encode(errors="replace"))
+WIDE_VALUES = st.one_of(WIDE_RECORDS, WIDE_RECORDS, HOSTILE, WIDE_CORRUPTED).map(lambda t: t.encode(errors="replace"))
 
 
 @settings(max_examples=examples(250), deadline=None)

@@ -195,7 +195,7 @@ def test_bytes_and_times_are_read_by_their_rules() -> None:
     assert [r.column for r in decoded.rejects] == ["b"]
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_what_is_wrong_is_reported() -> None:
     decoded = orders(b"x,a,1", b",a,1", b"1,a", b"1,\xff,1", b'1,"a,1', b"1,a,1\n2,b,2", b"7,a,1\r\n")
     assert [(r.index, r.kind, r.column, r.reason) for r in decoded.rejects] == [
         (0, "wrong_value", "id", "column id is not a whole number"),
@@ -231,7 +231,7 @@ def test_fields_that_the_table_lacks_are_counted_or_rejected() -> None:
     ]
 
 
-def test_a_table_that_cannot_be_filled_is_told_before_a_record_is_read() -> None:
+def test_a_table_that_cannot_be_filled_is_reported_before_a_record_is_read() -> None:
     with pytest.raises(TableError, match="LC4005"):
         decoder(ORDERS, ("name",))
     with pytest.raises(TableError, match="LC4006"):

@@ -43,18 +43,18 @@ def test_each_way_of_being_no_row_has_its_name(fake: FakeRegistry) -> None:
     decoded = decoder(fake).decode(values)
     assert decoded.table.to_pylist() == [{"id": 7}, {"id": 7}]
     assert list(decoded.records or ()) == [0, 6]
-    told = [(r.index, r.kind) for r in decoded.rejects]
+    rejects = [(r.index, r.kind) for r in decoded.rejects]
     kinds = ["not_framed", "unknown_schema", "wrong_schema", "missing_required", "not_json"]
-    assert told == list(enumerate(kinds, start=1))
+    assert rejects == list(enumerate(kinds, start=1))
     assert decoded.rejects[2].reason == "schema id 2 is of type AVRO; the landing reads JSON Schema"
     assert "has no schema id 9" in decoded.rejects[1].reason
 
 
-def test_an_unknown_id_is_asked_for_once_in_a_slice(fake: FakeRegistry) -> None:
+def test_an_unknown_id_is_requested_once_in_a_slice(fake: FakeRegistry) -> None:
     of = decoder(fake)
     for _ in range(3):
         assert of.decode([b"\x00\x00\x00\x00\x09{}"] * 5).table.num_rows == 0
-    assert fake.asked == ["/schemas/ids/9"]
+    assert fake.requests == ["/schemas/ids/9"]
 
 
 def test_a_registry_that_is_away_rejects_nothing(fake: FakeRegistry) -> None:

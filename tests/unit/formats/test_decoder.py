@@ -95,7 +95,7 @@ def test_every_value_is_in_its_place_however_many_are_bad(seed: int) -> None:
     assert decoded.table.schema == lines().schema
 
 
-def test_values_that_fail_alike_are_found_at_once_and_all_are_in_their_place() -> None:
+def test_values_that_fail_alike_are_found_at_once_and_all_are_in_their_position() -> None:
     bad = {n: b"b" if n % 3 else b"c" for n in range(0, 1000, 2)}
     values = [bad.get(n, b"%d" % n) for n in range(1000)]
     passes = list[int]()

@@ -64,7 +64,7 @@ RECORDS = st.one_of(st.dictionaries(NAMES, VALUES, max_size=4), LEAVES)
 
 @STEADY
 @given(values=st.lists(RECORDS, min_size=1, max_size=8))
-def test_what_the_printed_schema_refuses_is_what_was_told(
+def test_what_the_printed_schema_refuses_is_what_was_reported(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any]
 ) -> None:
     taken = sample(*values)
@@ -74,8 +74,8 @@ def test_what_the_printed_schema_refuses_is_what_was_told(
     landing, _ = printed(taken, tmp_path_factory.mktemp("yaml"))
     schema, _, _ = create_from_spec(landing.create or {})
     decoded = JsonDecoder(schema).decode([v for _, v in taken if v is not None])
-    told = rejected(taken, inferred, FormatOptions(), examples=False)
-    assert len(decoded.rejects) == sum(n for _, n, _ in told)
+    rejects = rejected(taken, inferred, FormatOptions(), examples=False)
+    assert len(decoded.rejects) == sum(n for _, n, _ in rejects)
 
 
 #: Records whose fields always have one kind each: nothing contradicts anything.
@@ -129,7 +129,7 @@ def test_records_that_agree_are_all_taken(tmp_path_factory: pytest.TempPathFacto
         ([[1], [2]], {"list": "long"}, ""),
     ],
 )
-def test_a_type_is_never_narrower_than_what_was_seen(values: list[Any], kind: Any, note: str) -> None:
+def test_a_type_is_never_narrower_than_what_was_observed(values: list[Any], kind: Any, note: str) -> None:
     found = columns(*({"c": v} for v in values))["c"]
     assert found.type == kind
     assert note in "; ".join(found.notes)
@@ -145,7 +145,7 @@ def test_required_is_only_what_was_always_there_and_never_null() -> None:
     }
 
 
-def test_records_that_contradict_each_other_are_told_with_counts_and_places() -> None:
+def test_records_that_contradict_each_other_are_reported_with_counts_and_positions() -> None:
     taken = sample({"c": 1}, {"c": 2}, {"c": "three"})
     (found,) = infer(sample_values(taken))
     assert found.type == "long"
@@ -174,7 +174,7 @@ def test_an_object_with_many_keys_that_differ_may_be_a_map() -> None:
     assert '30 different keys in 30 objects: if it is a map, use {map: {key: string, value: "long"}}' in found.notes[0]
 
 
-def test_no_value_is_shown_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_no_value_is_printed_unless_it_is_requested(tmp_path: Path) -> None:
     values = [{"born": "1815-12-10", "name": "Ada"}, {"born": "1815-12-11", "name": 5, "odd": 1}]
     _, text = printed(sample(*values), tmp_path)
     assert not any(secret in text for secret in ("1815", "Ada"))

@@ -22,7 +22,7 @@ def read(rule: str, numbers: list[int | None], target: pa.DataType = ZONED) -> p
 @pytest.mark.parametrize("declared", ["epoch_millis", "epoch_micros", "epoch_nanos"])
 @pytest.mark.parametrize("written", FACTOR)
 @pytest.mark.parametrize("unit", ["us", "ns"])
-def test_a_unit_that_is_taken_for_a_finer_one_is_told_and_no_other(declared: str, written: str, unit: str) -> None:
+def test_a_unit_that_is_taken_for_a_finer_one_is_reported_and_no_other(declared: str, written: str, unit: str) -> None:
     if FACTOR[written] > FACTOR[declared]:
         return
     rows = read(declared, [NOW * FACTOR[written] // 1000 * 1000, 0, None], pa.timestamp(unit, "UTC"))

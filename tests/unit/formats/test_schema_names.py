@@ -64,7 +64,7 @@ def test_each_format_that_names_schemas_can_be_routed_by_them() -> None:
     assert SCHEMA_NAMES.keys() == WITH_REGISTRY.keys()
 
 
-def test_messages_are_told_by_their_path() -> None:
+def test_messages_are_reported_by_their_path() -> None:
     names = schema_names_for("protobuf", Known(n1=("PROTOBUF", PROTO), n2=("AVRO", "{}"), n3=("PROTOBUF", "message {")))
     values = [value(1, b"\x00"), value(1, b"\x02\x02"), value(1, b"\x04\x00\x00"), value(1, b"\x02\x08"), value(1)]
     found = names.decode([*values, value(2), value(3), value(9), b"{}", value(1, b"\x00\x08\x01")])
@@ -96,6 +96,6 @@ def test_messages_are_told_by_their_path() -> None:
         ("[" * 99999, None),
     ],
 )
-def test_json_schemas_are_told_by_their_titles(text: str, title: str | None) -> None:
+def test_json_schemas_are_reported_by_their_titles(text: str, title: str | None) -> None:
     found = schema_names_for("json_schema", Known(n1=("JSON", text))).decode([value(1, b"{}")] * 3)
     assert found.table.column(0).to_pylist() == [title] * 3

@@ -60,7 +60,7 @@ def test_a_registry_is_reached_by_a_connection_of_its_own(connect: Connect) -> N
     assert source_settings(changed_landing(of, registry_conn_id=None)) == kafka_settings("events")
 
 
-def test_a_registry_connection_says_where_it_is(connect: Connect) -> None:
+def test_a_registry_connection_reports_where_it_is(connect: Connect) -> None:
     connect("schemas", conn_type="http", login="reader", password="p")
     with pytest.raises(SpecError, match="LC5303"):
         registry_connection("schemas")
@@ -95,7 +95,7 @@ def test_a_registry_connection_may_be_a_uri(monkeypatch: pytest.MonkeyPatch, uri
         ("[::1]", 8081, "http://[::1]:8081"),
     ],
 )
-def test_the_port_of_a_registry_stands_before_its_path(connect: Connect, host: str, port: int, url: str) -> None:
+def test_the_port_of_a_registry_is_before_its_path(connect: Connect, host: str, port: int, url: str) -> None:
     connect("schemas", conn_type="http", host=host, port=port)
     assert registry_connection("schemas") == {"url": url}
 
@@ -181,7 +181,7 @@ def test_a_catalog_without_an_address_is_refused(connect: Connect, extra: dict[s
         catalog_properties("lake")
 
 
-def test_a_connection_of_another_type_is_told_as_that(connect: Connect) -> None:
+def test_a_connection_of_another_type_is_reported_as_that(connect: Connect) -> None:
     connect("mixed", conn_type="spark", host="local[2]")
     with pytest.raises(SpecError, match="LC5302"):
         kafka_settings("mixed")
@@ -203,7 +203,7 @@ def test_an_error_of_a_catalog_names_its_connection(connect: Connect) -> None:
 def test_an_error_of_brokers_names_their_connection_and_a_command_does_not(connect: Connect) -> None:
     connect("events", conn_type="kafka", extra={"bootstrap.servers": "a:1"})
     settings = kafka_settings("events")
-    told = unreachable(SourceUnavailableError, "asking", settings, LastError(), 1.0)
-    assert "no answer from Kafka at a:1 (Airflow connection 'events') within 1 s" in str(told)
+    error = unreachable(SourceUnavailableError, "asking", settings, LastError(), 1.0)
+    assert "no answer from Kafka at a:1 (Airflow connection 'events') within 1 s" in str(error)
     assert "--bootstrap-server a:1 --create" in create_command("control", settings)
     assert CONNECTION_ID not in client_config(settings, LastError())

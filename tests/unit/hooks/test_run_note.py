@@ -32,7 +32,7 @@ TI: Any = SimpleNamespace(dag_id="land orders", run_id="manual__2026-01-01T00:00
         ("orders: 1\norders: 2", "orders: 5 rows"),
     ],
 )
-def test_a_line_takes_the_place_of_its_landings_own(note: str | None, expected: str) -> None:
+def test_a_line_replaces_the_one_of_its_landing(note: str | None, expected: str) -> None:
     assert merged(note, "orders", "5\n rows") == expected
 
 
@@ -45,7 +45,7 @@ class Api:
 
     def __init__(self) -> None:
         self.note: str | None = "seen by Ann"
-        self.asked: list[tuple[str, str, str]] = []
+        self.requests: list[tuple[str, str, str]] = []
         self.refuse = False
         self.answers: list[int] = []
         self.sleep = 0.0
@@ -57,7 +57,7 @@ def served(api: Api) -> Iterator[int]:
         def _do(self) -> None:
             time.sleep(api.sleep)
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-            api.asked.append((self.command, self.path, self.headers.get("Authorization") or ""))
+            api.requests.append((self.command, self.path, self.headers.get("Authorization") or ""))
             answer: dict[str, Any] = {"note": api.note}
             status = api.answers.pop(0) if api.answers else 403 if api.refuse else 200
             if status != 200:
@@ -66,13 +66,13 @@ def served(api: Api) -> Iterator[int]:
                 answer = {"access_token": f"token of {body['username']}"}
             elif self.command == "PATCH":
                 api.note = body["note"]
-            told = json.dumps(answer).encode()
+            content = json.dumps(answer).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             # Who waits no longer has hung up.
             with suppress(OSError):
-                self.wfile.write(told)
+                self.wfile.write(content)
 
         do_GET = do_POST = do_PATCH = _do
 
@@ -98,33 +98,33 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Any:
     return connect
 
 
-def test_it_is_written_with_a_login_and_what_people_wrote_stays(configured: Any) -> None:
+def test_it_is_written_with_a_login_and_what_users_wrote_stays(configured: Any) -> None:
     api = Api()
     with served(api) as port:
         configured(host="127.0.0.1", port=port, login="lake", password="secret")
         assert note_run(TI, "orders", "5 rows")
     assert api.note == "seen by Ann\norders: 5 rows"
     run = "/api/v2/dags/land%20orders/dagRuns/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
-    assert api.asked == [
+    assert api.requests == [
         ("POST", "/auth/token", ""),
         ("GET", run, "Bearer token of lake"),
         ("PATCH", f"{run}?update_mask=note", "Bearer token of lake"),
     ]
 
 
-def test_a_password_alone_is_a_token_and_a_line_that_stands_is_not_written_again(configured: Any) -> None:
+def test_a_password_alone_is_a_token_and_a_line_that_is_there_is_not_written_again(configured: Any) -> None:
     api = Api()
     with served(api) as port:
         configured(host=f"http://127.0.0.1:{port}", password="t0ken")
         assert note_run(TI, "orders", "5 rows")
         assert note_run(TI, "orders", "5 rows")
-    assert [verb for verb, _, _ in api.asked] == ["GET", "PATCH", "GET"]
-    assert {who for _, _, who in api.asked} == {"Bearer t0ken"}
+    assert [verb for verb, _, _ in api.requests] == ["GET", "PATCH", "GET"]
+    assert {bearer for _, _, bearer in api.requests} == {"Bearer t0ken"}
 
 
 @pytest.mark.heavy(but=("answers0",))
 @pytest.mark.parametrize("answers", [[500], [200, 502], [200, 200, 503], [429, 500, 503]])
-def test_a_server_that_has_an_error_of_its_own_is_asked_again(
+def test_a_server_that_has_an_error_of_its_own_is_requested_again(
     answers: list[int], configured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_note, "PAUSES", (0.0, 0.0, 0.0))
@@ -136,9 +136,9 @@ def test_a_server_that_has_an_error_of_its_own_is_asked_again(
     assert api.note == "seen by Ann\norders: 5 rows"
 
 
-@pytest.mark.parametrize(("status", "asked"), [(500, 4), (403, 1), (404, 1)])
-def test_it_is_asked_a_few_times_and_not_again_for_what_it_refuses(
-    status: int, asked: int, configured: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("status", "requests"), [(500, 4), (403, 1), (404, 1)])
+def test_it_is_requested_a_few_times_and_not_again_for_what_it_refuses(
+    status: int, requests: int, configured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_note, "PAUSES", (0.0, 0.0, 0.0))
     api = Api()
@@ -146,15 +146,15 @@ def test_it_is_asked_a_few_times_and_not_again_for_what_it_refuses(
     with served(api) as port:
         configured(host="127.0.0.1", port=port, password="t0ken")
         assert not note_run(TI, "orders", "5 rows")
-    assert len(api.asked) == asked
+    assert len(api.requests) == requests
 
 
-def test_without_the_option_nothing_is_asked() -> None:
+def test_without_the_option_nothing_is_requested() -> None:
     assert note_run(TI, "orders", "5 rows") is False
 
 
 @pytest.mark.parametrize("trouble", ["refused", "hangs", "nobody", "no such connection", "no host"])
-def test_no_trouble_is_more_than_a_warning_and_none_tells_the_login(
+def test_no_trouble_is_more_than_a_warning_and_none_reports_the_login(
     trouble: str, configured: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api()
@@ -177,6 +177,6 @@ def test_no_trouble_is_more_than_a_warning_and_none_tells_the_login(
 def _told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger=run_note.__name__):
         assert note_run(TI, "orders", "5 rows") is False
-    [told] = [r.getMessage() for r in caplog.records if r.name == run_note.__name__]
-    assert told.startswith("Could not write the run note of landing orders: ")
-    assert "s3cret" not in told
+    [messages] = [r.getMessage() for r in caplog.records if r.name == run_note.__name__]
+    assert messages.startswith("Could not write the run note of landing orders: ")
+    assert "s3cret" not in messages

@@ -106,13 +106,13 @@ def test_settings_of_spark_that_a_dag_states_are_hidden_before_their_field_is_re
     assert redact(conf, "spark_conf") == {**conf, "spark.hadoop.fs.azure.account.key.lake": "***"}
 
 
-def test_what_an_xcom_tells_of_an_error_is_without_them() -> None:
+def test_what_an_xcom_reports_an_error_is_without_them() -> None:
     hide({"sasl.password": "canary-4711"})
     error = CatalogError("LC9999", "no canary-4711 at postgresql://me:unknown@db, {'token': 'other'}")
     assert without_secrets(error) == "CatalogError: no *** at postgresql://***@db, {'token': '***'} [LC9999]"
 
 
-def test_words_are_not_hidden_and_nothing_is_sent_for_settings_without_a_secret(
+def test_texts_are_not_hidden_and_nothing_is_sent_for_settings_without_a_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[object] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What spark-submit is told for the kinds of masters, and what it is never told."""
+"""What spark-submit is reported for the kinds of masters, and what it is never told."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
         ({"host": "yarn", "extra": {"deploy-mode": "cluster"}}, SparkMaster(local=False, driver_on_cluster=True)),
     ],
 )
-def test_the_connection_says_where_jobs_run(
+def test_the_connection_reports_where_jobs_run(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], master: SparkMaster
 ) -> None:
     connect(monkeypatch, **fields)
@@ -153,7 +153,7 @@ def test_what_a_driver_here_copies_goes_with_the_files_of_its_job(
         (True, False, "beside"),
         (True, True, "beside"),
         (False, True, "own"),
-        # The one beside this Python is a script that takes the first `python3` there is for the one that has pyspark.
+        # The one next to this Python is a script that takes the first `python3` there is for the one that has pyspark.
         (False, False, "beside"),
     ],
 )
@@ -293,7 +293,7 @@ ENDED = "Cannot execute: spark-submit --conf spark.x=1 main.py. Error code is: 1
         ("No such thing", "No such thing"),
     ],
 )
-def test_the_last_words_of_a_job_come_first_and_not_its_command(error: str, message: str) -> None:
+def test_the_last_texts_of_a_job_come_first_and_not_its_command(error: str, message: str) -> None:
     assert _last_error_lines(error).startswith(message)
 
 
@@ -307,7 +307,7 @@ def test_the_last_words_of_a_job_come_first_and_not_its_command(error: str, mess
     ],
     ids=lambda fields: f"{fields['conn_type']} {fields.get('host', '')}",
 )
-def test_a_connection_that_names_no_master_is_told_before_spark_starts(
+def test_a_connection_that_names_no_master_is_reported_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps(fields))
@@ -315,7 +315,7 @@ def test_a_connection_that_names_no_master_is_told_before_spark_starts(
         spark_master("odd")
 
 
-def test_a_machine_without_java_is_told_by_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_java_is_reported_by_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the provider's own hook and Spark's own script."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
     monkeypatch.setenv("JAVA_HOME", "/nowhere/java")
@@ -324,7 +324,7 @@ def test_a_machine_without_java_is_told_by_what_it_needs(monkeypatch: pytest.Mon
         engine.run(job(), SECRETS)
 
 
-def test_the_files_are_for_this_user_only_and_gone_afterwards() -> None:
+def test_the_files_are_for_this_user_only_and_deleted_afterwards() -> None:
     with _files([job()], [SECRETS], ship=True) as files:
         assert stat.S_IMODE(files.secrets.stat().st_mode) == 0o600
         assert stat.S_IMODE(files.secrets.parent.stat().st_mode) == 0o700
@@ -359,7 +359,7 @@ def test_a_job_that_was_stopped_before_it_began_does_not_begin(monkeypatch: pyte
         submit.run(job(), SECRETS)
 
 
-def test_a_worker_without_spark_submit_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_worker_without_spark_submit_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connect(monkeypatch, host="local[1]")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -65,9 +65,9 @@ def test_a_command_of_the_page_is_what_is_run(monkeypatch: pytest.MonkeyPatch, n
     arguments[arguments.index("main.py")] = "/somewhere/spark/main.py"
     place = 0
     for piece in " ".join(example["command"]).split(" … "):
-        # What is left out between two pieces stands for any words, and within a word for a folder.
-        wanted = re.compile(r"(?<!\S)" + re.escape(piece).replace("…", r"\S*") + r"(?!\S)")
-        found = wanted.search(" ".join(arguments), place)
+        # What is left out between two pieces replaces any words, and within a word for a folder.
+        pattern = re.compile(r"(?<!\S)" + re.escape(piece).replace("…", r"\S*") + r"(?!\S)")
+        found = pattern.search(" ".join(arguments), place)
         assert found, f"{piece!r} is not in, or not in that order: {arguments}"
         place = found.end()
     assert place == len(" ".join(arguments))

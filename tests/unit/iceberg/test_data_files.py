@@ -211,14 +211,18 @@ def test_statistics_are_copied() -> None:
 @pytest.mark.parametrize(
     ("file", "announced", "message"),
     [
-        (replace(FILE, content=1), PARTITION_FIELDS, "is a delete file"),
-        (replace(FILE, spec_id=1), PARTITION_FIELDS, "under partition spec 1, the table is at spec 2"),
-        (replace(FILE, partition=(1,)), PARTITION_FIELDS[:1], r"ts_day \(1000\), spec 2 of the table has ts_day .*a b"),
-        (replace(FILE, partition=()), (), "partition fields none, spec 2"),
+        (replace(FILE, content=1), PARTITION_FIELDS, "is a delete file.*LC3310"),
+        (replace(FILE, spec_id=1), PARTITION_FIELDS, "under partition spec 1, the table is at spec 2.*LC3311"),
+        (
+            replace(FILE, partition=(1,)),
+            PARTITION_FIELDS[:1],
+            r"ts_day \(1000\), spec 2 of the table has ts_day .*a b.*LC3314",
+        ),
+        (replace(FILE, partition=()), (), "partition fields none, spec 2.*LC3314"),
         (
             FILE,
             (*PARTITION_FIELDS[:3], PartitionField(name="1x", field_id=1003, type="decimal(9, 3)")),
-            r"'1x' as decimal\(9, 3\), spec 2 of the table has it as decimal\(9, 2\)",
+            r"'1x' as decimal\(9, 3\), spec 2 of the table has it as decimal\(9, 2\).*LC3315",
         ),
     ],
     ids=["delete-file", "older-spec", "fewer-fields", "unpartitioned", "another-type"],

@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE, until
 PLACE: ContextVar[str] = ContextVar("PLACE", default="elsewhere")
 
 
-class GoneError(BaseException):
+class EndedError(BaseException):
     """No Exception: what ends a process."""
 
 
@@ -26,7 +26,7 @@ def test_a_call_gives_what_it_gives_in_the_callers_context() -> None:
     PLACE.reset(token)
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own"), GoneError()])
+@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("its own"), EndedError()])
 def test_a_call_raises_what_it_raises(error: BaseException) -> None:
     def call() -> None:
         raise error
@@ -50,7 +50,7 @@ def test_a_call_without_an_answer_is_given_up_and_may_still_end() -> None:
     until(ended.is_set)
 
 
-def test_a_catalog_that_does_not_answer_is_away_and_is_asked_anew(
+def test_a_catalog_that_does_not_answer_is_away_and_is_requested_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, gate = Lake(tmp_path), threading.Event()

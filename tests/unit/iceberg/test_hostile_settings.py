@@ -88,7 +88,7 @@ AUTH = {"type": "custom", "impl": CLASS, "custom": {}}
 
 @pytest.fixture(autouse=True)
 def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A module that may not be imported, whatever class of it is asked for."""
+    """A module that may not be imported, whatever class of it is requested."""
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / f"{CANARY}.py").write_text("class Thing:\n    def __init__(self, *a, **k): ...\n")
@@ -166,7 +166,7 @@ def test_a_servers_configuration_imports_nothing_and_redirects_no_credential(whe
         assert {k for k in given if k not in (*own, "uri")} <= ALLOWED_BY_SIGNING
         assert {k: given[k] for k in own} == own
         tables.load("a.t")
-    assert [path for path in server.asked if "token" in path] == ["/own/tokens"] * 2
+    assert [path for path in server.requests if "token" in path] == ["/own/tokens"] * 2
 
 
 @pytest.mark.parametrize("where", ["config", "credentials", "properties"])

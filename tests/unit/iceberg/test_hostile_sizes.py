@@ -49,8 +49,8 @@ def load(properties: dict[str, str], table: str) -> tuple[str, int]:
     done = subprocess.run(
         [sys.executable, "-c", CHILD, json.dumps(properties), table], capture_output=True, text=True, check=True
     )
-    said, peak = json.loads(done.stdout)
-    return said, peak
+    result, peak = json.loads(done.stdout)
+    return result, peak
 
 
 def answer(**changes: Any) -> bytes:
@@ -83,9 +83,9 @@ READ: dict[str, Callable[[], bytes]] = {
 def test_an_answer_that_takes_too_much_memory_is_refused(case: str) -> None:
     made, encoding = REFUSED[case]
     with RestServer(table=made(), encoding=encoding) as server:
-        said, peak = load({"type": "rest", "uri": server.uri}, "a.t")
-    assert said.startswith("CatalogError")
-    assert "/v1/namespaces/a/tables/t is not read" in said
+        result, peak = load({"type": "rest", "uri": server.uri}, "a.t")
+    assert result.startswith("CatalogError")
+    assert "/v1/namespaces/a/tables/t is not read" in result
     assert peak < MOST_MIB
 
 
@@ -93,17 +93,17 @@ def test_an_answer_that_takes_too_much_memory_is_refused(case: str) -> None:
 @pytest.mark.parametrize("case", READ)
 def test_the_largest_answers_that_are_read_take_bounded_memory(case: str) -> None:
     with RestServer(table=READ[case]()) as server:
-        said, peak = load({"type": "rest", "uri": server.uri}, "a.t")
-    assert "is not read" not in said
+        result, peak = load({"type": "rest", "uri": server.uri}, "a.t")
+    assert "is not read" not in result
     assert peak < MOST_MIB
 
 
 @pytest.mark.heavy
 def test_a_configuration_that_is_too_large_is_refused() -> None:
     with RestServer(config=b'{"defaults": {}, "overrides": {"a": "' + b"x" * LENGTH_LIMIT + b'"}}') as server:
-        said, peak = load({"type": "rest", "uri": server.uri}, "a.t")
-    assert said.startswith("CatalogError")
-    assert "/v1/config is not read" in said
+        result, peak = load({"type": "rest", "uri": server.uri}, "a.t")
+    assert result.startswith("CatalogError")
+    assert "/v1/config is not read" in result
     assert peak < MOST_MIB
 
 
@@ -123,8 +123,8 @@ def test_metadata_files_are_bounded_too(tmp_path: Path, suffix: str, kind: str) 
         path.write_bytes(b"[" + b"1," * 3_000_000)
     with lake.catalog.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE iceberg_tables SET metadata_location = ?", (f"file://{path}",))
-    said, peak = load(lake.catalog_properties, lake.name)
-    assert said.startswith("TableError")
+    logged, peak = load(lake.catalog_properties, lake.name)
+    assert logged.startswith("TableError")
     assert peak < MOST_MIB
 
 

@@ -20,7 +20,7 @@ def answered(body: bytes) -> NoSuchTableError:
     return error
 
 
-def test_a_catalog_that_is_no_rest_catalog_is_believed() -> None:
+def test_a_catalog_that_is_no_rest_catalog_is_trusted() -> None:
     assert denies(NoSuchTableError("no"))
 
 

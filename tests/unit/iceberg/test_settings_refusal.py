@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each mistake in a catalog's properties is told by what mends it, as pyiceberg and its drivers meet it."""
+"""Each mistake in a catalog's properties is reported by what fixes it, as pyiceberg and its drivers meet it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.iceberg.settings_refusal import (
         ({"type": "sql"}, "URI missing"),
     ],
 )
-def test_what_cannot_be_a_catalog_is_told_by_what_it_should_be(properties: dict[str, str], message: str) -> None:
+def test_what_cannot_be_a_catalog_is_reported_by_what_it_should_be(properties: dict[str, str], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         Tables(properties, "lake").find("shop.orders")
     assert message in str(caught.value)
@@ -75,7 +75,7 @@ def _lacking(module: str) -> Exception:
         ({"type": "bigquery"}, "google", ""),
     ],
 )
-def test_what_is_not_installed_is_told_by_the_extra_of_this_package(
+def test_what_is_not_installed_is_reported_by_the_extra_of_this_package(
     properties: dict[str, str], missing: str, message: str
 ) -> None:
     assert mistake_in(properties, _lacking(missing)) == message
@@ -90,9 +90,9 @@ def test_a_catalog_that_is_away_is_no_mistake() -> None:
         Tables({"type": "rest", "uri": "http://127.0.0.1:1"}, "lake").find("shop.orders")
 
 
-def test_a_database_in_a_folder_that_is_not_there_is_away_and_says_so(tmp_path: Path) -> None:
-    told = missing_folder({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"})
-    assert told == (
+def test_a_database_in_a_folder_that_is_not_there_is_away_and_reports_it(tmp_path: Path) -> None:
+    message = missing_folder({"type": "sql", "uri": f"sqlite:///{tmp_path}/lake/catalog.db"})
+    assert message == (
         f"`uri` names the database {tmp_path}/lake/catalog.db, but folder {tmp_path}/lake does not exist: restore it, "
         "or fix the path"
     )
@@ -107,13 +107,13 @@ def test_a_database_in_a_folder_that_is_not_there_is_away_and_says_so(tmp_path: 
 def test_a_database_path_at_which_there_can_be_none_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database")
     (tmp_path / "folder").mkdir()
-    for path, told in (
+    for path, message in (
         ("notes.txt", "which is not a SQLite database"),
         ("folder", "name a file in it"),
         ("notes.txt/catalog.db", "a file and not a folder"),
     ):
         properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/{path}", "warehouse": f"file://{tmp_path}/w"}
-        assert told in wrong_database(properties)
+        assert message in wrong_database(properties)
         with pytest.raises(SpecError, match="LC3381"):
             Tables(properties, "lake").find("shop.orders")
     for uri in (f"sqlite:///{tmp_path}/new.db", "sqlite:///:memory:", "sqlite://", "postgresql+psycopg2://h/d"):
@@ -122,7 +122,7 @@ def test_a_database_path_at_which_there_can_be_none_is_a_mistake(tmp_path: Path)
     assert wrong_database({"type": "sql", "uri": f"sqlite:///{tmp_path}/empty.db"}) == ""
 
 
-def test_a_place_that_this_user_cannot_write_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_location_that_this_user_cannot_write_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The tests may run as root, to whom everything is allowed.
     monkeypatch.setattr(settings_refusal.os, "access", lambda path, _: Path(path) != tmp_path)
     assert f"cannot write {tmp_path}" in wrong_database({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"})

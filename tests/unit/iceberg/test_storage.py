@@ -49,17 +49,17 @@ def test_a_class_to_be_loaded_is_only_taken_from_the_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"s3.signer": "S3V4RestSigner", "s3.signer.uri": "http://x"}, {"s3.remote-signing-enabled": "true"}]
+    "settings", [{"s3.signer": "S3V4RestSigner", "s3.signer.uri": "http://x"}, {"s3.remote-signing-enabled": "true"}]
 )
-def test_signing_by_the_catalog_is_left_out_and_said_where_there_are_no_keys(asked: dict[str, str]) -> None:
-    assert merged(OWN, {**OWN, **asked}) == TableStorage(properties=OWN, signed=True)
-    with_keys = merged(OWN, {**OWN, **asked, **keys("t")})
+def test_signing_by_the_catalog_is_left_out_and_reported_where_there_are_no_keys(settings: dict[str, str]) -> None:
+    assert merged(OWN, {**OWN, **settings}) == TableStorage(properties=OWN, signed=True)
+    with_keys = merged(OWN, {**OWN, **settings, **keys("t")})
     assert (with_keys.signed, set(with_keys.properties)) == (False, {*OWN, *keys("t")})
     assert not merged(OWN, {**OWN, "s3.remote-signing-enabled": "false"}).signed
 
 
 @pytest.mark.parametrize(
-    ("told", "at"),
+    ("settings", "at"),
     [
         ({}, None),
         ({"s3.session-token": "t"}, None),
@@ -70,9 +70,9 @@ def test_signing_by_the_catalog_is_left_out_and_said_where_there_are_no_keys(ask
         ({"s3.session-token-expires-at-ms": "tomorrow"}, None),
     ],
 )
-def test_the_first_to_expire_counts_and_what_is_no_time_does_not(told: dict[str, str], at: float | None) -> None:
-    assert expiry(told) == at
-    assert merged({}, told).expires_at == at
+def test_the_first_to_expire_counts_and_what_is_no_time_does_not(settings: dict[str, str], at: float | None) -> None:
+    assert expiry(settings) == at
+    assert merged({}, settings).expires_at == at
 
 
 def test_how_long_they_hold() -> None:
@@ -81,7 +81,7 @@ def test_how_long_they_hold() -> None:
     assert clock(1_700_000_000.4) == "2023-11-14 22:13:20 UTC"
 
 
-def test_no_value_is_shown_and_those_that_are_secret_are_known() -> None:
+def test_no_value_is_printed_and_those_that_are_secret_are_known() -> None:
     storage = merged(
         {},
         {

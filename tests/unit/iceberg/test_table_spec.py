@@ -40,8 +40,8 @@ from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec, sor
 from airflow_provider_lakecommit.landing.table import wrong_with_table
 
 
-def type_of(told: Any) -> IcebergType:
-    create = {"schema": [{"name": "c", "type": told}]}
+def type_of(stated: Any) -> IcebergType:
+    create = {"schema": [{"name": "c", "type": stated}]}
     assert wrong_with_table(create, {}) == []
     schema, _, _ = create_from_spec(create)
     return schema.fields[0].field_type
@@ -76,7 +76,7 @@ def test_columns_partitioning_and_properties_become_a_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kind"),
+    ("stated", "kind"),
     [
         ("boolean", BooleanType()),
         ("date", DateType()),
@@ -115,8 +115,8 @@ def test_columns_partitioning_and_properties_become_a_table() -> None:
         ),
     ],
 )
-def test_types_may_be_nested_as_text_or_as_mappings(told: Any, kind: IcebergType) -> None:
-    assert type_of(told) == kind
+def test_types_may_be_nested_as_text_or_as_mappings(stated: Any, kind: IcebergType) -> None:
+    assert type_of(stated) == kind
 
 
 def test_all_fields_of_nested_types_have_numbers_of_their_own() -> None:
@@ -211,7 +211,7 @@ LONG = {"name": "a", "type": "long"}
         ({"schema": [LONG], "properties": {"x": None}}, "'x': None is not a text"),
     ],
 )
-def test_every_mistake_names_the_place_and_what_is_allowed(create: dict[str, Any], message: str) -> None:
+def test_every_mistake_names_the_position_and_what_is_allowed(create: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         create_from_spec(create)
     # What is left to the maker of the table: values of properties, and names and numbers of partition fields.
@@ -228,7 +228,7 @@ FIRST, LAST = NullOrder.NULLS_FIRST, NullOrder.NULLS_LAST
 
 
 @pytest.mark.parametrize(
-    ("told", "order"),
+    ("stated", "order"),
     [
         (None, UNSORTED_SORT_ORDER),
         ([], UNSORTED_SORT_ORDER),
@@ -246,15 +246,15 @@ FIRST, LAST = NullOrder.NULLS_FIRST, NullOrder.NULLS_LAST
         ),
     ],
 )
-def test_a_sort_order_is_stated_like_a_partitioning(told: Any, order: SortOrder) -> None:
+def test_a_sort_order_is_stated_like_a_partitioning(stated: Any, order: SortOrder) -> None:
     columns = [LONG, {"name": "ts", "type": "timestamptz"}, {"name": "s", "type": "struct<b: string>"}]
-    create = {"schema": columns, "sort_order": told}
+    create = {"schema": columns, "sort_order": stated}
     assert wrong_with_table(create, {}) == []
     assert sort_order_from_spec(create, create_from_spec(create)[0]) == order
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("stated", "message"),
     [
         (["b"], "create.sort_order: 'b': there is no column 'b'; columns are a"),
         (["day(a)"], "create.sort_order: 'day(a)': column a is long; day takes date"),
@@ -264,11 +264,11 @@ def test_a_sort_order_is_stated_like_a_partitioning(told: Any, order: SortOrder)
         ([{"a": "desc"}], "is not a list of"),
     ],
 )
-def test_a_wrong_sort_order_names_the_entry_and_what_is_allowed(told: Any, message: str) -> None:
-    create = {"schema": [LONG], "sort_order": told}
+def test_a_wrong_sort_order_names_the_entry_and_what_is_allowed(stated: Any, message: str) -> None:
+    create = {"schema": [LONG], "sort_order": stated}
     with pytest.raises(SpecError, match=message.replace("(", r"\(").replace(")", r"\)")):
         sort_order_from_spec(create, create_from_spec(create)[0])
-    # That an order names a field twice is told where the table is made.
+    # That an order names a field twice is reported where the table is made.
     assert wrong_with_table(create, {}) or "twice" in message
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topic ids as text, and what is told while brokers do not answer."""
+"""Topic ids as text, and what is reported while brokers do not answer."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def test_a_topic_id_reads_as_in_kafkas_own_tools(topic_id: uuid.UUID) -> None:
     assert topic_id_text(Uuid(*halves)) == base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def test_who_waits_for_brokers_is_told_once_what_for_long_before_the_end(
+def test_a_wait_for_brokers_is_reported_once_long_before_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(admin_requests, "SILENT_SECONDS", 0.2)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
-        settings, away = {"bootstrap.servers": nobody}, SourceUnavailableError
+        unused = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings, away = {"bootstrap.servers": unused}, SourceUnavailableError
         admin = ClusterAdmin(settings, timeout=1.0, away=away, refused=SourceError, remedy=lambda: "ask")
         with caplog.at_level(logging.WARNING), pytest.raises(SourceUnavailableError, match="LC2011"):
             admin.cluster_id()
         with pytest.raises(SourceUnavailableError):
             admin.topics(["orders"])
-    [said] = [r.getMessage() for r in caplog.records if r.name == admin_requests.__name__]
-    assert said.startswith(f"asking for the cluster id: no answer from Kafka at {nobody} yet: ")
-    assert said.endswith("; waiting for it")
-    assert "onnect" in said
+    [logged] = [r.getMessage() for r in caplog.records if r.name == admin_requests.__name__]
+    assert logged.startswith(f"asking for the cluster id: no answer from Kafka at {unused} yet: ")
+    assert logged.endswith("; waiting for it")
+    assert "onnect" in logged
 
 
 def test_a_request_that_the_client_loses_ends_as_one_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where damage ends."""
+"""Where corruption ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.story import STEADY
 
 @STEADY
 @given(st.integers(0, 50), st.integers(1, 200), st.integers(0, 300), st.integers(0, 5))
-def test_the_end_of_damage_is_found_by_trying(start: int, length: int, bad: int, gap: int) -> None:
+def test_the_end_of_corruption_is_found_by_trying(start: int, length: int, bad: int, gap: int) -> None:
     limit, tries = start + length, []
 
     def readable(offset: int) -> int | None:

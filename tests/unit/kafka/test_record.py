@@ -67,6 +67,6 @@ def test_headers_keep_order_and_repetition(found: Any, expected: Any) -> None:
     assert headers_of(Record(found)) == expected
 
 
-def test_headers_of_which_the_client_tells_only_when_asked_again_are_told() -> None:
+def test_headers_of_which_the_client_reports_only_when_requested_again_are_reported() -> None:
     assert headers_of(Record([("a", b"1")], troubles=1)) == (("a", b"1"),)
     assert headers_of(Record([("a", b"1")], troubles=9)) is None

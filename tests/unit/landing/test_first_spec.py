@@ -18,7 +18,7 @@ CODE = re.compile(r"LC\d{4}")
 SPEC = "name: orders\ntopics: orders\ntable: shop.orders\n"
 
 
-def told(tmp_path: Path, text: str) -> SpecError:
+def mistake_of(tmp_path: Path, text: str) -> SpecError:
     path = tmp_path / "spec.yaml"
     path.write_text(text)
     with pytest.raises(SpecError) as found:
@@ -49,7 +49,7 @@ def told(tmp_path: Path, text: str) -> SpecError:
         ("struct<text: text, date: datetime>", "struct<text: string, date: timestamp>"),
     ],
 )
-def test_a_type_of_another_system_is_told_in_icebergs_words(stated: str, near: str) -> None:
+def test_a_type_of_another_system_is_reported_in_icebergs_texts(stated: str, near: str) -> None:
     with pytest.raises(ValueError, match=rf"^use {re.escape(repr(near))}$"):
         parse_type(stated)
     parse_type(near)
@@ -62,7 +62,7 @@ def test_what_no_type_is_near_to_is_named(stated: str, message: str) -> None:
 
 
 def test_each_mistake_has_its_line_with_its_code_and_type(tmp_path: Path) -> None:
-    found = told(
+    found = mistake_of(
         tmp_path,
         f"""{SPEC}evolve: sometimes
 create:
@@ -101,17 +101,17 @@ create:
         ({"connections": "{control_topic: 12}"}, "12"),
     ],
 )
-def test_a_name_without_quotes_is_told_as_yaml_read_it(tmp_path: Path, changed: dict[str, str], read: str) -> None:
+def test_a_name_without_quotes_is_reported_as_yaml_read_it(tmp_path: Path, changed: dict[str, str], read: str) -> None:
     values = {"name": "orders", "topics": "orders", "table": "shop.orders", **changed}
-    found = told(tmp_path, "".join(f"{key}: {value}\n" for key, value in values.items()))
+    found = mistake_of(tmp_path, "".join(f"{key}: {value}\n" for key, value in values.items()))
     assert found.code == "LC1342"
     assert read in found.message
     assert "quotes" in found.message
 
 
 @pytest.mark.parametrize("key", ["no", "1.10"])
-def test_a_key_without_quotes_is_told_as_yaml_read_it(tmp_path: Path, key: str) -> None:
-    found = told(tmp_path, f"{SPEC}{key}: x\n")
+def test_a_key_without_quotes_is_reported_as_yaml_read_it(tmp_path: Path, key: str) -> None:
+    found = mistake_of(tmp_path, f"{SPEC}{key}: x\n")
     assert (found.code, "quotes" in found.message) == ("LC1342", True)
 
 
@@ -120,22 +120,22 @@ def test_texts_were_read_as_they_are(value: Any) -> None:
     assert unquoted(value) == ""
 
 
-def test_options_without_their_names_are_told() -> None:
+def test_options_without_their_names_are_reported() -> None:
     with pytest.raises(SpecError, match="LC1348"):
         Landing("orders", "orders", "shop.orders")  # type: ignore[misc]
 
 
-def test_a_single_mistake_is_told_by_its_own_code(tmp_path: Path) -> None:
-    assert told(tmp_path, f"{SPEC}connections: {{control_events: 1.10}}\n").code == "LC1343"
-    assert told(tmp_path, f"{SPEC}connections: {{control_topic: orders}}\n").code == "LC1347"
-    assert told(tmp_path, f"{SPEC}create: {{schema: [{{name: _pos, type: long}}]}}\n").code == "LC1345"
+def test_a_single_mistake_is_reported_by_its_own_code(tmp_path: Path) -> None:
+    assert mistake_of(tmp_path, f"{SPEC}connections: {{control_events: 1.10}}\n").code == "LC1343"
+    assert mistake_of(tmp_path, f"{SPEC}connections: {{control_topic: orders}}\n").code == "LC1347"
+    assert mistake_of(tmp_path, f"{SPEC}create: {{schema: [{{name: _pos, type: long}}]}}\n").code == "LC1345"
 
 
 def test_keys_of_a_landing_below_a_key_of_their_own_are_moved_up(tmp_path: Path) -> None:
-    error = told(tmp_path, "landing: {name: orders, topics: orders, table: shop.orders}\nkafka: {}\n")
+    error = mistake_of(tmp_path, "landing: {name: orders, topics: orders, table: shop.orders}\nkafka: {}\n")
     assert [CODE.findall(mistake) for mistake in error.mistakes] == [["LC1226"]]
 
 
-def test_a_column_without_a_name_is_shown_one(tmp_path: Path) -> None:
-    error = told(tmp_path, f"{SPEC}create: {{schema: [id long, amount double]}}\n")
+def test_a_column_without_a_name_is_printed_one(tmp_path: Path) -> None:
+    error = mistake_of(tmp_path, f"{SPEC}create: {{schema: [id long, amount double]}}\n")
     assert [CODE.findall(mistake) for mistake in error.mistakes] == [["LC1161"], ["LC1161"]]

@@ -108,7 +108,7 @@ class TestLanding:
     def test_the_data_table_comes_before_the_dead_letters(self) -> None:
         assert landing(dead_letter_table="shop.dead").tables == ("shop.orders", "shop.dead")
 
-    def test_destinations_say_what_each_table_is_for(self) -> None:
+    def test_destinations_report_what_each_table_is_for(self) -> None:
         rows = Destination(table="shop.orders", role=Role.ROWS)
         dead = Destination(table="shop.dead", role=Role.DEAD_LETTERS)
         assert landing().destinations == (rows,)
@@ -170,7 +170,7 @@ class TestLanding:
             ),
         ],
     )
-    def test_a_wrong_route_is_told(self, route: Any, message: str) -> None:
+    def test_a_wrong_route_is_reported(self, route: Any, message: str) -> None:
         with pytest.raises(SpecError, match=re.escape(message)):
             landing(route=route, dead_letter_table="shop.dead")
 
@@ -195,9 +195,9 @@ class TestLanding:
     @pytest.mark.parametrize("values", [LEAST, FULL, {**LEAST, **PARTS}])
     def test_plain_values_come_back_through_json_without_defaults(self, values: Mapping[str, Any]) -> None:
         made = landing_of(**values)
-        told, flat = json.loads(json.dumps(made.to_dict())), json.loads(json.dumps(made.to_flat()))
-        assert (told, flat) == (nested(**values), dict(values))
-        assert Landing.from_dict(told) == Landing.from_flat(flat) == made
+        sections, flat = json.loads(json.dumps(made.to_dict())), json.loads(json.dumps(made.to_flat()))
+        assert (sections, flat) == (nested(**values), dict(values))
+        assert Landing.from_dict(sections) == Landing.from_flat(flat) == made
 
     def test_every_field_is_in_the_full_example(self) -> None:
         # It has only one that is there, and replicas are not for where slow slices are done again.
@@ -299,8 +299,8 @@ class TestSpecVersion:
             landing(**EVOLVE, **WITH_SQL)
 
     def test_a_default_that_is_written_out_does_not(self) -> None:
-        told = landing(format="json", unknown_fields="ignore", timestamps={}, encodings={})
-        assert told.spec_version == landing().spec_version
+        stated = landing(format="json", unknown_fields="ignore", timestamps={}, encodings={})
+        assert stated.spec_version == landing().spec_version
 
     def test_the_order_of_timestamps_does_not(self) -> None:
         a, b = {"a": "iso8601", "b": "epoch_micros"}, {"b": "epoch_micros", "a": "iso8601"}
@@ -428,19 +428,19 @@ class TestMistakes:
         assert f"{label(key)}: " in str(refused.value)
         assert message in str(refused.value)
 
-    @pytest.mark.parametrize("told", ["1h30m", "90m", "1h 30m", 5400, 5400.0, timedelta(minutes=90)])
-    def test_a_time_may_be_told_in_many_ways(self, told: Any) -> None:
-        assert landing_of(**LEAST, completion_timeout=told).window.completion_timeout == timedelta(minutes=90)
-        assert landing(completion_timeout=told).to_dict()["window"] == {"completion_timeout": 5400}
+    @pytest.mark.parametrize("stated", ["1h30m", "90m", "1h 30m", 5400, 5400.0, timedelta(minutes=90)])
+    def test_a_time_may_be_reported_in_many_ways(self, stated: Any) -> None:
+        assert landing_of(**LEAST, completion_timeout=stated).window.completion_timeout == timedelta(minutes=90)
+        assert landing(completion_timeout=stated).to_dict()["window"] == {"completion_timeout": 5400}
 
-    def test_mistakes_in_arguments_and_in_the_table_are_told_together(self) -> None:
+    def test_mistakes_in_arguments_and_in_the_table_are_reported_together(self) -> None:
         create = {
             "schema": [{"name": "id", "type": "int64"}, {"name": "ts", "type": "date"}],
             "partition_by": "day(tz)",
         }
         with pytest.raises(SpecError) as refused:
             Landing(nmae="orders", topics="orders", table="orders", create=create, max_record=5, csv={})  # type: ignore[call-arg]
-        for said in (
+        for fact in (
             "unknown key 'nmae' (did you mean 'name'?)",
             "unknown key 'csv' (it is `format: {name: …, csv: …}`)",
             "unknown key 'max_record' (did you mean `window: max_records`?)",
@@ -450,7 +450,7 @@ class TestMistakes:
             "use 'long'",
             "create.partition_by: 'day(tz)': there is no column 'tz'; columns are id, ts",
         ):
-            assert said in str(refused.value)
+            assert fact in str(refused.value)
 
     def test_a_partition_may_be_of_a_column_that_the_landing_fills(self) -> None:
         create = {"schema": [{"name": "id", "type": "long"}], "partition_by": ["hour(kafka_timestamp)"]}
@@ -458,7 +458,7 @@ class TestMistakes:
         with pytest.raises(SpecError, match="LC1174"):
             landing(create=create)
 
-    def test_several_mistakes_are_told_together(self) -> None:
+    def test_several_mistakes_are_reported_together(self) -> None:
         with pytest.raises(SpecError, match="LC1001") as refused:
             landing(table="x", groups=0, branch="")
         lines = [line.partition(":")[0] for line in str(refused.value).splitlines()[1:]]
@@ -566,7 +566,7 @@ class TestYaml:
             "- window.start: 'middle' is not one of earliest, latest [LC1102]",
         ]
 
-    def test_a_misspelt_rule_or_key_is_told_once_with_the_nearest(self) -> None:
+    def test_a_misspelt_rule_or_key_is_reported_once_with_the_nearest(self) -> None:
         with pytest.raises(SpecError) as refused:
             Landing(
                 name="orders",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The declaration of many topics: what it refuses, all at once, and how it is told from that of one landing."""
+"""The declaration of many topics: what it refuses, all at once, and how it is distinguished from that of one landing."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ PLAIN: dict[str, Any] = {"name": "shop", "topics_pattern": r"shop\.(?P<what>.*)"
         ({"overrides": [{"table": ".*", "fromat": "json"}]}, "unknown key 'fromat' .did you mean 'format'"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(changed: dict[str, Any], message: str) -> None:
+def test_a_mistake_is_named_with_its_position(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         LandingSet(**{**PLAIN, **changed})
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as e:
         LandingSet(**{**PLAIN, "table": "{x}", "unmatched": "?", "defaults": {"x": 1}})
     assert len(e.value.mistakes) == 3
 
 
-def test_a_spec_of_a_set_is_told_from_that_of_a_landing(tmp_path: Path) -> None:
+def test_a_spec_of_a_set_is_distinguished_from_that_of_a_landing(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text("name: a\ntopics: x\ntable: lake.orders\n")
     assert not declares_set(path)
@@ -89,7 +89,7 @@ def test_an_unknown_key_of_a_spec_is_named_with_the_nearest(tmp_path: Path) -> N
     ("key", "place"),
     [("groups", "defaults: window: groups"), ("window", "defaults: window"), ("create", "defaults: create")],
 )
-def test_an_option_of_a_landing_is_named_with_its_place_in_a_set(tmp_path: Path, key: str, place: str) -> None:
+def test_an_option_of_a_landing_is_named_with_its_position_in_a_set(tmp_path: Path, key: str, place: str) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(f"name: a\ntopics: [x]\ntable: 'lake.{{topic}}'\n{key}: 2\n")
     with pytest.raises(SpecError, match="LC1125"):

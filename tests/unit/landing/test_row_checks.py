@@ -70,7 +70,7 @@ def test_the_branch_follows_from_the_checks() -> None:
     assert audited.spec_version == Landing(**LEAST).spec_version, "checks change no row"
 
 
-def test_the_former_place_of_the_branch_is_told() -> None:
+def test_the_former_key_of_the_branch_is_reported() -> None:
     with pytest.raises(SpecError, match="LC1125") as refused:
         Landing(**LEAST, branch="audit")
     assert "publish: branch" in str(refused.value)

@@ -175,7 +175,7 @@ def test_a_variable_in_a_section_is_a_number_where_the_key_is_one(
 
 
 @pytest.mark.parametrize("key", sorted(SECTION_KEYS.keys() - {"transform", "format"}))
-def test_an_option_at_its_former_place_is_named_with_its_new_one(key: str) -> None:
+def test_an_option_at_its_former_key_is_named_with_its_new_one(key: str) -> None:
     section, name = SECTION_KEYS[key]
     # `format: csv` would read as the format's name.
     place = f"`format: {{name: …, {name}: …}}`" if section == "format" else f"`{section}: {name}`"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `spark` of a spec: every mistake is told, together, and before anything runs."""
+"""The section `spark` of a spec: every mistake is reported, together, and before anything runs."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def test_a_spec_is_refused_by_whoever_reads_it_with_all_its_mistakes(tmp_path: P
     spec.write_text(SPEC + "window: {groups: 0}\nspark: {mster: local, remote: h}\n")
     with pytest.raises(SpecError) as refused:
         load_spec(spec)
-    for told in ("did you mean 'master'", "`remote` 'h'", "window.groups: 0 is not a whole number"):
-        assert told in str(refused.value)
+    for mistake in ("did you mean 'master'", "`remote` 'h'", "window.groups: 0 is not a whole number"):
+        assert mistake in str(refused.value)
 
 
-def test_who_has_spark_from_elsewhere_is_not_asked_for_the_section(tmp_path: Path) -> None:
+def test_spark_from_elsewhere_needs_no_section(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC + "spark: {master: local2}\n")
     assert load_spec(spec, elsewhere=("spark",)).spark == {"master": "local2"}

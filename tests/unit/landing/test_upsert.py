@@ -18,7 +18,7 @@ BY_ENVELOPE: dict[str, Any] = {**LEAST, "unwrap": "debezium", "upsert_key": ["id
 TYPES = {"id": "long", "lsn": "long", "at": "timestamptz", "price": "double", "tags": "list<string>", "name": "string"}
 
 
-def test_python_and_yaml_say_the_same() -> None:
+def test_python_and_yaml_report_the_same() -> None:
     stated = {"key": ["id"], "order_by": ["_lsn", "offset"], "deletes": "soft"}
     ours = Landing(**LEAST, transform={"unwrap": "debezium"}, upsert=stated)  # type: ignore[arg-type]
     assert ours.upsert == Upsert(key=("id",), order_by=("_lsn", "offset"), deletes="soft")

@@ -74,7 +74,7 @@ def test_a_plain_dollar_is_one(text: str, means: str) -> None:
     assert variables.wrong == []
 
 
-def test_a_value_is_not_looked_at_again() -> None:
+def test_a_value_is_not_checked_again() -> None:
     variables = Variables(values={"A": "${B}", "B": "b"})
     assert variables.filled("${A}") == "${B}"
 
@@ -87,7 +87,7 @@ def test_keys_and_what_is_no_text_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     "text", ["${}", "${1X}", "${A-B}", "${A:-fallback}", "${ A }", "${file:/etc/key}", "${A", "x ${", "${" + "A" * 999]
 )
-def test_what_is_no_reference_is_refused_and_says_how_a_plain_one_is_written(text: str) -> None:
+def test_what_is_no_reference_is_refused_and_reports_how_a_plain_one_is_written(text: str) -> None:
     variables = Variables(values={"A": "value-of-a"})
     variables.filled({"catalog": {"x": [text]}})
     (wrong,) = variables.wrong
@@ -97,7 +97,7 @@ def test_what_is_no_reference_is_refused_and_says_how_a_plain_one_is_written(tex
     assert len(wrong) < 200
 
 
-def test_variables_that_are_not_set_are_all_named_with_their_places(
+def test_variables_that_are_not_set_are_all_named_with_their_positions(
     spec_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("STAGE", "PG"):
@@ -113,7 +113,7 @@ def test_variables_that_are_not_set_are_all_named_with_their_places(
     assert "hunter" not in text + "".join(capsys.readouterr())
 
 
-def test_an_empty_variable_is_a_value_and_is_judged_as_one(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_is_a_value_and_is_evaluated_as_one(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAGE", "")
     with pytest.raises(SpecError, match="LC1101"):
         load_spec(spec_file)
@@ -132,7 +132,7 @@ def test_a_section_that_is_had_from_elsewhere_needs_none(spec_file: Path, monkey
     assert load_spec(spec_file, elsewhere=("catalog", "kafka")).landing.name == "orders"
 
 
-def test_a_secret_in_the_wrong_place_is_not_shown(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_in_the_wrong_place_is_not_printed(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec_file.write_text(SPEC.replace("${GROUPS}", "${KAFKA_PASSWORD}"))
     with pytest.raises(SpecError, match="LC1103") as refused:
         load_spec(spec_file)

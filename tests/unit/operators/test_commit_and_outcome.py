@@ -32,7 +32,7 @@ A = Landing(name="a", topics="a", table="shop.a")
 TASKS = {"plan_task_id": "plan", "write_task_id": "write", "commit_task_id": "commit"}
 
 
-def test_the_outcome_tells_why_the_first_group_failed() -> None:
+def test_the_outcome_reports_why_the_first_group_failed() -> None:
     requested: dict[str, Any] = {"task_ids": "write", "key": FAILURE, "map_indexes": 1}
     states = {"plan": "success", "write_0": "success", "write_1": "failed", "write_2": "failed", "commit": "skipped"}
     ti = SimpleNamespace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators that mend: nothing without a person's word, and then only what the person was shown."""
+"""The operators that mend: nothing without a user's decision, and then only what the person was shown."""
 
 from __future__ import annotations
 
@@ -129,12 +129,12 @@ class TestDecision:
         assert (landing.kinds(), landing.snapshots()) == before
 
     @pytest.mark.parametrize("agreed", ["None", [], {}, {"landing": "rows"}])
-    def test_what_was_shown_has_to_be_there(self, run: Run, landing: FakeLanding, agreed: Any) -> None:
+    def test_the_preview_has_to_be_there(self, run: Run, landing: FakeLanding, agreed: Any) -> None:
         blocked(landing)
         with pytest.raises(AirflowFailException, match="the preview is missing"):
             run(BLOCKED, how="skip", agreed=agreed, decided_by=YES)
 
-    def test_an_output_that_is_gone_does_not_make_the_task_one_that_only_shows(
+    def test_an_output_that_is_missing_does_not_make_the_task_one_that_only_shows(
         self, run: Run, landing: FakeLanding
     ) -> None:
         blocked(landing)
@@ -157,7 +157,7 @@ class TestResetBlocked:
         assert previewed["ranges"] == {"orders[0]": [[0, 20]], "orders[1]": [[0, 10]]}
         assert (landing.kinds(), landing.snapshots()) == before
 
-    def test_what_was_shown_is_done_and_the_history_tells_who_said_so(self, run: Run, landing: FakeLanding) -> None:
+    def test_the_preview_is_applied_and_the_history_names_the_user(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
         previewed = run(BLOCKED, how="raise", budget="500:0.5", partitions=["orders:1"])
         done = run(BLOCKED, how="raise", budget="500:0.5", partitions=["orders:1"], agreed=previewed, decided_by=YES)
@@ -176,7 +176,7 @@ class TestResetBlocked:
         budget = own_budget(landing.session.landing.budget, landing.session.landing.dead_letter_table)
         assert [r.budget for r in landing.session.read_state(()).state.raised] == [budget]
 
-    def test_only_the_ranges_that_were_shown_are_taken(self, run: Run, landing: FakeLanding) -> None:
+    def test_only_the_previewed_ranges_are_taken(self, run: Run, landing: FakeLanding) -> None:
         opened = landing.open("a")
         landing.report(
             opened, lambda s: s.group == 0 and any(p.partition == P1 for p in s.spans), blocked="b", rejected=2
@@ -189,14 +189,14 @@ class TestResetBlocked:
         assert list(done["unblocked"]) == ["orders[1]"]
         assert list(run(BLOCKED, how="skip whole")["ranges"]) == ["orders[0]"]
 
-    def test_another_deed_than_the_one_that_was_shown_is_refused(self, run: Run, landing: FakeLanding) -> None:
+    def test_another_operation_than_the_previewed_one_is_refused(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
         previewed = run(BLOCKED, how="skip")
         for arguments in ({"how": "skip whole"}, {"how": "raise", "budget": 5}):
             with pytest.raises(AirflowFailException, match="was not previewed and approved"):
                 run(BLOCKED, **arguments, agreed=previewed, decided_by=YES)
 
-    def test_other_counts_than_were_shown_are_refused(self, run: Run, landing: FakeLanding) -> None:
+    def test_other_counts_than_previewed_are_refused(self, run: Run, landing: FakeLanding) -> None:
         blocked(landing)
         previewed = run(BLOCKED, how="skip whole")
         previewed["blocked"] = [text.replace("6 good", "0 good") for text in previewed["blocked"]]
@@ -237,7 +237,7 @@ class TestResetBlocked:
 
 
 class TestResetOffsets:
-    def test_latest_is_where_the_topic_ended_when_it_was_shown(self, run: Run, landing: FakeLanding) -> None:
+    def test_latest_is_where_the_topic_ended_at_the_preview(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 10}
         previewed = run(OFFSETS, start="latest")
@@ -250,7 +250,7 @@ class TestResetOffsets:
         assert "agreed with sales" in decisions
         assert "ann in run" in decisions
 
-    def test_more_than_was_shown_is_not_given_up(self, run: Run, landing: FakeLanding) -> None:
+    def test_more_than_previewed_is_not_given_up(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         landing.source.ends = {P0: 80, P1: 40}
         previewed = run(OFFSETS, start="orders:0=30,orders:1=40")
@@ -275,8 +275,8 @@ class TestResetOffsets:
             )
 
 
-class TestResetAttest:
-    def test_what_was_shown_is_said(self, run: Run, landing: FakeLanding) -> None:
+class TestResetAssert:
+    def test_the_preview_is_reported(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         arguments = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
         before = landing.snapshots()
@@ -287,7 +287,7 @@ class TestResetAttest:
         assert done["attested"][DATA] == {"orders[0]": 15, "orders[1]": 10}
         assert "ann in run" in landing.snapshots()[-1]["lakecommit.decisions"]
 
-    def test_a_ledger_that_has_changed_since_is_looked_at_again(self, run: Run, landing: FakeLanding) -> None:
+    def test_a_ledger_that_has_changed_since_is_checked_again(self, run: Run, landing: FakeLanding) -> None:
         landing.cycle()
         arguments = {"at": "orders:0=15,orders:1=10", "tables": [DATA]}
         previewed = run(ASSERT, **arguments)
@@ -298,7 +298,7 @@ class TestResetAttest:
             run(ASSERT, **arguments, agreed=previewed, decided_by=YES)
         assert landing.snapshots() == before
 
-    def test_one_word_is_needed(self) -> None:
+    def test_one_decision_is_needed(self) -> None:
         for arguments in ({}, {"from_log": True, "at": "orders:0=1"}):
             with pytest.raises(SpecError, match="LC8341"):
                 LandingOperationOperator(task_id="t", landing=ORDERS, operation=ASSERT, arguments=arguments)
@@ -328,7 +328,7 @@ class TestResetAttest:
             run(ASSERT, **known, rendered={k: v for k, v in arguments.items() if k not in known})
 
 
-def test_rows_are_deleted_by_a_word_of_its_own() -> None:
+def test_rows_are_deleted_by_a_decision_of_its_own() -> None:
     with pytest.raises(SpecError, match="LC8341"):
         LandingOperationOperator(
             task_id="t",

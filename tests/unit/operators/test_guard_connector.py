@@ -26,7 +26,7 @@ def example() -> dict[str, Any]:
     ("state", "task"),
     [("stalled", "pause"), ("dead", "restart"), ("recovered", None), ("split", None), ("losing", None)],
 )
-def test_the_verdict_told_last_decides(example: dict[str, Any], state: str, task: str | None) -> None:
+def test_the_verdict_reported_last_decides(example: dict[str, Any], state: str, task: str | None) -> None:
     choose = example["what_to_do"].function
     events = [
         SimpleNamespace(extra={"payload": {"group": "connect-x", "state": reported, "reason": "because"}})
@@ -62,7 +62,7 @@ def rescue() -> KafkaConnectOperator:
     return KafkaConnectOperator(task_id="rescue", connector="x", action="rescue")
 
 
-def test_a_rescue_writes_nothing_unless_it_is_told_to() -> None:
+def test_a_rescue_writes_nothing_unless_it_is_instructed_to() -> None:
     assert not Rescue().commit
     assert rescue().kafka_connect_conn_id == "kafka_connect_default"
 
@@ -70,7 +70,7 @@ def test_a_rescue_writes_nothing_unless_it_is_told_to() -> None:
 @pytest.mark.parametrize(
     ("user", "named"), [("carla", "carla by DAG mend, run a, task r"), (None, "nobody by DAG mend, run a, task r")]
 )
-def test_a_rescue_says_which_run_it_was_who_triggered_it_and_why(user: str | None, named: str) -> None:
+def test_a_rescue_reports_which_run_it_was_who_triggered_it_and_why(user: str | None, named: str) -> None:
     context: Any = {
         "ti": SimpleNamespace(dag_id="mend", task_id="r"),
         "dag_run": SimpleNamespace(run_id="a", triggering_user_name=user),

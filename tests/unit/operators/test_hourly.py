@@ -57,7 +57,7 @@ def test_without_hours_a_task_has_the_landings_asset_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["commit", "land"])
-def test_hours_since_the_newest_event_are_told_and_the_next_event_goes_on(kind: str) -> None:
+def test_hours_since_the_newest_event_are_reported_and_the_next_event_goes_on(kind: str) -> None:
     made: Any = (
         LakeCommitOperator(task_id="commit", landing=ORDERS, plan_task_id="plan", hourly=True)
         if kind == "commit"
@@ -78,7 +78,7 @@ def test_hours_since_the_newest_event_are_told_and_the_next_event_goes_on(kind: 
     assert list(made.outlets) == [asset_of(ORDERS)]
 
 
-def test_where_airflow_does_not_answer_no_hour_is_told_now(caplog: pytest.LogCaptureFixture) -> None:
+def test_where_airflow_does_not_answer_no_hour_is_reported_now(caplog: pytest.LogCaptureFixture) -> None:
     made = LakeCommitOperator(task_id="commit", landing=ORDERS, plan_task_id="plan", hourly=True)
     given = context(Newest(away=True))
     made.send_hours(given, CLOSED)

@@ -44,17 +44,17 @@ def test_an_order_is_given_once_and_its_end_waited_for(worker: Worker, kind: str
     path, end = ORDERS[kind]
     worker.answers = [(200, status("RUNNING", "RUNNING")), (202, None), (200, status(*end))]
     assert run(kind)["connector"] == end[0]
-    assert [request for request in worker.asked if request[0] != "GET"] == [
+    assert [request for request in worker.requests if request[0] != "GET"] == [
         ("POST" if "restart" in path else "PUT", path)
     ]
 
 
 @pytest.mark.parametrize("kind", ORDERS)
-def test_a_connector_that_somebody_stopped_is_left_alone(worker: Worker, kind: str) -> None:
+def test_a_connector_that_a_user_stopped_is_left_alone(worker: Worker, kind: str) -> None:
     worker.answers = [(200, status("STOPPED"))]
     with pytest.raises(AirflowFailException, match=r"sink is STOPPED .*: a user stopped it"):
         run(kind)
-    assert {method for method, _ in worker.asked} == {"GET"}
+    assert {method for method, _ in worker.requests} == {"GET"}
 
 
 def test_a_stopped_connector_is_started_where_that_is_meant(worker: Worker) -> None:

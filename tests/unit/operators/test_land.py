@@ -21,8 +21,8 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator, is_cleared, is_over
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
-RIM: Any = SimpleNamespace(landing=ORDERS, lane=LIVE)
-WHO = RunIdentity(deployment="here", dag_id="dag", run_id="now")
+SESSION: Any = SimpleNamespace(landing=ORDERS, lane=LIVE)
+IDENTITY = RunIdentity(deployment="here", dag_id="dag", run_id="now")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ WHO = RunIdentity(deployment="here", dag_id="dag", run_id="now")
         (4, 4, True),  # all retries used up, then cleared
     ],
 )
-def test_the_first_attempt_after_a_clear_is_told_from_a_retry(number: int, most: int, cleared: bool) -> None:
+def test_the_first_attempt_after_a_clear_is_distinguished_from_a_retry(number: int, most: int, cleared: bool) -> None:
     assert is_cleared(SimpleNamespace(try_number=number, max_tries=most), retries=1) is cleared
 
 
@@ -65,28 +65,28 @@ def ti(states: dict[str, str], map_index: int = -1) -> Any:
     ],
 )
 def test_a_cycle_of_another_run_is_over_when_its_task_is(states: dict[str, str], over: bool) -> None:
-    theirs = cycle_of(replace(WHO, run_id="before"), number=2)
-    assert is_over(theirs, WHO, RIM, ti(states)) is over
+    theirs = cycle_of(replace(IDENTITY, run_id="before"), number=2)
+    assert is_over(theirs, IDENTITY, SESSION, ti(states)) is over
 
 
 def test_of_a_mapped_task_its_own_index_counts() -> None:
-    theirs = cycle_of(replace(WHO, run_id="before"))
+    theirs = cycle_of(replace(IDENTITY, run_id="before"))
     states = {"land_0": "failed", "land_1": "running"}
-    assert is_over(theirs, WHO, RIM, ti(states, map_index=0))
-    assert not is_over(theirs, WHO, RIM, ti(states, map_index=1))
+    assert is_over(theirs, IDENTITY, SESSION, ti(states, map_index=0))
+    assert not is_over(theirs, IDENTITY, SESSION, ti(states, map_index=1))
 
 
 @pytest.mark.parametrize(
     "theirs",
     [
-        cycle_of(WHO, number=1),
-        cycle_of(replace(WHO, run_id="before", deployment="elsewhere")),
-        cycle_of(replace(WHO, run_id="before", dag_id="another")),
+        cycle_of(IDENTITY, number=1),
+        cycle_of(replace(IDENTITY, run_id="before", deployment="elsewhere")),
+        cycle_of(replace(IDENTITY, run_id="before", dag_id="another")),
     ],
     ids=["its own", "of another Airflow", "of another DAG"],
 )
-def test_other_cycles_are_not_judged(theirs: Cycle) -> None:
-    assert not is_over(theirs, WHO, RIM, ti({"land": "failed"}))
+def test_other_cycles_are_not_evaluated(theirs: Cycle) -> None:
+    assert not is_over(theirs, IDENTITY, SESSION, ti({"land": "failed"}))
 
 
 SNAPSHOT = PublishedSnapshot(

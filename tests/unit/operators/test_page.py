@@ -31,7 +31,7 @@ def commit() -> LakeCommitOperator:
     return LakeCommitOperator(task_id="commit", landing=ORDERS, plan_task_id="plan")
 
 
-def test_each_task_says_what_it_does_and_for_which_landing() -> None:
+def test_each_task_reports_what_it_does_and_for_which_landing() -> None:
     with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
         KafkaToIcebergTaskGroup("land", landing=ORDERS)
     for task in dag.tasks:
@@ -59,7 +59,7 @@ def test_a_line_that_is_to_be_noticed_is_a_warning_in_the_tasks_log() -> None:
     assert levels == [("warning", "shop.orders is not as `create` says"), ("info", "cycle 0: 5 offsets")]
 
 
-def test_a_landing_is_shown_as_it_is_and_is_no_template() -> None:
+def test_a_landing_is_printed_as_it_is_and_is_no_template() -> None:
     plan = PlanWindowOperator(task_id="plan", landing=ORDERS)
     plan.render_template_fields({})  # type: ignore[typeddict-item]
     rendered = serialize_template_field(plan.declared, "declared")
@@ -94,7 +94,7 @@ def test_links_lead_to_table_snapshot_spark_and_what_helps(monkeypatch: pytest.M
     assert ErrorLink().get_link(task, ti_key=TI) == "https://docs/errors.html#ledgererror"
 
 
-def test_numbers_that_browsers_round_are_shown_as_text() -> None:
+def test_numbers_that_browsers_round_are_printed_as_text() -> None:
     small, large = 2**53, 5_432_198_765_432_198_765
     assert exact({"rows": small, "published": [{"snapshot_id": large, "at": None}], "finished": True}) == {
         "rows": small,

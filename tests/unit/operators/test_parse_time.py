@@ -86,7 +86,7 @@ def test_default_args_of_the_group_reach_all_of_its_tasks() -> None:
     assert {t.task_id: t.retries for t in of.tasks} == dict.fromkeys(of.task_ids, 4)
 
 
-def test_the_group_works_in_a_decorated_dag_beside_other_tasks() -> None:
+def test_the_group_works_in_a_decorated_dag_next_to_other_tasks() -> None:
     @dag("decorated", schedule=None, start_date=datetime(2026, 1, 1))
     def declared() -> None:
         @task
@@ -122,7 +122,7 @@ def test_a_landing_may_be_the_path_of_a_spec(tmp_path: Path) -> None:
     assert PlanWindowOperator(task_id="plan", landing=spec).landing.table == "shop.orders"
 
 
-def test_a_wrong_spec_is_told_when_the_dag_is_parsed(tmp_path: Path) -> None:
+def test_a_wrong_spec_is_reported_when_the_dag_is_parsed(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="LC8304"):
         LakeCommitOperator(task_id="commit", landing=tmp_path / "nowhere.yaml", plan_task_id="plan")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A commit that nobody judges keeps a run from being green over what failed in it."""
+"""A commit that nobody evaluates keeps a run from being green over what failed in it."""
 
 from __future__ import annotations
 

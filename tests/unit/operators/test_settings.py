@@ -33,9 +33,9 @@ def test_a_landing_that_names_no_control_topic_takes_the_deployments(monkeypatch
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("DEPLOYMENT_ID", " ", "must not be empty"),
-        ("CONTROL_TOPIC", "", "must not be empty"),
-        ("SPARK_GRACE_SECONDS", "-1", "spark_grace_seconds = -1"),
+        ("DEPLOYMENT_ID", " ", "must not be empty.*LC5309"),
+        ("CONTROL_TOPIC", "", "must not be empty.*LC5309"),
+        ("SPARK_GRACE_SECONDS", "-1", "spark_grace_seconds = -1.*LC5310"),
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused(

@@ -65,7 +65,7 @@ def test_a_group_is_done_where_one_of_its_replicas_is_and_has_failed_where_all_h
     assert _best(groups[:1]) == groups[0]
 
 
-def test_the_last_line_tells_rows_ranges_snapshot_freshness_and_what_is_left() -> None:
+def test_the_last_line_reports_rows_ranges_snapshot_freshness_and_what_is_left() -> None:
     closed = Closed(
         commit_id=CYCLE,
         published=(snapshot("shop.orders", 7, 0, 5, 5),),
@@ -80,17 +80,17 @@ def test_the_last_line_tells_rows_ranges_snapshot_freshness_and_what_is_left() -
     assert "left over: 12 records not planned, 1 slices must be read again" in line
 
 
-def test_the_last_line_of_an_idle_cycle_says_so() -> None:
+def test_the_last_line_of_an_idle_cycle_reports_it() -> None:
     line = _line(Closed(commit_id=CYCLE, reason="nothing new", valid_through=datetime(2026, 1, 2, tzinfo=UTC)))
     assert "nothing published (nothing new)" in line
     assert line.endswith("left over: nothing")
 
 
-def test_the_last_line_of_a_cleared_run_says_where_its_window_is() -> None:
+def test_the_last_line_of_a_cleared_run_reports_where_its_window_is() -> None:
     assert "its window is there" in _line(Closed(commit_id=CYCLE, finished=True, note="its window is there"))
 
 
-def test_the_note_of_a_run_that_published_for_another_one_says_that_its_own_window_waits() -> None:
+def test_the_note_of_a_run_that_published_for_another_one_reports_that_its_own_window_waits() -> None:
     staged = "shop.orders: orders[0] [9, 12) is staged behind offset 5"
     done = Closed(commit_id=CYCLE, published=(snapshot("shop.orders", 7, 0, 5, 5),), waiting=(staged,))
     assert landed_line(done).endswith(f"snapshot 7; 1 slices wait, {staged}")
@@ -98,7 +98,7 @@ def test_the_note_of_a_run_that_published_for_another_one_says_that_its_own_wind
     assert landed_line(Closed(commit_id=CYCLE, waiting=(staged,))) == ""
 
 
-def test_the_window_of_a_cleared_run_is_told_by_where_it_is() -> None:
+def test_the_window_of_a_cleared_run_is_reported_by_where_it_is() -> None:
     plan = SimpleNamespace(window_id=CYCLE, reason=None, left=0)
     ticket = SimpleNamespace(landing="orders", commit_id=CYCLE)
     values: dict[str, Any] = {"ticket": ticket, "plan": plan, "slices": (), "groups": (), "note": "it is there"}

@@ -54,7 +54,7 @@ def test_each_table_has_an_asset_that_is_none_of_a_landing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["commit", "land"])
-def test_the_tables_with_a_snapshot_are_told_with_their_own_rows(kind: str) -> None:
+def test_the_tables_with_a_snapshot_are_reported_with_their_own_rows(kind: str) -> None:
     made: Any = (
         LakeCommitOperator(task_id="commit", landing=EVENTS, plan_task_id="plan")
         if kind == "commit"

@@ -24,7 +24,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> None:
     [({}, "iceberg_default"), ({"connections": {"iceberg": "other_lake"}}, "other_lake")],
     ids=["by default", "stated"],
 )
-def test_the_place_of_a_set_is_the_catalog_that_its_defaults_name(defaults: dict[str, object], connection: str) -> None:
+def test_the_catalog_of_a_set_is_the_one_that_its_defaults_name(defaults: dict[str, object], connection: str) -> None:
     declared = LandingSet(name="shop", topics=["orders"], table="lake.{topic}", defaults=defaults)
     with set_target(declared, reach=False) as at:
         assert (at.catalog_key, at.tables.name) == (connection, connection)

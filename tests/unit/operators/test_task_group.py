@@ -23,7 +23,7 @@ SHOP = LandingSet(name="shop", topics_pattern=r"shop\..*", table="lake.{topic}")
 
 
 @pytest.mark.parametrize("rule", ["all_success", "none_failed", "one_success"])
-def test_a_default_trigger_rule_cannot_keep_a_run_from_being_closed_and_judged(rule: str) -> None:
+def test_a_default_trigger_rule_cannot_keep_a_run_from_being_closed_and_evaluated(rule: str) -> None:
     with DAG("made", schedule=None, start_date=datetime(2026, 1, 1), default_args={"trigger_rule": rule}) as made:
         KafkaToIcebergTaskGroup("land", landing=ORDERS)
     rules = {task.task_id: task.trigger_rule for task in made.tasks}
@@ -41,7 +41,7 @@ def test_other_defaults_reach_every_task() -> None:
         assert (task.retries, task.pool, task.execution_timeout) == (2, "landings", timedelta(minutes=5))
 
 
-def test_each_replica_is_a_task_beside_the_original_and_on_its_own_queue() -> None:
+def test_each_replica_is_a_task_next_to_the_original_and_on_its_own_queue() -> None:
     with DAG("made", schedule=None, start_date=datetime(2026, 1, 1)) as made:
         KafkaToIcebergTaskGroup("land", landing=TWICE, replica_queues=["elsewhere"], default_args={"queue": "here"})
     write, replica = made.get_task("land.write"), made.get_task("land.write_replica_1")
@@ -78,10 +78,10 @@ def test_a_set_has_the_tasks_of_a_landing(tmp_path: Path, by_path: bool) -> None
 @pytest.mark.parametrize(
     ("landing", "wrong", "message"),
     [
-        (SHOP, {"hourly": True}, "`hourly` is for a single landing"),
-        (SHOP, {"replica_queues": ["a"]}, "1 replicas"),
-        (SHOP, {"tasks": 0}, "tasks=0: use a number of at least 1"),
-        (ORDERS, {"tasks": 2}, "`tasks` is for a landing set"),
+        (SHOP, {"hourly": True}, "`hourly` is for a single landing.*LC8309"),
+        (SHOP, {"replica_queues": ["a"]}, "1 replicas.*LC8707"),
+        (SHOP, {"tasks": 0}, "tasks=0: use a number of at least 1.*LC8345"),
+        (ORDERS, {"tasks": 2}, "`tasks` is for a landing set.*LC8344"),
     ],
 )
 def test_what_is_for_the_other_of_the_two_is_refused(landing: object, wrong: dict[str, object], message: str) -> None:

@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.page.access import Viewer, viewer, viewer_now
 from airflow_provider_lakecommit.page.app import stream_changes
 from airflow_provider_lakecommit.page.landings import Board
 
-SEEN = Viewer(user="ann", dags=frozenset(), views_all=True)
+VIEWER = Viewer(user="ann", dags=frozenset(), views_all=True)
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Reader:
 
 
 def stream(now: Callable[[Viewer], Awaitable[Viewer]]) -> AsyncIterator[str]:
-    return stream_changes(Reader(), SEEN, now)  # type: ignore[arg-type]
+    return stream_changes(Reader(), VIEWER, now)  # type: ignore[arg-type]
 
 
 def test_a_stream_ends_at_the_first_check_after_a_logout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +104,10 @@ def request(**headers: str) -> Request:
 @pytest.mark.parametrize("headers", [{"Authorization": "Bearer t1"}, {"Cookie": "_token=t1"}], ids=["bearer", "cookie"])
 def test_an_open_stream_is_checked_by_its_own_token(manager: Manager, headers: dict[str, str]) -> None:
     manager.tokens["t1"] = User("ann")
-    assert asyncio.run(viewer_now(request(**headers), SEEN)).user == User("ann")
+    assert asyncio.run(viewer_now(request(**headers), VIEWER)).user == User("ann")
     del manager.tokens["t1"]
     with pytest.raises(HTTPException):
-        asyncio.run(viewer_now(request(**headers), SEEN))
+        asyncio.run(viewer_now(request(**headers), VIEWER))
 
 
 def test_a_user_of_public_access_has_no_token_and_stays(manager: Manager) -> None:

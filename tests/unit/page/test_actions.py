@@ -118,7 +118,7 @@ def test_what_a_dag_is_for(
     assert all(o.dag == "ops" and not o.asks for o in operations)
 
 
-def test_a_dag_that_asks_a_person_says_so() -> None:
+def test_a_dag_that_asks_a_user_says_so() -> None:
     approval = lambda: ApprovalOperator(task_id="approve", subject="Do it?")  # noqa: E731
     (operation,) = operations_in("ops", stored(dag_of(unblock("retry"), approval)))
     assert operation.asks
@@ -167,7 +167,7 @@ def test_a_landing_whose_dag_is_paused_can_be_resumed() -> None:
     assert found["resume"].unpauses == ["land_orders"]
 
 
-def test_who_may_not_is_told_so_and_of_dags_that_he_may_not_read_nothing() -> None:
+def test_a_missing_right_is_reported_and_nothing_of_unreadable_dags() -> None:
     reads = Rights(reads=lambda _: True, triggers=lambda _: False, edits=lambda _: False)
     found = offered(ROW, rights=reads)
     assert found["verify"].hindrance == "you may not trigger runs of DAG ops"
@@ -178,7 +178,7 @@ def test_who_may_not_is_told_so_and_of_dags_that_he_may_not_read_nothing() -> No
     assert offered(ROW, rights=replace(reads, reads=lambda _: False)) == {}
 
 
-def test_each_right_is_asked_for_once_for_a_dag() -> None:
+def test_each_right_is_requested_once_for_a_dag() -> None:
     requests: list[tuple[str, str]] = []
 
     def granted(right: str) -> Callable[[str], bool]:

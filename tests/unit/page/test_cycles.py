@@ -91,7 +91,7 @@ def test_what_a_cycle_did_not_do_is_not_called_complete() -> None:
     assert ended(story)[-1] == "partial", "its slice was never reported"
 
 
-def test_one_that_nobody_goes_on_with_is_left_to_the_later_one_that_completes() -> None:
+def test_one_that_is_not_continued_is_left_to_the_later_one_that_completes() -> None:
     story = Story()
     story.opens("dead", [[(P0, 0, 10)]])
     assert ended(story) == ["running"]
@@ -113,7 +113,7 @@ def test_a_plan_without_slices_is_empty_or_refused(refused: RefusalState | None,
     assert folded(story.entries).cycles[-1].reason == "why"
 
 
-def test_one_that_was_asked_to_end_is_partial_and_says_by_whom() -> None:
+def test_one_that_was_stopped_is_partial_and_reports_by_which_user() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)]])
     story.entries.append(
@@ -155,7 +155,7 @@ def test_a_slice_behind_an_unreported_one_waits_and_counts_once_that_is_reported
         assert ([p.reported for p in known.partitions({})], known.staged) == ([10], ())
 
 
-def test_what_nobody_has_planned_is_in_the_table_when_a_complete_plan_leaves_it_out() -> None:
+def test_unplanned_offsets_are_in_the_table_when_a_complete_plan_leaves_them_out() -> None:
     """A landing that begins at the newest records has skipped the older ones."""
     story = Story()
     story.opens("a", [[(P0, 0, 10)]], tables=(ORDERS,), ends={P0: 10, P1: 16})
@@ -247,7 +247,7 @@ def test_a_connectors_cycles_have_files_and_no_records() -> None:
     assert (known.cycles[0].files, known.tables) == (3, ("shop.orders",))
 
 
-def test_slices_of_a_window_are_told_one_by_one_until_it_ends() -> None:
+def test_slices_of_a_window_are_reported_one_by_one_until_it_ends() -> None:
     story = Story()
     story.opens("a", [[(P0, 0, 10)], [(P1, 0, 5)], [(P1, 5, 9)]])
     assert [w.outcome for w in folded(story.entries).cycles[-1].work.values()] == ["waiting"] * 3
@@ -300,7 +300,7 @@ def test_totals_count_each_slice_once_and_commits_with_their_seconds() -> None:
     assert known.took == (done.ended or 0) - (done.last_report or 0) > 7
 
 
-def test_tasks_of_a_connector_that_answer_are_told_and_those_that_ended_are_left_out() -> None:
+def test_tasks_of_a_connector_that_answer_are_reported_and_those_that_ended_are_left_out() -> None:
     known, commit = LandingCycles(), uuid4()
 
     def answers(task: str, at: float) -> None:

@@ -28,7 +28,7 @@ def board(*rows: LandingRow, topics: tuple[TopicReading, ...] = READ) -> Board:
     return Board(rows={r.key: r for r in rows}, topics=topics)
 
 
-def test_one_that_never_ran_stands_before_the_healthy_ones_and_says_so() -> None:
+def test_one_that_never_ran_is_before_the_healthy_ones_and_reports_it() -> None:
     rows = DeclaredRows(lambda: (ORDERS,))
     found = list(rows(board(row("late", Verdict.STALLED, 1.0), row("clicks"))).values())
     assert [r.name for r in found] == ["late", "orders", "clicks"]
@@ -54,11 +54,11 @@ def test_one_that_never_ran_stands_before_the_healthy_ones_and_says_so() -> None
     ],
     ids=["by it", "by several", "by a command", "by another DAG", "a connector of that name"],
 )
-def test_one_that_was_seen_is_not_shown_twice(observed: LandingRow, expected: int) -> None:
+def test_one_that_was_observed_is_not_printed_twice(observed: LandingRow, expected: int) -> None:
     assert len(DeclaredRows(lambda: (ORDERS,))(board(observed))) == expected
 
 
-def test_it_is_not_said_that_one_never_ran_which_has_or_may_have() -> None:
+def test_a_landing_that_has_or_may_have_run_is_not_reported_as_never_run() -> None:
     ran = DeclaredLanding("clicks", "shop.clicks", "land_clicks", True)
     reasons = {r.name: (r.never_ran, r.found.reason) for r in DeclaredRows(lambda: (ran, ORDERS))(board()).values()}
     assert reasons["clicks"][0] is False
@@ -69,7 +69,7 @@ def test_it_is_not_said_that_one_never_ran_which_has_or_may_have() -> None:
         assert "not all control topics have been read" in found.found.reason
 
 
-def test_what_has_not_changed_is_the_same_and_what_was_seen_since_is_taken_out() -> None:
+def test_what_has_not_changed_is_the_same_and_what_was_observed_since_is_taken_out() -> None:
     declared = (ORDERS,)
     rows, observed = DeclaredRows(lambda: declared), board(row("clicks"))
     assert rows(observed) is rows(observed)
@@ -79,7 +79,7 @@ def test_what_has_not_changed_is_the_same_and_what_was_seen_since_is_taken_out()
     assert [r.never_ran for r in rows(board(row("orders", dags=("land_orders",)))).values()] == [False]
 
 
-def test_its_address_leads_to_the_landing_after_it_was_seen() -> None:
+def test_its_address_leads_to_the_landing_after_it_was_observed() -> None:
     rows = DeclaredRows(lambda: (ORDERS,))
     (never,) = rows(board()).values()
     observed = row("orders", dags=("land_orders",))
@@ -99,7 +99,7 @@ def parsed(**fields: Any) -> Any:
     return DagSerialization.to_dict(dag)
 
 
-def test_a_budget_is_shown_to_who_may_read_the_dag_that_declares_and_runs_the_landing() -> None:
+def test_a_budget_is_printed_to_who_may_read_the_dag_that_declares_and_runs_the_landing() -> None:
     few, many = PendingBudget(files=9), PendingBudget(files=99)
     declared = (
         DeclaredLanding("orders", "shop.orders", "a", True),

@@ -8,7 +8,7 @@ from pathlib import Path
 from airflow_provider_lakecommit.page.app import INDEX, built
 
 
-def test_a_checkout_without_a_build_says_how_to_make_one(tmp_path: Path) -> None:
+def test_a_checkout_without_a_build_reports_how_to_make_one(tmp_path: Path) -> None:
     files = built(tmp_path / "absent")
     assert set(files) == {INDEX}
     assert b"make ui" in files[INDEX][0]

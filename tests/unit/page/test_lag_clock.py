@@ -18,20 +18,20 @@ def clock_of(*ends: int, step: float = 10.0) -> LagClock:
     return clock
 
 
-def test_what_is_behind_was_written_after_the_last_look_that_had_none_of_it() -> None:
+def test_what_is_behind_was_written_after_the_last_check_that_had_none_of_it() -> None:
     clock = clock_of(100, 200, 300)
     assert clock.since({P0: 250}) == 10.0
     assert clock.seconds({P0: 250}, 25.0) == 15.0
     assert (clock.since({P0: 300}), clock.seconds({P0: 300}, 99.0)) == (None, 0.0)
 
 
-def test_nothing_is_known_of_a_backlog_from_before_the_first_look() -> None:
+def test_nothing_is_known_of_a_backlog_from_before_the_first_check() -> None:
     clock = clock_of(100, 200)
     assert (clock.since({}), clock.seconds({P0: 50}, 30.0)) == (None, None)
     assert LagClock().seconds({P0: 5}, 1.0) is None
 
 
-def test_an_idle_topic_is_behind_from_its_last_idle_look_on() -> None:
+def test_an_idle_topic_is_behind_from_its_last_idle_check_on() -> None:
     clock = clock_of(100, 100, 100, 150)
     assert len(clock.readings) == 2
     assert clock.since({P0: 100}) == 20.0
@@ -45,14 +45,14 @@ def test_one_partition_that_is_behind_is_enough_and_a_new_one_is_another() -> No
     assert clock.since({P0: 200, P1: 10}) is None
 
 
-def test_a_clock_that_is_ahead_or_a_look_that_comes_late_spoils_nothing() -> None:
+def test_a_clock_that_is_ahead_or_a_check_that_comes_late_spoils_nothing() -> None:
     clock = clock_of(100)
     clock.add(1e12, 20.0, {P0: 200})
     clock.add(5.0, 30.0, {P0: 1})
     assert clock.readings == [(0.0, {P0: 100}), (20.0, {P0: 200})]
 
 
-def test_what_was_reached_is_forgotten_and_a_table_of_many_partitions_keeps_few_looks() -> None:
+def test_what_was_reached_is_forgotten_and_a_table_of_many_partitions_keeps_few_checks() -> None:
     clock = clock_of(*range(100, 140))
     clock.forget({P0: 120})
     assert clock.readings[0] == (200.0, {P0: 120})
@@ -64,7 +64,9 @@ def test_what_was_reached_is_forgotten_and_a_table_of_many_partitions_keeps_few_
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=400), st.integers(0, 20_000))
-def test_thinned_looks_tell_an_upper_bound_that_is_no_more_than_a_fourth_too_long(more: list[int], upto: int) -> None:
+def test_thinned_checks_report_an_upper_bound_that_is_no_more_than_a_fourth_too_long(
+    more: list[int], upto: int
+) -> None:
     clock, ends, exact = LagClock(), 0, None
     at = 0.0
     for n, m in enumerate(more):

@@ -105,7 +105,7 @@ def test_read_lag_and_commit_lag_are_two_numbers(
     assert (landing.read_lag, landing.commit_lag) == (read, commit)
 
 
-def test_a_key_tells_equal_names_of_two_topics_apart_and_fits_an_address() -> None:
+def test_a_key_distinguishes_equal_names_of_two_topics_and_fits_an_address() -> None:
     keys = {key_of(PageTopic(c, t), "g") for c in ("a", "b") for t in ("x", "y")} | {key_of(PLACE, "../../x\x1f")}
     assert len(keys) == 5
     assert all(key.isalnum() for key in keys)

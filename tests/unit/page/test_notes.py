@@ -66,7 +66,7 @@ class Log:
         return self.known.notes
 
 
-def test_a_decision_that_is_said_again_is_told_once_and_the_newest_are_kept() -> None:
+def test_a_decision_that_is_reported_again_is_reported_once_and_the_newest_are_kept() -> None:
     log = Log()
     log.opens("a", "s1", SKIPPED)
     log.opens("b", "s1", SKIPPED)
@@ -119,7 +119,7 @@ def test_uncommitted_rejects_are_bounded() -> None:
     assert len(after_report([elsewhere] * (MOST_UNCOMMITTED + 5), report)) == MOST_UNCOMMITTED
 
 
-def test_the_kinds_that_were_seen_last_are_kept() -> None:
+def test_the_kinds_that_were_observed_last_are_kept() -> None:
     log = Log()
     for n in range(MOST + 5):
         log.rejects(log.opens(f"r{n}"), {f"kind {n}": 1})

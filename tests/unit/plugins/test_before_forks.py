@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Airflow processes load the libraries when they start: schedulers that fork tasks, and nobody else."""
+"""Which Airflow processes load the libraries when they start: schedulers that fork tasks, and no other."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Airflow's processes: nothing until it is asked for, and closed when it cannot be made."""
+"""The page in Airflow's processes: nothing until it is requested, and closed when it cannot be made."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _ask(app: PageApp, times: int = 1) -> list[dict[str, Any]]:
     return sent
 
 
-def test_a_page_that_cannot_be_made_answers_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_page_that_cannot_be_made_answers_no_request(caplog: pytest.LogCaptureFixture) -> None:
     def make() -> Any:
         raise ImportError("no name 'GetUserDep' in airflow")
 
@@ -38,7 +38,7 @@ def test_a_page_that_cannot_be_made_answers_nobody(caplog: pytest.LogCaptureFixt
     assert "GetUserDep" in caplog.text
 
 
-def test_it_is_made_once_however_many_ask_at_once() -> None:
+def test_it_is_made_once_however_many_request_at_once() -> None:
     made: list[int] = []
 
     async def page(scope: Any, receive: Any, send: Any) -> None:

@@ -62,13 +62,13 @@ def sensor(**options: Any) -> StalledCommitSensor:
         ({"landing": "orders", "fail_after": timedelta(hours=1), "soft_fail": True}, "one of them"),
     ],
 )
-def test_what_is_wrong_is_told_when_the_dag_is_parsed(options: dict[str, Any], wrong: str) -> None:
+def test_what_is_wrong_is_reported_when_the_dag_is_parsed(options: dict[str, Any], wrong: str) -> None:
     with pytest.raises(ValueError, match=r"StalledCommitSensor 'guard': |StallPolicy: ") as raised:
         sensor(**options)
     assert wrong in str(raised.value)
 
 
-def test_a_landing_brings_its_place() -> None:
+def test_a_landing_brings_its_topic() -> None:
     target = sensor(landing=ORDERS, look_back=timedelta(days=1))._target()
     assert (target.group, target.kafka_config_id) == ("lakecommit-orders", "events")
     assert (target.watched_topic.topic, target.watched_topic.completion_timeout, target.watched_topic.since) == (
@@ -83,8 +83,8 @@ def test_a_landing_brings_its_place() -> None:
 def test_a_spec_brings_its_landing_as_with_the_operators(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
     spec.write_text("{name: orders, topics: orders, table: shop.orders, connections: {control_topic: control-orders}}")
-    for told in (spec, str(spec)):
-        target = sensor(landing=told)._target()
+    for stated in (spec, str(spec)):
+        target = sensor(landing=stated)._target()
         assert (target.group, target.watched_topic.topic) == ("lakecommit-orders", "control-orders")
     with pytest.raises(SpecError, match="LC8304"):
         sensor(landing="nowhere.yaml")
@@ -93,7 +93,7 @@ def test_a_spec_brings_its_landing_as_with_the_operators(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("verdict", "level"), [("unknown", logging.WARNING), ("healthy", logging.INFO), ("slowing", logging.INFO)]
 )
-def test_a_name_of_which_nothing_was_seen_is_let_go_with_a_warning(
+def test_a_name_of_which_nothing_was_observed_is_let_go_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, verdict: str, level: int
 ) -> None:
     lines: list[int] = []
@@ -107,17 +107,21 @@ def test_a_name_of_which_nothing_was_seen_is_let_go_with_a_warning(
 def test_a_landing_by_name_is_on_the_control_topic_of_the_deployment() -> None:
     target = sensor(landing="orders")._target()
     assert (target.watched_topic.topic, target.kafka_config_id) == (Settings.read().control_topic, "kafka_default")
-    told = sensor(landing="orders", control_topic="control", kafka_config_id="events")._target()
-    assert (told.watched_topic.topic, told.kafka_config_id, told.group) == ("control", "events", "lakecommit-orders")
+    watched = sensor(landing="orders", control_topic="control", kafka_config_id="events")._target()
+    assert (watched.watched_topic.topic, watched.kafka_config_id, watched.group) == (
+        "control",
+        "events",
+        "lakecommit-orders",
+    )
 
 
-def test_a_group_is_judged_as_a_connector_until_its_events_say_otherwise() -> None:
+def test_a_group_is_evaluated_as_a_connector_until_its_events_report_otherwise() -> None:
     target = sensor(control_topic="control", control_group_id="connect-x", stalled_cycles=5, only_cycles=True)._target()
     rules = target.guard.rules
     assert (rules.landing, rules.stalled_cycles, rules.only_cycles) == (False, 5, True)
 
 
-def test_the_configuration_of_a_connector_tells_where_it_commits() -> None:
+def test_the_configuration_of_a_connector_reports_where_it_commits() -> None:
     kind = {"connector.class": "org.apache.iceberg.connect.IcebergSinkConnector"}
     assert Sink.of("orders", kind) == Sink(control_topic="control-iceberg", group="connect-orders", interval=300.0)
     values = {
@@ -173,8 +177,8 @@ def test_each_transition_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "Variable", kept)
     stalled = CommitsStalledNotifier(lambda context: sent.append("stalled"))
     recovered = CommitsRecoveredNotifier([lambda context: sent.append("recovered")])
-    for tell in (recovered, stalled, stalled, recovered, recovered, stalled):
-        tell({"ti": Ti(), "reason": "what was seen"})
+    for event in (recovered, stalled, stalled, recovered, recovered, stalled):
+        event({"ti": Ti(), "reason": "what was seen"})
     assert sent == ["stalled", "recovered", "stalled"]
     assert list(kept.values) == ["lakecommit_commits_load.guard"]
 
@@ -202,7 +206,7 @@ def test_what_could_not_be_sent_is_sent_by_the_next_run(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "error", [ControlTopicError("LC9999", "no answer"), AirflowFailException("ConnectorError: there is none"), None]
 )
-def test_who_could_not_look_tells_no_stall(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
+def test_a_failed_check_reports_no_stall(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
     kept = Kept()
     sent: list[Any] = []
     monkeypatch.setattr(commits, "Variable", kept)
@@ -210,7 +214,7 @@ def test_who_could_not_look_tells_no_stall(monkeypatch: pytest.MonkeyPatch, erro
     assert sent == []
 
 
-def test_what_callbacks_are_told_of_the_end_of_a_wait() -> None:
+def test_what_callbacks_get_at_the_end_of_a_wait() -> None:
     waits, context = sensor(landing="orders", on_stall="wait"), cast(Any, {})
     waits.execute_complete(context, "success")
     assert context == {"reason": "commits get through"}

@@ -25,10 +25,10 @@ class Brokers:
     """Brokers that count the questions."""
 
     up: bool = False
-    asked: int = 0
+    requests: int = 0
 
     def answers(self) -> bool:
-        self.asked += 1
+        self.requests += 1
         return self.up
 
 
@@ -55,26 +55,28 @@ def begins(job: WindowJob, brokers: Brokers, clock: Clock) -> bool:
     return True
 
 
-def test_without_trouble_nobody_is_asked(job: WindowJob) -> None:
+def test_without_trouble_no_broker_is_requested(job: WindowJob) -> None:
     brokers, clock = Brokers(), Clock()
     assert all(begins(job, brokers, clock) for _ in range(10))
     note_given_up(job, RecordsError("LC9999", "bad"))
     note_given_up(job, StorageError("LC9999", "the storage is away"))
     assert begins(job, brokers, clock)
-    assert brokers.asked == 0
+    assert brokers.requests == 0
 
 
 @pytest.mark.parametrize("error", [SourceUnavailableError("LC9999", "away"), ControlTopicError("LC9999", "away")])
-def test_brokers_that_are_gone_are_asked_once_for_hundreds_of_slices(job: WindowJob, error: LakecommitError) -> None:
+def test_brokers_that_are_missing_are_requested_once_for_hundreds_of_slices(
+    job: WindowJob, error: LakecommitError
+) -> None:
     brokers, clock = Brokers(), Clock()
     note_given_up(job, error)
     for _ in range(500):
         assert not begins(job, brokers, clock)
         note_given_up(job, ControlTopicError("LC9999", "this slice was not begun"))
-    assert brokers.asked == 1
+    assert brokers.requests == 1
     clock.now += AWAY
     assert not begins(job, brokers, clock)
-    assert brokers.asked == 2
+    assert brokers.requests == 2
 
 
 def test_brokers_that_come_back_are_worked_with_again(job: WindowJob) -> None:
@@ -83,7 +85,7 @@ def test_brokers_that_come_back_are_worked_with_again(job: WindowJob) -> None:
     assert not begins(job, brokers, clock)
     brokers.up, clock.now = True, clock.now + AWAY
     assert all(begins(job, brokers, clock) for _ in range(10))
-    assert brokers.asked == 2
+    assert brokers.requests == 2
 
 
 def test_the_next_job_has_no_doubt(job: WindowJob) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of rejects of a table that evolves: the type that the table had when they were judged."""
+"""What is said of rejects of a table that evolves: the type that the table had when they were evaluated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = create_from_spec(
         ("missing_required", "n", "required column n is missing or null", ""),
     ],
 )
-def test_a_value_that_its_column_cannot_take_is_told_with_the_columns_type(
+def test_a_value_that_its_column_cannot_take_is_reported_with_the_columns_type(
     kind: str, column: str | None, reason: str, message: str
 ) -> None:
     (found,) = with_types([Reject(index=3, kind=kind, column=column, reason=reason)], SCHEMA)

@@ -61,7 +61,7 @@ def test_brokers_and_storage_that_are_away_pass_and_all_else_counts(error: Excep
     assert passes(error) == expected
 
 
-def test_a_place_that_is_known_is_taken_out_at_once() -> None:
+def test_a_position_that_is_known_is_taken_out_at_once() -> None:
     whole = (span(0, 100), span(5, 20, 1), span(0, 7, 2))
     parts = cut(whole, SourceCorruptError("LC9999", "crc", (span(40, 60),)))
     assert [(p.spans, p.bad) for p in parts] == [
@@ -95,9 +95,9 @@ def test_what_is_no_records_doing_is_cut_by_partition_only() -> None:
     st.sets(st.integers(0, 399), max_size=6),
     st.sampled_from(["nothing", "chunk", "record"]),
 )
-def test_all_but_the_bad_records_is_done_and_each_of_these_stands_alone(bad: set[int], message: str) -> None:
+def test_all_but_the_bad_records_is_done_and_each_of_these_is_alone(bad: set[int], message: str) -> None:
     """400 records in four partitions; a failure tells its record, the ten it was handled with, or nothing."""
-    # Where nothing is told, each takes so many attempts that more than three are left for the next cycle.
+    # Where nothing is reported, each takes so many attempts that more than three are left for the next cycle.
     bad = set(sorted(bad)[:3]) if message == "nothing" else bad
     whole = tuple(span(0, 100, p) for p in range(4))
     done: list[Spans] = []

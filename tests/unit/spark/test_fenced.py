@@ -103,7 +103,9 @@ def test_what_another_attempt_has_reported_is_reported(attempts: Attempts) -> No
 
 
 @pytest.mark.parametrize("problem", ["blocked", "failed"])
-def test_what_another_attempt_could_not_do_either_is_told_as_it_told_it(attempts: Attempts, problem: str) -> None:
+def test_what_another_attempt_could_not_do_either_is_reported_as_it_reported_it(
+    attempts: Attempts, problem: str
+) -> None:
     result = attempts.send(fenced(1, before=lambda: attempts.report(**{problem: "no such column"})), done=False)
     assert result is not None
     assert (result.status, result.detail) == (SliceStatus(problem), "no such column")
@@ -120,7 +122,7 @@ def test_what_another_attempt_could_not_do_is_reported_by_one_that_has_done_it(
     assert attempts.reports() == 2
 
 
-def test_what_failed_as_a_whole_does_not_hide_which_part_of_it_fails(attempts: Attempts) -> None:
+def test_what_failed_as_one_does_not_hide_which_part_of_it_fails(attempts: Attempts) -> None:
     attempts.report(failed="boom")
     spans = (replace(attempts.work.spans[0], range=OffsetRange(4, 5)),)
     own = slice_id(attempts.job.plan.window_id, spans, attempts.work.tables)
@@ -185,11 +187,11 @@ def test_a_log_that_cannot_be_read_is_no_success(attempts: Attempts) -> None:
         attempts.send(fenced(1, before=away))
 
 
-def test_a_record_of_the_landing_that_nobody_can_read_is_passed_over(attempts: Attempts) -> None:
-    word = attempts.landing.session.sender("write", attempts.job.commit_id)
+def test_an_unreadable_record_of_the_landing_is_passed_over(attempts: Attempts) -> None:
+    sender = attempts.landing.session.sender("write", attempts.job.commit_id)
     entry = attempts.landing.control.logs[attempts.opened.ticket.partition][0]
     assert entry is not None
-    damaged = replace(entry, headers=(("lakecommit", b"{"),))
-    assert word.landing == "rows"
-    attempts.landing.control.logs[attempts.opened.ticket.partition].append(damaged)
+    corrupted = replace(entry, headers=(("lakecommit", b"{"),))
+    assert sender.landing == "rows"
+    attempts.landing.control.logs[attempts.opened.ticket.partition].append(corrupted)
     assert attempts.send(fenced(1, attempts.report)) is None

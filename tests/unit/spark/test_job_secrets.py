@@ -36,7 +36,7 @@ def test_a_table_has_its_own_or_the_connections() -> None:
     assert SECRETS.io_of("shop.else") == SECRETS.io
 
 
-def test_what_has_expired_is_told_by_table_and_time() -> None:
+def test_what_has_expired_is_reported_by_table_and_time() -> None:
     tables = ("shop.orders", "shop.dead", "shop.else")
     assert SECRETS.expired(tables, 1_699_999_999.0) == ""
     assert SECRETS.expired(tables, 1_700_000_000.0) == (
@@ -50,7 +50,7 @@ def test_every_secret_is_struck_out_of_a_text() -> None:
     assert SECRETS.without(text) == "*** *** *** *** here"
 
 
-def test_a_slice_whose_keys_have_expired_is_not_begun_and_says_what_helps(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_slice_whose_keys_have_expired_is_not_begun_and_reports_what_helps(capfd: pytest.CaptureFixture[str]) -> None:
     result = run_task(job(), SECRETS, 0)
     assert result.status is SliceStatus.AGAIN
     assert (

@@ -224,7 +224,7 @@ def test_rows_of_one_record_share_its_key_and_go_with_it(monkeypatch: pytest.Mon
     ]
 
 
-def test_a_raw_value_beside_a_key_and_a_header() -> None:
+def test_a_raw_value_next_to_a_key_and_a_header() -> None:
     schema = Schema(
         NestedField(1, "k", LongType()), NestedField(2, "h", StringType()), NestedField(3, "v", BinaryType())
     )
@@ -234,7 +234,7 @@ def test_a_raw_value_beside_a_key_and_a_header() -> None:
     assert [r.index for r in found.rejects] == [1]
 
 
-def test_a_table_that_lacks_a_column_is_told() -> None:
+def test_a_table_that_lacks_a_column_is_reported() -> None:
     schema = Schema(NestedField(1, "v", LongType()))
     with pytest.raises(TableError, match="LC5031"):
         check_schema(landing(key={"column": "k"}), schema)
@@ -268,7 +268,7 @@ def test_a_table_that_lacks_a_column_is_told() -> None:
         ({"format": "csv", "csv": {"columns": ["a"], "null_text": None}}, "null_text None is not a text"),
     ],
 )
-def test_what_is_wrong_with_a_section_is_said_when_it_is_declared(more: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_with_a_section_is_reported_when_it_is_declared(more: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as raised:
         landing(**more)
     assert message in str(raised.value)

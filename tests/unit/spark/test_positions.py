@@ -17,7 +17,7 @@ def at(offset: int, epoch: int) -> ReadPosition:
 
 
 @pytest.mark.parametrize(
-    ("seen", "planned", "position"),
+    ("observed", "planned", "position"),
     [
         (at(20, 3), 3, at(20, 3)),
         (at(20, 3), 5, at(20, 3)),
@@ -33,6 +33,6 @@ def at(offset: int, epoch: int) -> ReadPosition:
     ],
 )
 def test_what_lies_behind_the_last_record_is_of_the_leader_that_planned_it(
-    seen: ReadPosition | None, planned: int | None, position: ReadPosition | None
+    observed: ReadPosition | None, planned: int | None, position: ReadPosition | None
 ) -> None:
-    assert position_behind(SPAN, seen, planned) == position
+    assert position_behind(SPAN, observed, planned) == position

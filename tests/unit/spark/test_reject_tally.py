@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rejected records have in common is told once."""
+"""What rejected records have in common is reported once."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class At:
 
 
 def tally(*reasons: str) -> RejectTally:
-    told = RejectTally()
+    empty = RejectTally()
     messages: Any = [At(n) for n in range(len(reasons))]
-    told.add(messages, [Reject(index=n, reason=r, kind="wrong", column="cost") for n, r in enumerate(reasons)])
-    return told
+    empty.add(messages, [Reject(index=n, reason=r, kind="wrong", column="cost") for n, r in enumerate(reasons)])
+    return empty
 
 
-def test_records_that_fail_alike_are_named_by_their_places_and_the_reason_is_said_once() -> None:
-    told = tally(*["cost is text"] * 7)
-    assert told.cause == "cost is text (7 of 7 rejected records)"
-    assert told.first == ", ".join(f"orders[2]@{n}" for n in range(5))
-    assert told.samples[1] == "orders[2]@1: cost is text"
+def test_records_that_fail_alike_are_named_by_their_positions_and_the_reason_is_reported_once() -> None:
+    tallied = tally(*["cost is text"] * 7)
+    assert tallied.cause == "cost is text (7 of 7 rejected records)"
+    assert tallied.first == ", ".join(f"orders[2]@{n}" for n in range(5))
+    assert tallied.samples[1] == "orders[2]@1: cost is text"
 
 
-def test_other_reasons_are_said_with_theirs() -> None:
-    told = tally("cost is text", "cost is a list", "cost is text", "cost is a list")
-    assert told.first == "orders[2]@0, orders[2]@2; orders[2]@1, orders[2]@3: cost is a list"
+def test_other_reasons_are_reported_with_theirs() -> None:
+    tallied = tally("cost is text", "cost is a list", "cost is text", "cost is a list")
+    assert tallied.first == "orders[2]@0, orders[2]@2; orders[2]@1, orders[2]@3: cost is a list"

@@ -167,7 +167,7 @@ def test_a_slice_of_which_no_record_gives_a_row_is_all_filtered(
 
 @dataclass
 class Chunks:
-    """Chunks of ten bad records each, and how many were asked for."""
+    """Chunks of ten bad records each, and how many were requested."""
 
     of: int
     read: int = 0

@@ -34,6 +34,6 @@ def test_a_result_is_read_back_from_a_row_and_is_written_as_text() -> None:
     assert json.dumps(Counter([result.status, SliceStatus.DONE])) == '{"again": 1, "done": 1}'
 
 
-def test_a_status_that_nobody_knows_is_no_result() -> None:
+def test_an_unknown_status_is_no_result() -> None:
     with pytest.raises(ValueError, match="lost"):
         SliceResult.of({"slice": "a", "status": "lost", "detail": ""})

@@ -24,7 +24,7 @@ SCHEMA = create_from_spec(
 
 @dataclass
 class Record:
-    """As much of a message as is asked for."""
+    """As much of a message as is requested."""
 
     at: int
 
@@ -49,7 +49,7 @@ def found(values: Sequence[dict[str, Any]], *, strict: bool = False, chunk: int 
     return {name: offset for name, (_, _, offset) in places.found.items()}
 
 
-def test_the_first_record_whose_value_a_column_does_not_take_is_told() -> None:
+def test_the_first_record_whose_value_a_column_does_not_take_is_reported() -> None:
     values: list[dict[str, Any]] = [{"id": i} for i in range(50)]
     values[13] |= {"id": 1 << 70}
     values[14] |= {"id": "x"}
@@ -59,7 +59,7 @@ def test_the_first_record_whose_value_a_column_does_not_take_is_told() -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
-def test_the_first_record_of_each_field_is_told(strict: bool, chunk: int) -> None:
+def test_the_first_record_of_each_field_is_reported(strict: bool, chunk: int) -> None:
     values: list[dict[str, Any]] = [{"id": i} for i in range(50)]
     values[13] |= {"a": 1}
     values[14] |= {"a": 2, "lines": [{"sku": "x"}]}
@@ -67,7 +67,7 @@ def test_the_first_record_of_each_field_is_told(strict: bool, chunk: int) -> Non
     assert found(values, strict=strict, chunk=chunk) == {"a": 113, "lines.element.deep": 131}
 
 
-def test_wherever_fields_lie_what_is_told_is_their_first_place() -> None:
+def test_wherever_fields_lie_what_is_reported_is_their_first_position() -> None:
     chance = random.Random(7)
     for _ in range(20):
         values: list[dict[str, Any]] = [{"id": i} for i in range(60)]
@@ -78,11 +78,11 @@ def test_wherever_fields_lie_what_is_told_is_their_first_place() -> None:
         assert found(values, chunk=25) == first
 
 
-def test_as_many_are_told_as_a_report_has_room_for() -> None:
+def test_as_many_are_reported_as_a_report_has_room_for() -> None:
     assert len(found([{"id": i, f"field-{i}": 1} for i in range(100)])) == MOST_PATHS
 
 
-def test_nothing_is_asked_where_no_landing_evolves() -> None:
+def test_nothing_is_requested_where_no_landing_evolves() -> None:
     places = UnknownPaths(None)
     texts = [b'{"a": 1}']
     places.add([cast(Message, Record(1))], texts, JsonDecoder(SCHEMA).decode(texts))

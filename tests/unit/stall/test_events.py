@@ -52,8 +52,8 @@ def file(rows: int) -> DataFile:
     return DataFile(file_path=f"/{rows}", file_format="PARQUET", partition=(), record_count=rows, file_size_in_bytes=1)
 
 
-def seen(payload: Payload, told: dict[str, Any] | None = None, form: Any = "1.12", **options: Any) -> Any:
-    headers = [] if told is None else h.header(told, "a test")
+def observed(payload: Payload, event: dict[str, Any] | None = None, form: Any = "1.12", **options: Any) -> Any:
+    headers = [] if event is None else h.header(event, "a test")
     found = event_of(value(payload, form=form), key=b"key", headers=headers, **options)
     assert found is not None
     assert found[0] == "connect-x"
@@ -62,64 +62,64 @@ def seen(payload: Payload, told: dict[str, Any] | None = None, form: Any = "1.12
 
 
 def test_a_start() -> None:
-    told = seen(StartCommit(commit_id=COMMIT))
-    assert (told.kind, told.at) == (EventKind.START, NOON.timestamp())
-    assert seen(StartCommit(commit_id=COMMIT), at=5.0).at == 5.0
+    event = observed(StartCommit(commit_id=COMMIT))
+    assert (event.kind, event.at) == (EventKind.START, NOON.timestamp())
+    assert observed(StartCommit(commit_id=COMMIT), at=5.0).at == 5.0
 
 
 @pytest.mark.parametrize(("form", "table_id"), [("1.12", UUID(int=9).bytes), ("1.10", None)])
 def test_files_with_rows_of_a_table(form: str, table_id: bytes | None) -> None:
     payload = DataWritten(commit_id=COMMIT, table=TABLE, data_files=(file(3), file(0), file(1)), delete_files=None)
-    told = seen(payload, form=form)
-    assert (told.kind, told.table, told.table_id, told.files) == (EventKind.WRITTEN, "shop.eu.orders", table_id, 2)
-    assert seen(payload, bodies=False).table is None
+    event = observed(payload, form=form)
+    assert (event.kind, event.table, event.table_id, event.files) == (EventKind.WRITTEN, "shop.eu.orders", table_id, 2)
+    assert observed(payload, bodies=False).table is None
 
 
 def test_an_answer_with_and_without_times() -> None:
     places = [TopicPartitionOffset(topic="orders", partition=n, offset=n, timestamp=NOON) for n in range(2)]
-    told = seen(DataComplete(commit_id=COMMIT, assignments=tuple(places)))
-    assert (told.kind, told.partitions, told.timed) == (EventKind.ANSWERED, {("orders", 0), ("orders", 1)}, True)
+    event = observed(DataComplete(commit_id=COMMIT, assignments=tuple(places)))
+    assert (event.kind, event.partitions, event.timed) == (EventKind.ANSWERED, {("orders", 0), ("orders", 1)}, True)
     idle = TopicPartitionOffset(topic="orders", partition=2)
-    assert not seen(DataComplete(commit_id=COMMIT, assignments=(*places, idle))).timed
-    assert seen(DataComplete(commit_id=COMMIT, assignments=None)).partitions == frozenset()
-    assert seen(DataComplete(commit_id=COMMIT, assignments=()), bodies=False).partitions is None
+    assert not observed(DataComplete(commit_id=COMMIT, assignments=(*places, idle))).timed
+    assert observed(DataComplete(commit_id=COMMIT, assignments=None)).partitions == frozenset()
+    assert observed(DataComplete(commit_id=COMMIT, assignments=()), bodies=False).partitions is None
 
 
 def test_a_snapshot_and_the_end_of_a_cycle() -> None:
-    told = seen(CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None))
-    assert (told.kind, told.table, told.table_id) == (EventKind.PUBLISHED, "shop.eu.orders", UUID(int=9).bytes)
-    told = seen(CommitComplete(commit_id=COMMIT, valid_through=NOON))
-    assert (told.kind, told.valid_through) == (EventKind.COMPLETED, NOON.timestamp())
-    assert seen(CommitComplete(commit_id=COMMIT, valid_through=None)).valid_through is None
+    event = observed(CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None))
+    assert (event.kind, event.table, event.table_id) == (EventKind.PUBLISHED, "shop.eu.orders", UUID(int=9).bytes)
+    event = observed(CommitComplete(commit_id=COMMIT, valid_through=NOON))
+    assert (event.kind, event.valid_through) == (EventKind.COMPLETED, NOON.timestamp())
+    assert observed(CommitComplete(commit_id=COMMIT, valid_through=None)).valid_through is None
 
 
 def test_our_start_has_a_deadline() -> None:
     start = StartCommit(commit_id=COMMIT)
-    assert seen(start, {"kind": "open"}).deadline is None
-    assert seen(start, {"kind": "open"}, completion_timeout=60).deadline == NOON.timestamp() + 60
+    assert observed(start, {"kind": "open"}).deadline is None
+    assert observed(start, {"kind": "open"}, completion_timeout=60).deadline == NOON.timestamp() + 60
 
 
 @pytest.mark.parametrize("state", [None, *RefusalState])
 def test_our_start_names_the_state_in_which_a_budget_is_full(state: RefusalState | None) -> None:
     plan = {} if state is None else {"held": "some text", "refusal": state.name}
     full = state is not None and state.name.startswith("PENDING")
-    assert seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).full is full
+    assert observed(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).full is full
 
 
-def test_our_start_says_why_a_table_defers_the_plan() -> None:
+def test_our_start_reports_why_a_table_defers_the_plan() -> None:
     def deferred(refusal: str) -> str:
         plan = {"held": "some text", "refusal": refusal, "reason": "so much"}
-        return seen(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).deferred
+        return observed(StartCommit(commit_id=COMMIT), {"kind": "open", "plan": plan}).deferred
 
     assert {state.name: deferred(state.name) for state in RefusalState if deferred(state.name)} == {"DEBT": "so much"}
 
 
-def test_our_failed_attempt_says_why() -> None:
-    assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no catalog"}).failed == "no catalog"
+def test_our_failed_attempt_reports_why() -> None:
+    assert observed(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no catalog"}).failed == "no catalog"
 
 
 @pytest.mark.parametrize(
-    ("told", "beside"),
+    ("header", "more"),
     [
         ({}, ()),
         ({"tables": ["shop.orders", "shop.dead"], "main": "shop.orders"}, ()),
@@ -128,38 +128,40 @@ def test_our_failed_attempt_says_why() -> None:
         ({"tables": ["shop.dead"]}, ()),
     ],
 )
-def test_our_failed_attempt_says_whether_the_data_came_through(told: dict[str, Any], beside: tuple[str, ...]) -> None:
-    assert seen(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no", **told}).beside == beside
+def test_our_failed_attempt_reports_whether_the_data_came_through(
+    header: dict[str, Any], more: tuple[str, ...]
+) -> None:
+    assert observed(StartCommit(commit_id=COMMIT), {"kind": "failed", "failed": "no", **header}).beside == more
 
 
 def report(spans: int, **what: Any) -> dict[str, Any]:
     places = [SourcePartition(topic="orders", partition=3 + n, topic_id="id") for n in range(spans)]
-    told = spans_to_json(Span(partition=p, range=OffsetRange(10, 20)) for p in places)
-    return {"kind": "report", "report": {"spans": told, "blocked": None, **what}}
+    covered = spans_to_json(Span(partition=p, range=OffsetRange(10, 20)) for p in places)
+    return {"kind": "report", "report": {"spans": covered, "blocked": None, **what}}
 
 
 def test_our_blocked_range() -> None:
     answer = DataComplete(commit_id=COMMIT, assignments=())
-    told = seen(answer, report(1, blocked="1001 rejected"))
-    assert (told.blocked, told.covers) == ("1001 rejected", RANGE)
+    event = observed(answer, report(1, blocked="1001 rejected"))
+    assert (event.blocked, event.covers) == ("1001 rejected", RANGE)
     # Several ranges are tried again one by one; a finished slice is none.
-    assert seen(answer, report(2, blocked="1001 rejected")).blocked is None
-    assert seen(answer, report(1)).blocked is None
+    assert observed(answer, report(2, blocked="1001 rejected")).blocked is None
+    assert observed(answer, report(1)).blocked is None
 
 
-def test_a_person_settles_ranges() -> None:
+def test_a_user_settles_ranges() -> None:
     raised = [[coverage_to_json(RANGE), [500, 1.0]]]
-    told = seen(CommitComplete(commit_id=COMMIT), {"kind": "closed", "valid_through": None, "raised": raised})
-    assert told.covers == RANGE
+    event = observed(CommitComplete(commit_id=COMMIT), {"kind": "closed", "valid_through": None, "raised": raised})
+    assert event.covers == RANGE
     published = {"kind": "published", "table": "shop.orders", "ranges": coverage_to_json(RANGE)}
     payload = CommitToTable(commit_id=COMMIT, table=TABLE, snapshot_id=1, valid_through=None)
-    assert (seen(payload, published).table, seen(payload, published).covers) == ("shop.orders", RANGE)
+    assert (observed(payload, published).table, observed(payload, published).covers) == ("shop.orders", RANGE)
 
 
 def test_our_valid_through_time_is_in_the_header() -> None:
     through = {"kind": "closed", "valid_through": time_to_json(NOON)}
-    assert seen(CommitComplete(commit_id=COMMIT), through).valid_through == NOON.timestamp()
-    assert seen(CommitComplete(commit_id=COMMIT), through).covers is None
+    assert observed(CommitComplete(commit_id=COMMIT), through).valid_through == NOON.timestamp()
+    assert observed(CommitComplete(commit_id=COMMIT), through).covers is None
 
 
 def test_other_groups_are_passed_over() -> None:
@@ -178,9 +180,9 @@ def test_what_is_no_event_is_nothing(data: bytes) -> None:
     assert event_of(None, key=None, headers=()) is None
 
 
-@pytest.mark.parametrize("told", [{"kind": "report"}, {"kind": "closed"}, {"kind": "published", "ranges": 5}, {}])
-def test_a_header_that_lacks_something_is_nothing_to_stumble_over(told: dict[str, Any]) -> None:
-    event_of(value(StartCommit(commit_id=COMMIT)), key=None, headers=h.header(told, "a test"))
+@pytest.mark.parametrize("header", [{"kind": "report"}, {"kind": "closed"}, {"kind": "published", "ranges": 5}, {}])
+def test_a_header_that_lacks_something_is_nothing_to_stumble_over(header: dict[str, Any]) -> None:
+    event_of(value(StartCommit(commit_id=COMMIT)), key=None, headers=h.header(header, "a test"))
 
 
 @given(
@@ -188,12 +190,12 @@ def test_a_header_that_lacks_something_is_nothing_to_stumble_over(told: dict[str
     st.text(max_size=100),
     st.sampled_from([StartCommit(commit_id=COMMIT), CommitComplete(commit_id=COMMIT, valid_through=NOON)]),
 )
-def test_a_glance_tells_what_the_head_tells(at: datetime, group: str, payload: Payload) -> None:
+def test_a_glance_reports_what_the_head_reports(at: datetime, group: str, payload: Payload) -> None:
     check(value(payload, at=at.replace(tzinfo=UTC), group=group))
 
 
 @given(st.binary(max_size=900), st.integers(0, 900))
-def test_a_glance_at_damage_ends_as_the_head_does(noise: bytes, place: int) -> None:
+def test_a_glance_at_corruption_ends_as_the_head_does(noise: bytes, place: int) -> None:
     whole = value(CommitComplete(commit_id=COMMIT, valid_through=NOON))
     check(whole[:place] + noise)
     check(whole[:place] + noise + whole[place + len(noise) :])
@@ -216,7 +218,7 @@ def check(data: bytes) -> None:
     assert glance(data) == (int(about.type), micros, about.group_id.encode(), about.commit_id.bytes)
 
 
-def test_a_lane_beside_the_live_one_says_nothing_of_it() -> None:
+def test_a_stream_next_to_the_live_one_reports_nothing_of_it() -> None:
     payload = CommitComplete(commit_id=COMMIT, valid_through=None)
     for lane, heard in (("live", True), ("past", False)):
         found = event_of(value(payload), key=b"key", headers=h.header({"lane": lane, "valid_through": None}, "a test"))

@@ -33,8 +33,8 @@ def after(
         answered = ObservedEvent(EventKind.ANSWERED, NOON + at, b"%d" % cycle, partitions=frozenset({("orders", 0)}))
         if kind is EventKind.COMPLETED:
             state = observe(state, answered, rules or StallRules())
-        seen = ObservedEvent(kind, NOON + at, b"%d" % cycle, b"one", valid_through=through)
-        state = observe(state, seen, rules or StallRules())
+        event = ObservedEvent(kind, NOON + at, b"%d" % cycle, b"one", valid_through=through)
+        state = observe(state, event, rules or StallRules())
     return state
 
 
@@ -68,7 +68,7 @@ def test_what_a_guard_does(state: State, at: float, guard: Guard, answer: GuardA
     assert ("cleared by" in str(ruling)) is (answer is not GuardAnswer.GO)
 
 
-def test_a_table_that_is_too_old_is_held_though_commits_come_through() -> None:
+def test_a_table_that_is_too_old_is_kept_though_commits_come_through() -> None:
     state = after(*cycle(1, 0), *cycle(2, 60), *cycle(3, 120), through=NOON)
     aged = replace(GUARD, max_age=600.0)
     assert rule(state, NOON + 130, aged).answer is GuardAnswer.GO
@@ -134,13 +134,13 @@ def test_a_long_stall_is_as_old_as_the_last_complete_cycle() -> None:
     stalled_cycles=st.integers(1, MOST_CYCLES),
     fates=st.lists(st.booleans(), max_size=120),
 )
-def test_one_fold_serves_guards_of_any_number_of_cycles(stalled_cycles: int, fates: list[bool]) -> None:
+def test_one_fold_serves_guards_of_any_number_of_cycles(stalled_cycles: int, answers: list[bool]) -> None:
     own, most = StallRules(stalled_cycles=stalled_cycles, only_cycles=True), StallRules(stalled_cycles=MOST_CYCLES)
     events = [
         event
-        for n, completes in enumerate(fates)
+        for n, completes in enumerate(answers)
         for event in ((EventKind.START, 60.0 * n, n), *([(EventKind.COMPLETED, 60.0 * n + 1, n)] if completes else []))
     ]
-    guard, at = Guard(rules=own), NOON + 60.0 * len(fates)
+    guard, at = Guard(rules=own), NOON + 60.0 * len(answers)
     shared, alone = rule(after(*events, rules=most), at, guard), rule(after(*events, rules=own), at, guard)
     assert (shared.answer, shared.verdict) == (alone.answer, alone.verdict)

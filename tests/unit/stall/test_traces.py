@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict beside the truth, event by event, on recordings of real connectors (versions 1.12 and 1.10)."""
+"""The verdict next to the truth, event by event, on recordings of real connectors (versions 1.12 and 1.10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STALLED, LOSING, DEAD, SPLIT = Verdict.STALLED, Verdict.LOSING, Verdict.DEAD, Ve
 #: to the connector says which; how soon is said by the tests below. The first entry is the start-up.
 TRUTH: dict[str, list[tuple[Verdict, ...]]] = {
     "outage_with_retries": [(UNKNOWN, HEALTHY), (), (HEALTHY, SLOWING, STALLED), (STALLED, HEALTHY)],
-    # The first coordinator dies, a rebalance makes a second one, which dies as well; a person restarts the task.
+    # The first coordinator dies, a rebalance makes a second one, which dies as well; a user restarts the task.
     "outage_at_defaults": [(UNKNOWN, HEALTHY), (), (HEALTHY,), (SLOWING,), (), (STALLED, HEALTHY)],
     "dropped_table": [(UNKNOWN, HEALTHY), (), (HEALTHY, LOSING), (), (LOSING, HEALTHY)],
     "idle": [(UNKNOWN, HEALTHY), (), (HEALTHY,), (HEALTHY,), (HEALTHY,)],
@@ -109,10 +109,10 @@ def replay(trace: Trace, rules: StallRules | None = None, *, bodies: bool = True
 
 def follow(events: list[ObservedEvent], rules: StallRules) -> list[Step]:
     state, steps = State(), []
-    for seen in events:
-        before = evaluate(state, seen.at, rules).verdict
-        state = observe(state, seen, rules)
-        steps.append(Step(seen, before, evaluate(state, seen.at, rules).verdict))
+    for event in events:
+        before = evaluate(state, event.at, rules).verdict
+        state = observe(state, event, rules)
+        steps.append(Step(event, before, evaluate(state, event.at, rules).verdict))
     return steps
 
 
@@ -120,8 +120,8 @@ def spans(trace: Trace, steps: list[Step]) -> Iterator[tuple[Verdict, ...]]:
     """The verdicts from mark to mark, those that are the same in a row told once."""
     borders = [0.0, *(at for at, what in trace.marks if what != "end"), float("inf")]
     for begin, end in pairwise(borders):
-        told = [s.after for s in steps if begin <= s.seen.at < end]
-        yield tuple(v for n, v in enumerate(told) if n == 0 or v is not told[n - 1])
+        verdicts = [s.after for s in steps if begin <= s.seen.at < end]
+        yield tuple(v for n, v in enumerate(verdicts) if n == 0 or v is not verdicts[n - 1])
 
 
 def test_every_recording_has_its_truth() -> None:
@@ -189,13 +189,13 @@ def test_a_topic_that_was_cut_raises_no_alarm_of_its_own(scene: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scene", "gone"),
+    ("scene", "ended"),
     [("outage_at_defaults", "catalog back"), ("dropped_table", "table replaced"), ("silent_coordinator", "it goes on")],
 )
-def test_a_coordinator_that_is_gone_is_dead_by_the_clock(scene: str, gone: str) -> None:
+def test_a_coordinator_that_has_ended_is_dead_by_the_clock(scene: str, ended: str) -> None:
     trace = read_trace(scene)
     state, rules = State(), StallRules(interval=trace.interval)
-    for line in (line for line in trace.lines if line.at < trace.at(gone)):
+    for line in (line for line in trace.lines if line.at < trace.at(ended)):
         found = event_of(line.value, key=line.key, headers=(), group=trace.group)
         assert found is not None
         state = observe(state, found[1], rules)
@@ -206,7 +206,7 @@ def test_a_coordinator_that_is_gone_is_dead_by_the_clock(scene: str, gone: str) 
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_heads_alone_tell_a_stall_just_the_same(scene: str) -> None:
+def test_heads_alone_report_a_stall_just_the_same(scene: str) -> None:
     trace = read_trace(scene)
     full, heads = replay(trace), replay(trace, bodies=False)
     assert all((f.after is not STALLED) or h.after is STALLED for f, h in zip(full, heads, strict=True))
@@ -226,6 +226,6 @@ def test_two_coordinators_of_one_group_are_split() -> None:
         begin = trace.at("healthy") - 10.0
         streams += [s.seen._replace(at=s.seen.at - begin) for s in replay(trace) if 0 < s.seen.at - begin < 9.0]
     state, rules = State(), StallRules()
-    for seen in sorted(streams, key=lambda seen: seen.at):
-        state = observe(state, seen, rules)
+    for event in sorted(streams, key=lambda event: event.at):
+        state = observe(state, event, rules)
     assert evaluate(state, 9.0, rules).verdict is SPLIT

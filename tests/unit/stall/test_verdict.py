@@ -56,8 +56,8 @@ class Sink:
 
     def log(self, kind: EventKind, **what: Any) -> None:
         what.setdefault("sender", self.key)
-        seen = ObservedEvent(kind=kind, at=what.pop("at", self.now), commit=what.pop("commit", self.commit), **what)
-        self.state = observe(self.state, seen, self.rules)
+        event = ObservedEvent(kind=kind, at=what.pop("at", self.now), commit=what.pop("commit", self.commit), **what)
+        self.state = observe(self.state, event, self.rules)
         self.heard.append(self.verdict)
 
     def start(self, **what: Any) -> bytes:
@@ -113,11 +113,11 @@ def healthy(**rules: Any) -> Sink:
 # -- unknown and healthy ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_was_seen() -> None:
+def test_nothing_was_observed() -> None:
     assert evaluate(State(), 0.0, StallRules()).verdict is Verdict.UNKNOWN
 
 
-def test_a_first_cycle_under_way_tells_nothing() -> None:
+def test_a_first_cycle_under_way_reports_nothing() -> None:
     sink = Sink()
     sink.start()
     sink.answer()
@@ -226,7 +226,7 @@ def test_where_only_heads_are_read_every_cycle_counts() -> None:
 # -- dead -------------------------------------------------------------------------------------------------------------
 
 
-def test_silence_is_dead_and_the_next_word_clears() -> None:
+def test_silence_is_dead_and_the_next_event_clears() -> None:
     sink = healthy()
     sink.start()
     sink.answer()
@@ -242,14 +242,14 @@ def test_silence_is_dead_and_the_next_word_clears() -> None:
     assert sink.verdict is Verdict.HEALTHY
 
 
-def test_answers_of_workers_are_no_word_of_the_coordinator() -> None:
+def test_answers_of_workers_are_no_event_of_the_coordinator() -> None:
     sink = healthy()
     sink.wait(4)
     sink.answer()
     assert sink.verdict is Verdict.DEAD
 
 
-def test_silence_means_nothing_before_the_interval_is_learned_or_told() -> None:
+def test_silence_means_nothing_before_the_interval_is_learned_or_reported() -> None:
     sink = Sink()
     sink.start()
     sink.wait(100)
@@ -257,7 +257,7 @@ def test_silence_means_nothing_before_the_interval_is_learned_or_told() -> None:
     assert evaluate(sink.state, sink.now, StallRules(interval=INTERVAL)).verdict is Verdict.DEAD
 
 
-def test_a_clock_that_is_behind_makes_nobody_silent() -> None:
+def test_a_clock_that_is_behind_makes_no_group_silent() -> None:
     sink = healthy()
     sink.start()
     sink.answer()
@@ -307,14 +307,14 @@ def test_a_new_coordinator_that_owes_nothing_is_dead_in_the_end() -> None:
     assert healthy(interval=INTERVAL).cycles().verdict is Verdict.HEALTHY
 
 
-def test_a_new_coordinator_is_dead_soon_where_it_owes_a_commit_or_its_interval_is_told() -> None:
-    owing, told = healthy(), healthy(interval=INTERVAL)
-    owing.key = told.key = b"the next one"
+def test_a_new_coordinator_is_dead_soon_where_it_owes_a_commit_or_its_interval_is_reported() -> None:
+    owing, configured = healthy(), healthy(interval=INTERVAL)
+    owing.key = configured.key = b"the next one"
     owing.start()
     owing.wait(3.1)
-    told.cycles()
-    told.wait(2.1)
-    assert (owing.verdict, told.verdict) == (Verdict.DEAD, Verdict.DEAD)
+    configured.cycles()
+    configured.wait(2.1)
+    assert (owing.verdict, configured.verdict) == (Verdict.DEAD, Verdict.DEAD)
 
 
 def test_one_interval_is_enough_to_learn_but_starting_takes_its_time() -> None:
@@ -449,7 +449,7 @@ def test_a_table_that_was_taken_out_is_forgotten_after_the_restart() -> None:
     assert sink.verdict is Verdict.HEALTHY
 
 
-def test_a_replaced_table_that_nobody_writes_the_old_files_of_any_more_is_not_lost_for_ever() -> None:
+def test_a_replaced_table_without_writers_of_its_old_files_is_not_lost_for_ever() -> None:
     sink = healthy()
     sink.start()
     sink.answer(table_id=OLD)
@@ -611,7 +611,7 @@ def test_a_handover_takes_as_long_however_quick_the_cycles_are() -> None:
 
 
 @pytest.mark.parametrize("busy", [True, False])
-def test_partitions_that_nobody_ever_answered_for(busy: bool) -> None:
+def test_partitions_that_were_never_answered(busy: bool) -> None:
     sink = Sink()
     for _ in range(3):
         assert sink.verdict in CALM
@@ -642,7 +642,7 @@ def test_answers_that_come_while_a_partial_commit_is_under_way_are_heard() -> No
     assert set(sink.heard) <= set(CALM)
 
 
-def test_files_that_come_while_a_partial_commit_is_under_way_are_not_lost_beside_an_idle_partition() -> None:
+def test_files_that_come_while_a_partial_commit_is_under_way_are_not_lost_next_to_an_idle_partition() -> None:
     sink = healthy()
     for _ in range(5):
         sink.start()
@@ -765,7 +765,7 @@ def test_failed_commit_attempts_stall_a_landing_and_a_complete_clears() -> None:
     for _ in range(3):
         commit = sink.start()
         for _ in range(4):
-            # Each attempt of the task says so; it is one cycle all the same.
+            # Each attempt of the task reports it; it is one cycle all the same.
             sink.log(EventKind.START, commit=commit, failed="the catalog is away")
         heard.append(sink.verdict)
     assert heard == [Verdict.SLOWING, Verdict.SLOWING, Verdict.STALLED]
@@ -811,8 +811,8 @@ def test_a_dead_letter_table_whose_budget_is_full_stalls_the_landing() -> None:
 
 def test_only_failures_of_the_data_table_in_a_row_stall() -> None:
     sink, heard = landing(), []
-    for beside in ((), (), ("shop.dead",), (), (), ()):
-        sink.log(EventKind.START, commit=sink.start(), failed="no", beside=beside)
+    for failing in ((), (), ("shop.dead",), (), (), ()):
+        sink.log(EventKind.START, commit=sink.start(), failed="no", beside=failing)
         heard.append(sink.verdict)
     assert heard == [Verdict.SLOWING] * 5 + [Verdict.STALLED]
     # Another attempt of the last one: now the data came through.
@@ -846,7 +846,7 @@ def ranges(start: int, end: int) -> Coverage:
     return Coverage.of([(partition, OffsetRange(start, end))])
 
 
-def test_a_blocked_range_waits_for_the_word_on_it() -> None:
+def test_a_blocked_range_waits_for_the_decision_on_it() -> None:
     sink = landing()
     sink.start()
     for _ in range(2):
@@ -977,7 +977,7 @@ def weight(value: object) -> int:
 
 
 @given(st.lists(TROUBLE, max_size=30), st.integers(0, 3))
-def test_observing_changes_no_state_that_somebody_holds(troubles: list[str], more: int) -> None:
+def test_observing_changes_no_state_that_a_user_holds(troubles: list[str], more: int) -> None:
     sink = healthy()
     held, now = sink.state, sink.now
     before = evaluate(held, now, sink.rules)

@@ -25,11 +25,11 @@ def sender(commit: UUID | None = None) -> Sender:
 
 
 def record(sent: Outgoing, *, signed: bool = True, headers: bool = True) -> ControlRecord:
-    told = tuple(sent.headers) if headers else ()
+    present = tuple(sent.headers) if headers else ()
     if signed and KEYS is not None:
         place = Place(cluster_id="c", topic="control", partition=2)
-        told = (*told, KEYS.signature(place, sent.key, sent.value, told))
-    found = ControlRecord(partition=2, offset=7, timestamp=NOON, key=sent.key, value=sent.value, headers=told)
+        present = (*present, KEYS.signature(place, sent.key, sent.value, present))
+    found = ControlRecord(partition=2, offset=7, timestamp=NOON, key=sent.key, value=sent.value, headers=present)
     return checked(found, KEYS, "control", WHERE)
 
 
@@ -76,16 +76,16 @@ def test_forged_and_copied_failures_are_no_stall() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    believed = VerifiedRecords()
+    verified = VerifiedRecords()
     records = [record(failed()) for _ in range(REMEMBERED + 1)]
     for _ in range(2):
-        assert believed(records[0], GROUP, EventKind.START, landing=True)
-        assert not believed(records[0], GROUP, EventKind.START, landing=True)
+        assert verified(records[0], GROUP, EventKind.START, landing=True)
+        assert not verified(records[0], GROUP, EventKind.START, landing=True)
         for each in records[1:]:
-            believed(each, GROUP, EventKind.START, landing=True)
+            verified(each, GROUP, EventKind.START, landing=True)
 
 
-def test_a_group_of_kafka_connect_is_believed() -> None:
+def test_a_group_of_kafka_connect_is_trusted() -> None:
     assert VerifiedRecords()(
         record(closed(), signed=False, headers=False), "connect-x", EventKind.COMPLETED, landing=False
     )

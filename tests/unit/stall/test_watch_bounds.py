@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a watch of all groups remembers is bounded, whatever somebody makes up."""
+"""What a watch of all groups remembers is bounded, whatever a user makes up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record(group: str, key: bytes = b"k", at: datetime | None = None) -> Control
     return ControlRecord(partition=0, offset=0, timestamp=AT, key=key, value=value, headers=())
 
 
-def test_groups_that_are_known_go_on_when_somebody_makes_up_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_are_known_go_on_when_a_user_makes_up_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MOST_GROUPS", 3)
     fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600))
     for name in ("real", *map(str, range(50)), "real"):
@@ -35,7 +35,7 @@ def test_groups_that_are_known_go_on_when_somebody_makes_up_very_many(monkeypatc
     assert fold.groups()["real"].last is not None
 
 
-def test_a_group_that_may_be_among_those_overlooked_is_held_and_said_so(
+def test_a_group_that_may_be_among_the_overlooked_is_kept_and_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watch, "MOST_GROUPS", 3)
@@ -48,18 +48,18 @@ def test_a_group_that_may_be_among_those_overlooked_is_held_and_said_so(
     assert (ruling.answer, ruling.verdict) == (GuardAnswer.HOLD, "unknown")
     assert "more groups than the 3 that are remembered, and 3 records are of others" in ruling.reason
     assert found.ruling("0", Guard()).answer is GuardAnswer.GO
-    [said] = caplog.records
-    assert "t has more than 3 groups; group 3," in said.getMessage()
+    [logged] = caplog.records
+    assert "t has more than 3 groups; group 3," in logged.getMessage()
 
 
 def test_long_names_and_keys_are_not_kept() -> None:
-    def seen(one: ControlRecord) -> object:
+    def group_length(one: ControlRecord) -> object:
         found = event_of(one.value, key=one.key, headers=one.headers)
         return found and len(found[1].sender or b"")
 
-    assert seen(record("g" * (GROUP_LENGTH + 1))) is None
-    assert seen(record("g", b"k" * KEY_LENGTH)) == KEY_LENGTH
-    assert seen(record("g", b"k" * 900_000)) == 32
+    assert group_length(record("g" * (GROUP_LENGTH + 1))) is None
+    assert group_length(record("g", b"k" * KEY_LENGTH)) == KEY_LENGTH
+    assert group_length(record("g", b"k" * 900_000)) == 32
 
 
 def test_a_time_at_the_end_of_the_calendar_is_no_time() -> None:
@@ -67,7 +67,7 @@ def test_a_time_at_the_end_of_the_calendar_is_no_time() -> None:
     assert event_of(one.value, key=one.key, headers=one.headers) is None
 
 
-def test_a_group_that_nothing_was_seen_of_is_told_with_the_nearest_names() -> None:
+def test_a_group_that_nothing_was_observed_of_is_reported_with_the_nearest_names() -> None:
     fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600), only="lakecommit-ordres")
     for name in ("lakecommit-orders", "lakecommit-payments", "connect-orders", "a\x1b[31m", "x" * 500):
         fold.take(record(name))
@@ -78,7 +78,7 @@ def test_a_group_that_nothing_was_seen_of_is_told_with_the_nearest_names() -> No
     assert "\x1b" not in ruling.reason
 
 
-def test_names_of_others_are_kept_only_until_the_group_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_others_are_kept_only_until_the_group_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MOST_OTHERS", 2)
     fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600), only="real")
     for name in ("a", "b", "c", "real", "d"):

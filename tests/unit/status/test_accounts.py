@@ -30,7 +30,7 @@ def landed(*ends: int, rejected: int = 1) -> RangeAccounts:
     return pieces_of([step(Coverage(), Coverage(), Coverage()), *steps])
 
 
-def told(pieces: RangeAccounts) -> list[tuple[int, int, int | None]]:
+def listed(pieces: RangeAccounts) -> list[tuple[int, int, int | None]]:
     return [(p.range.start, p.range.end, None if p.counts is None else p.counts.rejected) for p in pieces.get(P, [])]
 
 
@@ -42,24 +42,24 @@ def blocks(ours: RangeAccounts, theirs: RangeAccounts) -> list[tuple[int, int, i
 
 
 def test_each_snapshot_is_a_piece() -> None:
-    assert told(landed(10, 25)) == [(0, 10, 1), (10, 25, 1)]
+    assert listed(landed(10, 25)) == [(0, 10, 1), (10, 25, 1)]
 
 
 def test_what_was_landed_before_the_oldest_snapshot_is_not_known() -> None:
-    assert told(pieces_of([step(Coverage(), covered((0, 25)), covered((10, 25)), 3)])) == [(0, 10, None), (10, 25, 3)]
+    assert listed(pieces_of([step(Coverage(), covered((0, 25)), covered((10, 25)), 3)])) == [(0, 10, None), (10, 25, 3)]
 
 
-def test_what_a_person_said_is_not_known_and_what_is_given_back_is_gone() -> None:
+def test_what_a_user_reported_is_not_known_and_what_is_given_back_is_missing() -> None:
     first = step(Coverage(), covered((0, 30)), covered((0, 30)), 2)
     back = step(covered((0, 30)), covered((0, 20)), Coverage())
     again = step(covered((0, 20)), covered((0, 35)), covered((20, 35)), 4)
-    said = step(covered((0, 35)), covered((0, 50)), Coverage())
-    assert told(pieces_of([first, back, again, said])) == [(0, 20, None), (20, 35, 4), (35, 50, None)]
+    pieces = step(covered((0, 35)), covered((0, 50)), Coverage())
+    assert listed(pieces_of([first, back, again, pieces])) == [(0, 20, None), (20, 35, 4), (35, 50, None)]
 
 
 def test_counts_of_several_ranges_together_are_of_none_of_them() -> None:
     both = covered((0, 5), (10, 15))
-    assert told(pieces_of([step(Coverage(), both, both, 1)])) == [(0, 5, None), (10, 15, None)]
+    assert listed(pieces_of([step(Coverage(), both, both, 1)])) == [(0, 5, None), (10, 15, None)]
 
 
 def test_blocks_end_where_pieces_of_both_do() -> None:
@@ -74,8 +74,8 @@ def test_a_block_that_a_table_lacks_or_has_in_part_has_no_counts_there() -> None
     assert str(next(blocks_of(landed(10), {}))) == f"{P} {OffsetRange(0, 10)}"
 
 
-def test_a_partition_that_a_ledger_gave_back_as_a_whole_is_not_there() -> None:
+def test_a_partition_that_a_ledger_gave_back_as_one_is_not_there() -> None:
     first = step(Coverage(), covered((0, 30)), covered((0, 30)), 2)
     pruned = pieces_of([first, step(covered((0, 30)), Coverage(), Coverage())])
-    assert told(pruned) == []
+    assert listed(pruned) == []
     assert blocks(pruned, landed(10)) == []

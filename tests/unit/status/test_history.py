@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's own story: what its manifests say, with each damage a finding that hides no other."""
+"""A table's own story: what its manifests say, with each corruption a finding that hides no other."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def landed(lake: Lake, start: int, end: int, *, rows: int | None = None) -> Stag
 
 
 def history(lake: Lake, files: bool | None = False, lines: list[str] | None = None) -> TableHistory:
-    said = [] if lines is None else lines
-    return read_history(lake.tables, NAME, "main", files=files, progress=said.append)
+    progress = [] if lines is None else lines
+    return read_history(lake.tables, NAME, "main", files=files, progress=progress.append)
 
 
 def texts(found: TableHistory, level: Severity = Severity.WRONG) -> list[str]:
@@ -72,7 +72,7 @@ def head(lake: Lake) -> int:
     return snapshot.snapshot_id
 
 
-def test_a_sound_table_tells_each_snapshot_with_the_files_that_it_added(lake: Lake) -> None:
+def test_a_sound_table_reports_each_snapshot_with_the_files_that_it_added(lake: Lake) -> None:
     slices = [landed(lake, 0, 5), landed(lake, 5, 12)]
     found = history(lake, files=True)
     assert [s.record.rows for s in found.snapshots] == [0, 5, 7]
@@ -83,7 +83,7 @@ def test_a_sound_table_tells_each_snapshot_with_the_files_that_it_added(lake: La
     assert list(check_table(found)) == []
 
 
-def test_a_table_of_format_version_1_holds_the_files_that_it_says(tmp_path: Path) -> None:
+def test_a_table_of_format_version_1_holds_the_files_that_it_reports(tmp_path: Path) -> None:
     lake = Lake(tmp_path, properties={"format-version": "1"})
     lake.create()
     lake.join()
@@ -116,7 +116,7 @@ class _WithoutTheOldest(_FastAppendFiles):
         return super()._existing_manifests()[:-1]
 
 
-def test_files_that_a_commit_lost_without_a_word_are_wrong(lake: Lake) -> None:
+def test_files_that_a_commit_lost_silently_are_wrong(lake: Lake) -> None:
     (lost,) = landed(lake, 0, 5).files
     landed(lake, 5, 12)
     table = lake.load()
@@ -137,14 +137,14 @@ def test_files_that_others_took_out_by_a_commit_are_not_lost(lake: Lake) -> None
     assert texts(history(lake)) == []
 
 
-def test_a_table_in_which_nothing_was_landed_says_so(tmp_path: Path) -> None:
+def test_a_table_in_which_nothing_was_landed_reports_it(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create()
     assert texts(history(lake), Severity.NOTE) == ["no landing has landed in this table yet"]
     lake.catalog.close()
 
 
-def test_a_commit_of_somebody_else_is_a_note(lake: Lake) -> None:
+def test_a_commit_of_another_writer_is_a_note(lake: Lake) -> None:
     landed(lake, 0, 5)
     foreign = lake.append_foreign()
     (note,) = history(lake).problems
@@ -180,7 +180,7 @@ def test_a_tag_that_does_not_keep_the_ledger_for_ever_is_wrong(lake: Lake, age: 
     assert texts(history(lake)) == ([] if text is None else [f"tag lakecommit-main {text}"])
 
 
-def test_a_tag_beside_the_ledger_is_wrong(lake: Lake) -> None:
+def test_a_tag_next_to_the_ledger_is_wrong(lake: Lake) -> None:
     landed(lake, 0, 5)
     before, now = lake.load().metadata.snapshots[0].snapshot_id, head(lake)
     tag(lake, before, KEPT_FOR_EVER)
@@ -200,7 +200,7 @@ def test_a_rollback_is_a_note_and_what_was_rolled_back_is_no_part_of_the_story(l
     assert note.endswith("the next cycle starts a new epoch and reads again what the source still has")
 
 
-def test_a_history_whose_begin_was_expired_is_told_from_where_it_begins(lake: Lake) -> None:
+def test_a_history_whose_begin_was_expired_is_distinguished_from_where_it_begins(lake: Lake) -> None:
     landed(lake, 0, 5)
     origin = lake.load().metadata.snapshots[0].snapshot_id
     lake.load().maintenance.expire_snapshots().by_id(origin).commit()
@@ -211,17 +211,17 @@ def test_a_history_whose_begin_was_expired_is_told_from_where_it_begins(lake: La
     assert list(check_table(found)) == []
 
 
-def test_a_file_that_is_gone_and_one_of_another_size_are_both_named_if_the_storage_is_asked(lake: Lake) -> None:
+def test_a_file_that_is_missing_and_one_of_another_size_are_both_named_if_the_storage_is_requested(lake: Lake) -> None:
     slices = [landed(lake, 0, 5), landed(lake, 5, 9)]
-    gone, short = (s.files[0] for s in slices)
-    Path(gone.file_path.removeprefix("file://")).unlink()
+    missing, short = (s.files[0] for s in slices)
+    Path(missing.file_path.removeprefix("file://")).unlink()
     Path(short.file_path.removeprefix("file://")).write_bytes(b"x")
     lines: list[str] = []
     # By default it is asked only where that costs nothing, as here.
     wrong = texts(history(lake, None, lines))
     assert sorted(wrong) == sorted(
         [
-            f"file {gone.file_path} of 5 rows is missing",
+            f"file {missing.file_path} of 5 rows is missing",
             f"file {short.file_path}: 1 bytes, not the announced {short.file_size_in_bytes}",
         ]
     )
@@ -230,15 +230,15 @@ def test_a_file_that_is_gone_and_one_of_another_size_are_both_named_if_the_stora
     assert len(lines) == 1
 
 
-def test_a_storage_elsewhere_is_asked_only_on_request(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = landed(lake, 0, 5).files[0]
-    Path(gone.file_path.removeprefix("file://")).unlink()
+def test_a_storage_elsewhere_is_requested_only_on_request(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = landed(lake, 0, 5).files[0]
+    Path(missing.file_path.removeprefix("file://")).unlink()
     monkeypatch.setattr(Table, "location", lambda _: "s3://lake/orders")
     assert texts(history(lake, None)) == []
-    assert texts(history(lake, files=True)) == [f"file {gone.file_path} of 5 rows is missing"]
+    assert texts(history(lake, files=True)) == [f"file {missing.file_path} of 5 rows is missing"]
 
 
-def test_a_manifest_that_cannot_be_read_is_a_finding_and_the_ledger_is_told_all_the_same(lake: Lake) -> None:
+def test_a_manifest_that_cannot_be_read_is_a_finding_and_the_ledger_is_reported_all_the_same(lake: Lake) -> None:
     landed(lake, 0, 5)
     table = lake.load()
     snapshot = table.current_snapshot()
@@ -252,7 +252,7 @@ def test_a_manifest_that_cannot_be_read_is_a_finding_and_the_ledger_is_told_all_
     assert all(text.startswith("its manifests cannot be read: ") for text in wrong)
 
 
-def test_a_ledger_that_cannot_be_read_is_a_finding_and_the_snapshots_before_it_are_told(lake: Lake) -> None:
+def test_a_ledger_that_cannot_be_read_is_a_finding_and_the_snapshots_before_it_are_reported(lake: Lake) -> None:
     landed(lake, 0, 5)
     table = lake.load()
     with table.transaction() as transaction:
@@ -296,7 +296,7 @@ def test_a_file_of_another_table_is_wrong(lake: Lake) -> None:
     assert "does not lie where the table has its data" in text
 
 
-def test_a_rescue_in_the_history_says_whose_it_was(lake: Lake) -> None:
+def test_a_rescue_in_the_history_reports_whose_it_was(lake: Lake) -> None:
     assert RESCUED_BY == WRITTEN_BY_RESCUES
     table = lake.load()
     with table.transaction() as transaction:
@@ -316,8 +316,8 @@ def test_a_landing_whose_first_snapshot_was_rolled_back_too_has_lost_its_rows(la
     before = head(lake)
     late = lake.join(section("late", starts={at(0, "another topic"): 0}))
     file = data_file(f"{lake.load().location()}/data/late.parquet", 7)
-    wanted = staged((0, 0, 7), epoch=late.epoch, topic_id="another topic", files=(file,))
-    lake.publish(lake.request(wanted, landing="late"))
+    slice_ = staged((0, 0, 7), epoch=late.epoch, topic_id="another topic", files=(file,))
+    lake.publish(lake.request(slice_, landing="late"))
     owners = {name: Landing(name=name, topics="orders", table=NAME) for name in ("orders", "late")}
     assert not any(f.level is Severity.WRONG for name in owners for f in check_landing(owners[name], [history(lake)]))
     lake.roll_back(before)

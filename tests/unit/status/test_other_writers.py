@@ -27,7 +27,7 @@ def snapshot(operation: Operation, **sums: str) -> Snapshot:
         (Operation.DELETE, {"deleted_records": "many"}, 0, ""),
     ],
 )
-def test_what_they_took_out_is_told_in_rows(
+def test_what_they_took_out_is_reported_in_rows(
     operation: Operation, sums: dict[str, str], fewer: int, message: str
 ) -> None:
     change = row_change(snapshot(operation, **sums))
@@ -48,6 +48,6 @@ def test_a_compaction_that_works_delete_files_off_has_fewer_rows() -> None:
     assert not row_change(snapshot(Operation.REPLACE, **sums)).wrong
 
 
-def test_a_snapshot_without_a_summary_says_nothing() -> None:
+def test_a_snapshot_without_a_summary_reports_nothing() -> None:
     bare = Snapshot(snapshot_id=1, manifest_list="list", timestamp_ms=1, sequence_number=1, summary=None)
     assert row_change(bare) == RowChange()

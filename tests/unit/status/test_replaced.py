@@ -47,7 +47,7 @@ TOOK = Replaced(
     rewritten_files=2,
     rewritten_bytes=1,
 )
-GONE = (AddedFile(path="f2", rows=10), AddedFile(path="f3", rows=9))
+REMOVED = (AddedFile(path="f2", rows=10), AddedFile(path="f3", rows=9))
 COPIES = (AddedFile(path="c2", rows=5), AddedFile(path="c3", rows=4))
 
 
@@ -57,27 +57,27 @@ LEFT = cover((P0, 0, 5), (P1, 0, 4))
 def deleting(took: Replaced = TOOK, covered: Coverage = LEFT) -> LandingSnapshot:
     """Of what the first two snapshots landed, a part is taken out."""
     made = snapshot(4, covered, kind=SnapshotKind.REPLACE, rows=0, files=COPIES)
-    return replace(made, record=replace(made.record, extra={REPLACED: took.to_text()}), removed=GONE)
+    return replace(made, record=replace(made.record, extra={REPLACED: took.to_text()}), removed=REMOVED)
 
 
 def anew() -> LandingSnapshot:
-    """The same ranges come back in a lane of their own."""
+    """The same ranges come back in a stream of their own."""
     lane = replace(section(cover((P0, 5, 15)), starts={P0: 5}), lane=REPLAY)
     files = (*COPIES, AddedFile(path="new", rows=10))
     made = snapshot(
         4, cover((P0, 0, 5), (P1, 0, 4)), cover((P0, 5, 15)), kind=SnapshotKind.REPLACE, files=files, others=[lane]
     )
-    return replace(made, record=replace(made.record, lane=REPLAY, extra={REPLACED: TOOK.to_text()}), removed=GONE)
+    return replace(made, record=replace(made.record, lane=REPLAY, extra={REPLACED: TOOK.to_text()}), removed=REMOVED)
 
 
 def wrong(*snapshots: LandingSnapshot, head: Iterable[str] | None = None) -> str:
-    told = history(ORIGIN, FIRST, SECOND, *snapshots)
+    table = history(ORIGIN, FIRST, SECOND, *snapshots)
     if head is not None:
-        told = replace(told, head=tuple(head))
+        table = replace(table, head=tuple(head))
     else:
-        gone = {f.path for s in told.snapshots for f in s.removed}
-        told = replace(told, head=tuple(p for p in told.head if p not in gone))
-    return texts(f for f in check_table(told) if f.level is Severity.WRONG)
+        removed = {f.path for s in table.snapshots for f in s.removed}
+        table = replace(table, head=tuple(p for p in table.head if p not in removed))
+    return texts(f for f in check_table(table) if f.level is Severity.WRONG)
 
 
 @pytest.mark.parametrize("made", [deleting, anew])
@@ -100,8 +100,8 @@ def without_extra(s: LandingSnapshot) -> LandingSnapshot:
     ("forged", "message"),
     [
         (without_extra(deleting()), "does not record which"),
-        (replace(deleting(), removed=(*GONE, AddedFile(path="more", rows=3))), "removed files had 22"),
-        (replace(deleting(), removed=GONE[:1]), "2 rewritten, but 1 are removed"),
+        (replace(deleting(), removed=(*REMOVED, AddedFile(path="more", rows=3))), "removed files had 22"),
+        (replace(deleting(), removed=REMOVED[:1]), "2 rewritten, but 1 are removed"),
         (replace(deleting(), files=COPIES[:1]), "reports 0 rows and 9 copied ones, but its 1 files have 5"),
         (deleting(replace(TOOK, copied_rows=4)), "its 2 files have 9"),
         (deleting(replace(TOOK, rows=30, copied_rows=9, deleted_rows=0)), "but at most"),
@@ -112,7 +112,7 @@ def without_extra(s: LandingSnapshot) -> LandingSnapshot:
             replace(anew(), record=replace(anew().record, ranges=cover((P0, 5, 12)))),
             "gained orders[0] [5, 15), but the snapshot reports orders[0] [5, 12)",
         ),
-        (replace(SECOND, removed=GONE[:1], record=replace(SECOND.record, snapshot_id=9)), "but does not record it"),
+        (replace(SECOND, removed=REMOVED[:1], record=replace(SECOND.record, snapshot_id=9)), "but does not record it"),
     ],
 )
 def test_each_forgery_is_found(forged: LandingSnapshot, message: str) -> None:
@@ -140,19 +140,19 @@ def test_ranges_of_another_landing_are_not_taken_with_it() -> None:
 
 def test_the_accounts_of_what_was_landed_anew_count() -> None:
     """Of replaced ranges the dead letters are those of the new rows."""
-    told = replace(history(ORIGIN, FIRST, SECOND, anew()), head=("new", "c2", "c3"))
+    table = replace(history(ORIGIN, FIRST, SECOND, anew()), head=("new", "c2", "c3"))
     rejected = Account({P0: Counts(landed=9, rejected=1)})
     dead = [
         ORIGIN,
         snapshot(2, cover((P0, 0, 5)), cover((P0, 0, 5)), rows=0),
         snapshot(3, cover((P0, 0, 15)), cover((P0, 5, 15)), account=rejected, rows=1),
     ]
-    assert texts(f for f in check_landing(LANDING, [told]) if f.level is Severity.WRONG) == ""
-    found = texts(check_landing(LANDING, [told, history(*dead, table="shop.dead")]))
+    assert texts(f for f in check_landing(LANDING, [table]) if f.level is Severity.WRONG) == ""
+    found = texts(check_landing(LANDING, [table, history(*dead, table="shop.dead")]))
     assert "of orders[0] [5, 15) it has 1 rows, but 0 records of shop.orders were rejected" in found
 
 
-def test_the_statement_comes_back_and_damage_is_none() -> None:
+def test_the_statement_comes_back_and_corruption_is_none() -> None:
     record = deleting().record
     assert replaced_of(record) == TOOK
     assert replaced_of(replace(record, extra={REPLACED: "x"})) is None
@@ -169,7 +169,7 @@ LANE = replace(section(Coverage(), starts={P0: 5}), lane=REPLAY, epoch=UUID(int=
 OTHER = section(cover((P1, 5, 9)), landing="returns", starts={P1: 5})
 
 
-def test_what_is_gone_for_good_renews_every_lane_of_the_landing() -> None:
+def test_what_is_missing_for_good_renews_every_stream_of_the_landing() -> None:
     taken = cover((P0, 5, 20))
     live, lane, other = sections_after(
         [LIVE_SECTION, LANE, OTHER], "orders", taken, Replacement(lane="live"), TOKEN, {}
@@ -182,7 +182,7 @@ def test_what_is_gone_for_good_renews_every_lane_of_the_landing() -> None:
     assert other == OTHER
 
 
-def test_what_another_lane_lands_anew_renews_nobody() -> None:
+def test_what_another_stream_lands_anew_renews_no_other() -> None:
     taken = cover((P0, 5, 20))
     anew = Replacement(lane=REPLAY, coverage=taken, evaluated=(("r2", taken),))
     live, lane, _ = sections_after([LIVE_SECTION, LANE, OTHER], "orders", taken, anew, TOKEN, {})

@@ -26,9 +26,9 @@ PIECES = {P: [RangeAccount(range=OffsetRange(0, 20), counts=Counts(landed=16, re
 
 
 def replays(*ranges: tuple[int, int], rows: int | None = None, filtered: int = 0) -> SnapshotRecord:
-    told = coverage(*((0, a, b) for a, b in ranges))
-    many = len(told) - filtered if rows is None else rows
-    extra = {REPLAYED: replay_to_text(told, filtered)}
+    replayed = coverage(*((0, a, b) for a, b in ranges))
+    many = len(replayed) - filtered if rows is None else rows
+    extra = {REPLAYED: replay_to_text(replayed, filtered)}
     return SnapshotRecord(
         kind=SnapshotKind.CARRY, branch="main", landing="orders", lane="live", rows=many, extra=extra, snapshot_id=7
     )
@@ -75,25 +75,25 @@ def test_a_commit_of_a_release_that_dropped_it_is_found() -> None:
     assert "the ledger no longer records" in problems((carry, having((3, 5)), HAS))
 
 
-def test_a_word_that_goes_back_closes_what_is_read_again() -> None:
+def test_a_decision_that_goes_back_closes_what_is_read_again() -> None:
     init = SnapshotRecord(kind=SnapshotKind.INIT, branch="main", landing="orders", lane="live")
     after = having((10, 20), of=replace(BARE, covered=coverage((0, 0, 10))))
     assert BARE.closed_with(coverage((0, 0, 10))) == after[0].replayed
     assert problems((init, HAS, after)) == ""
 
 
-def test_a_damaged_word_of_a_replay_is_wrong_and_no_replay() -> None:
-    damaged = replace(replays((3, 5)), extra={REPLAYED: "{}"})
+def test_a_corrupt_decision_of_a_replay_is_wrong_and_no_replay() -> None:
+    corrupted = replace(replays((3, 5)), extra={REPLAYED: "{}"})
     with pytest.raises(WireError):
-        replay_of(damaged)
-    assert not is_replay(damaged)
-    assert "has no readable list of replayed offsets" in problems((damaged, HAS, HAS))
+        replay_of(corrupted)
+    assert not is_replay(corrupted)
+    assert "has no readable list of replayed offsets" in problems((corrupted, HAS, HAS))
 
 
 def test_ledgers_keep_what_was_replayed_and_older_ones_have_none() -> None:
-    (told,) = having((3, 5), (9, 10))
-    (read,) = decode_ledger(encode_ledger([told]))
-    assert read.replayed == told.replayed
+    (section,) = having((3, 5), (9, 10))
+    (read,) = decode_ledger(encode_ledger([section]))
+    assert read.replayed == section.replayed
     assert '"replayed"' not in encode_ledger(HAS)
     assert decode_ledger(encode_ledger(HAS))[0].replayed == Coverage()
 
@@ -101,8 +101,8 @@ def test_ledgers_keep_what_was_replayed_and_older_ones_have_none() -> None:
 def test_a_full_ledger_goes_without_rules_and_never_without_replays() -> None:
     many = Coverage.of((P, OffsetRange(n * 7919 % 1_000_003, n * 7919 % 1_000_003 + 1)) for n in range(1, 6000))
     rules = {f"r{n}": coverage((0, n, n + 1)) for n in range(8)}
-    told = replace(BARE, replayed=many, evaluated=rules)
-    (read,) = decode_ledger(encode_ledger([told]))
+    section = replace(BARE, replayed=many, evaluated=rules)
+    (read,) = decode_ledger(encode_ledger([section]))
     assert read.replayed == many
     starts = [n * 15_485_863 % (1 << 40) for n in range(40_000)]
     lots = replace(BARE, replayed=Coverage.of((P, OffsetRange(start, start + 1)) for start in starts))
@@ -110,17 +110,17 @@ def test_a_full_ledger_goes_without_rules_and_never_without_replays() -> None:
         encode_ledger([lots])
 
 
-def test_prune_takes_out_what_is_gone_and_remembers_former_offsets_of_a_topic_that_is_there_anew() -> None:
-    gone, anew = at(1), replace(at(0), topic_id="anew")
+def test_prune_takes_out_what_is_missing_and_remembers_former_offsets_of_a_topic_that_is_there_anew() -> None:
+    removed, anew = at(1), replace(at(0), topic_id="anew")
     two = replace(
         BARE,
-        starts={at(0): 0, gone: 0, anew: 0},
+        starts={at(0): 0, removed: 0, anew: 0},
         covered=coverage((0, 0, 20), (1, 0, 20)),
         replayed=coverage((0, 3, 5), (1, 3, 5)),
     )
     left = pruned(two, [at(0)], UUID(int=9), own=True)
     assert left is not None
     assert left.replayed == coverage((0, 0, 20), (1, 3, 5))
-    other = pruned(replace(two, starts={at(0): 0, replace(gone, topic="other"): 0}), [at(0)], UUID(int=9), own=True)
+    other = pruned(replace(two, starts={at(0): 0, replace(removed, topic="other"): 0}), [at(0)], UUID(int=9), own=True)
     assert other is not None
     assert other.replayed == coverage((1, 3, 5))

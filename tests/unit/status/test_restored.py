@@ -13,7 +13,7 @@ from tests.fakes.lake import data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 
-def told(landing: FakeLanding) -> list[tuple[Severity, str]]:
+def additions(landing: FakeLanding) -> list[tuple[Severity, str]]:
     history = read_history(landing.session.tables, DATA, "main", files=False, progress=landing.lines.append)
     found = check_landing(landing.session.landing, [history])
     return [(f.level, f.text) for f in found if f.text.startswith("another writer added")]
@@ -51,24 +51,24 @@ def test_rows_that_are_read_again_and_brought_back_are_off(
             landing.cycle("again")
     else:
         landing.cycle("again")
-        assert told(landing) == []
+        assert additions(landing) == []
         add(landing, *rolled_back)
-    ((level, text),) = told(landing)
+    ((level, text),) = additions(landing)
     assert level is Severity.WRONG
     assert text.startswith("another writer added 2 files of landing rows with 20 rows")
 
 
-def test_a_person_who_has_said_since_what_is_there_is_believed(landing: FakeLanding, rolled_back: list[str]) -> None:
+def test_a_later_assertion_of_a_user_is_trusted(landing: FakeLanding, rolled_back: list[str]) -> None:
     add(landing, *rolled_back)
     assert_tables(landing.session, from_offsets(landing.session, {("orders", 0): 40}, [DATA]))
-    assert [level for level, _ in told(landing)] == [Severity.NOTE]
+    assert [level for level, _ in additions(landing)] == [Severity.NOTE]
     landing.cycle("goes on")
     assert sum(int(s.get("lakecommit.rows", 0)) for s in landing.snapshots()) == 50
 
 
-def test_files_of_others_and_those_that_the_ledger_counts_say_nothing(
+def test_files_of_others_and_those_that_the_ledger_counts_report_nothing(
     landing: FakeLanding, rolled_back: list[str]
 ) -> None:
     add(landing, "file:///theirs/00000-0-0a0b0c0d-0000-4000-8000-000000000000.parquet")
     landing.cycle("again")
-    assert told(landing) == []
+    assert additions(landing) == []

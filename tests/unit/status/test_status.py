@@ -36,7 +36,7 @@ def test_before_the_first_run_everything_that_the_source_holds_is_lag(landing: F
     assert [p.landed for p in found.partitions] == [None, None]
     assert [p.kept for p in found.partitions] == [None, None]
     assert (found.cycles, found.blocked, found.valid_through) == ((), (), None)
-    # It was only looked at.
+    # It was only checked.
     assert landing.session.tables.find(DATA) is None
 
 
@@ -53,7 +53,7 @@ def test_a_catalog_that_is_away_is_an_error(landing: FakeLanding) -> None:
         status(landing)
 
 
-def test_a_cycle_that_is_open_is_shown_with_what_it_holds(landing: FakeLanding) -> None:
+def test_a_cycle_that_is_open_is_printed_with_what_it_holds(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, lambda s: s.spans[0].partition == P1)
     (shown,) = to_dict(status(landing))["cycles"]
@@ -64,7 +64,7 @@ def test_a_cycle_that_is_open_is_shown_with_what_it_holds(landing: FakeLanding) 
     assert not shown["live"]
 
 
-def test_what_is_reported_waits_in_its_table_and_says_behind_what(landing: FakeLanding) -> None:
+def test_what_is_reported_waits_in_its_table_and_reports_behind_what(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, lambda s: str(s) != "orders[0][0, 10)")
     found = status(landing)
@@ -83,7 +83,7 @@ def test_slices_without_files_are_nothing_to_publish(landing: FakeLanding) -> No
     assert (table.pending_slices, table.pending_files, table.pending_bytes) == (0, 0, 0)
 
 
-def test_a_landing_that_has_caught_up_says_through_when(landing: FakeLanding) -> None:
+def test_a_landing_that_has_caught_up_reports_through_when(landing: FakeLanding) -> None:
     landing.cycle()
     found = status(landing)
     (table,) = found.tables
@@ -120,7 +120,7 @@ def test_a_table_with_another_landing_s_ledger_is_absent_for_this_one(landing: F
     assert (table.snapshot_id, table.ends) == (None, {})
 
 
-def test_the_slowest_table_tells_the_lag(landing: FakeLanding) -> None:
+def test_the_slowest_table_reports_the_lag(landing: FakeLanding) -> None:
     landing.cycle()
     landing.session = landing.connect(dead_letter_table=DEAD)
     landing.source.ends = {P0: 25, P1: 10}
@@ -150,7 +150,7 @@ def test_a_headroom_that_is_short_is_a_warning_by_how_often_the_landing_runs(lan
     assert [w.split(": ")[0] for w in warned] == ["orders[0]", "orders[1]"]
 
 
-def test_all_of_it_is_json_and_an_unknown_headroom_says_that_it_is(landing: FakeLanding) -> None:
+def test_all_of_it_is_json_and_an_unknown_headroom_reports_that_it_is(landing: FakeLanding) -> None:
     landing.report(landing.open(), lambda s: s.spans[0].partition == P1)
     answer = json.loads(json.dumps(to_dict(status(landing))))
     assert set(answer) == {
@@ -205,13 +205,13 @@ def test_what_waits_what_is_open_and_how_far_all_is(landing: FakeLanding) -> Non
 def test_unread_offsets_that_may_expire_are_warned_of(landing: FakeLanding) -> None:
     landing.open()
     landing.source.kept = {"orders": Retention(time=timedelta(minutes=30), bytes=None)}
-    # All records are older than any time that is asked for.
+    # All records are older than any time that is requested.
     status = read_status(landing.session)
     assert len(status.warnings) == 2
     assert "land more often, or raise retention.ms of orders" in status.warnings[0]
 
 
-def test_the_table_that_is_furthest_behind_tells_what_has_landed(landing: FakeLanding) -> None:
+def test_the_table_that_is_furthest_behind_reports_what_has_landed(landing: FakeLanding) -> None:
     landing.cycle("a")
     with_dead, data_only = landing.connect(dead_letter_table=DEAD), landing.session
     landing.source.ends = {P0: 25, P1: 10}

@@ -159,13 +159,13 @@ def found(**changes: Any) -> Status:
 def test_the_first_row_that_applies_decides(
     status: Status, allowed: StatusLimits, standing: StatusVerdict, why: str
 ) -> None:
-    told, reason = status_verdict(status, allowed)
-    assert told is standing
+    statuses, reason = status_verdict(status, allowed)
+    assert statuses is standing
     assert why in reason
     assert bool(reason) is (standing is not StatusVerdict.WELL)
 
 
-def test_commits_that_fail_as_often_as_the_landing_says_are_a_stall(landing: FakeLanding) -> None:
+def test_commits_that_fail_as_often_as_the_landing_reports_are_a_stall(landing: FakeLanding) -> None:
     landing.session = landing.connect(stalled_cycles=2)
     landing.cycle()
     for run in ("b", "c"):
@@ -178,7 +178,7 @@ def test_commits_that_fail_as_often_as_the_landing_says_are_a_stall(landing: Fak
     assert "commits failed in 2 cycles in a row; the last one: CatalogError" in read_status(landing.session).stalled
 
 
-def test_a_table_that_was_dropped_needs_a_person_unlike_one_that_never_was(landing: FakeLanding) -> None:
+def test_a_table_that_was_dropped_needs_a_user_unlike_one_that_never_was(landing: FakeLanding) -> None:
     assert status_verdict(read_status(landing.session), StatusLimits())[0] is StatusVerdict.BEHIND
     landing.cycle()
     landing.session.tables.catalog.drop_table(DATA)

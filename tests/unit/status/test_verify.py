@@ -151,7 +151,7 @@ def test_a_snapshot_that_does_not_add_up_is_wrong(broken: LandingSnapshot, messa
 
 
 @pytest.mark.parametrize(("rows", "found"), [(9, "9 rows for 10 landed records"), (10, ""), (14, "")])
-def test_a_record_may_be_several_rows_in_formats_that_say_so(
+def test_a_record_may_be_several_rows_in_formats_that_report_it(
     rows: int, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(FORMATS, "lines", "")
@@ -168,7 +168,7 @@ def test_a_range_that_was_landed_before_is_landed_twice() -> None:
     )
 
 
-def test_a_ledger_that_loses_ranges_is_wrong_unless_a_person_set_it() -> None:
+def test_a_ledger_that_loses_ranges_is_wrong_unless_a_user_set_it() -> None:
     assert "lost orders[0] [5, 10)" in texts(
         check_table(history(ORIGIN, FIRST, snapshot(3, cover((P0, 0, 5)), kind=SnapshotKind.EPOCH)))
     )
@@ -186,14 +186,14 @@ def test_the_section_of_another_landing_must_stay_as_it_was() -> None:
     moved = replace(other, covered=cover((P0, 0, 5)))
     before = snapshot(2, cover((P1, 0, 2)), cover((P1, 0, 2)), others=[other])
     after = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)), others=[moved])
-    gone = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)))
+    missing = snapshot(3, cover((P1, 0, 4)), cover((P1, 2, 4)))
     first = replace(ORIGIN, sections={**ORIGIN.sections, ("other", "live"): other})
     start = replace(ORIGIN, sections={("other", "live"): other})
     assert "ledger of landing 'other' gained orders[0] [3, 5), but the snapshot reports nothing" in texts(
         check_table(history(start, first, before, after, whole=False))
     )
     assert "the ledger of landing 'other' is missing" in texts(
-        check_table(history(start, first, before, gone, whole=False))
+        check_table(history(start, first, before, missing, whole=False))
     )
 
 
@@ -246,7 +246,7 @@ def test_tables_at_the_same_end_must_agree_on_what_was_rejected() -> None:
     assert "4 rows, but 3 records of shop.orders were rejected" in texts(check_landing(LANDING, [data(3), dead(4, 4)]))
 
 
-def test_a_dead_letter_table_that_is_behind_is_told_and_not_wrong() -> None:
+def test_a_dead_letter_table_that_is_behind_is_reported_and_not_wrong() -> None:
     behind = history(ORIGIN, table="shop.dead")
     (found,) = check_landing(LANDING, [data(3), behind])
     assert found.level is Severity.NOTE
@@ -276,35 +276,35 @@ def test_differences_of_two_ranges_do_not_cancel_out() -> None:
     assert "[10, 20) it has 3 rows, but 1" in found
 
 
-def judged(of: TableHistory, **rules: Coverage) -> TableHistory:
+def evaluated(of: TableHistory, **rules: Coverage) -> TableHistory:
     last = of.snapshots[-1]
     sections = {key: replace(one, evaluated=rules) for key, one in last.sections.items()}
     return replace(of, snapshots=(*of.snapshots[:-1], replace(last, sections=sections)))
 
 
-def test_rejects_that_both_tables_tell_apart_by_other_rules_are_wrong_though_they_are_as_many() -> None:
+def test_rejects_that_the_tables_report_by_other_rules_are_wrong_though_they_are_as_many() -> None:
     whole = cover((P0, 0, 10))
-    (found,) = check_landing(LANDING, [judged(data(3), one=whole), judged(dead(3, 3), two=whole)])
+    (found,) = check_landing(LANDING, [evaluated(data(3), one=whole), evaluated(dead(3, 3), two=whole)])
     assert (found.level, found.table) == (Severity.WRONG, "shop.dead")
     assert "orders[0] [0, 10) was evaluated by other rules than in shop.orders" in found.text
 
 
 def test_other_rules_that_reject_nothing_are_nothing_wrong() -> None:
     whole = cover((P0, 0, 10))
-    assert texts(check_landing(LANDING, [judged(data(0), one=whole), judged(dead(0, 0), two=whole)])) == ""
-    assert texts(check_landing(LANDING, [judged(data(3), one=whole), judged(dead(3, 3), one=whole)])) == ""
-    assert texts(check_landing(LANDING, [judged(data(3), one=whole), dead(3, 3)])) == "", "of an earlier release"
+    assert texts(check_landing(LANDING, [evaluated(data(0), one=whole), evaluated(dead(0, 0), two=whole)])) == ""
+    assert texts(check_landing(LANDING, [evaluated(data(3), one=whole), evaluated(dead(3, 3), one=whole)])) == ""
+    assert texts(check_landing(LANDING, [evaluated(data(3), one=whole), dead(3, 3)])) == "", "of an earlier release"
 
 
-def test_what_a_person_said_of_dead_letters_is_told_and_not_wrong() -> None:
-    said = history(ORIGIN, snapshot(2, cover((P0, 0, 10)), kind=SnapshotKind.INIT), table="shop.dead")
-    named, found = check_landing(LANDING, [data(3), said])
+def test_what_a_user_stated_of_dead_letters_is_reported_and_not_wrong() -> None:
+    dead = history(ORIGIN, snapshot(2, cover((P0, 0, 10)), kind=SnapshotKind.INIT), table="shop.dead")
+    named, found = check_landing(LANDING, [data(3), dead])
     assert "a user set the ledger" in named.text
     assert {named.level, found.level} == {Severity.NOTE}
     assert "or a user stated that it has them" in found.text
 
 
-def test_dead_letters_that_a_person_gave_up_are_told_and_not_wrong() -> None:
+def test_dead_letters_that_a_user_gave_up_are_reported_and_not_wrong() -> None:
     given_up = Account({P0: Counts(skipped=10)})
     skipped = history(
         ORIGIN, snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=given_up, rows=0), table="shop.dead"
@@ -334,18 +334,18 @@ def test_a_landing_that_no_table_knows_where_others_are_is_not_all_right() -> No
     assert check_landing(LANDING, [history()]) == []
 
 
-def test_a_hole_is_judged_from_where_the_lane_starts() -> None:
+def test_a_hole_is_evaluated_from_where_the_stream_starts() -> None:
     later = section(Coverage({P0: RangeSet.of((5, 9))}), starts={P0: 5})
     one = replace(FIRST, sections={("orders", "live"): later})
     assert texts(f for f in check_table(history(one, whole=False)) if "hole" in f.text) == ""
 
 
-def test_what_a_person_decided_is_told_once_also_where_a_release_did_not_carry_it_on() -> None:
+def test_what_a_user_decided_is_reported_once_also_where_a_release_did_not_carry_it_on() -> None:
     commands = ["reset offsets", "maintain --only ledger"]
-    said = [Decision(command=c, actor="carla", host="h", at="2026-01-01") for c in commands]
+    decisions = [Decision(command=c, actor="carla", host="h", at="2026-01-01") for c in commands]
     snapshots = [snapshot(n, cover((P0, 0, n)), cover((P0, n - 1, n))) for n in (1, 2, 3)]
-    kept = [(said[0],), tuple(said), ()]
-    told = [replace(s, record=replace(s.record, decisions=d)) for s, d in zip(snapshots, kept, strict=True)]
-    found = check_landing(LANDING, [TableHistory(table="shop.orders", snapshots=tuple(told), whole=True)])
+    kept = [(decisions[0],), tuple(decisions), ()]
+    decided = [replace(s, record=replace(s.record, decisions=d)) for s, d in zip(snapshots, kept, strict=True)]
+    found = check_landing(LANDING, [TableHistory(table="shop.orders", snapshots=tuple(decided), whole=True)])
     notes = [f.text for f in found if "decision of a user" in f.text]
     assert [n.partition("`")[2].partition("`")[0] for n in notes] == commands

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hours an event tells of."""
+"""Which hours an event reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def at(hour: int, minute: int = 0, day: int = 2) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("told", "through", "expected"),
+    ("lines", "through", "expected"),
     [
         (None, None, []),
         (at(3), None, []),
@@ -28,10 +28,10 @@ def at(hour: int, minute: int = 0, day: int = 2) -> datetime:
         (at(6), at(4, 1), []),
     ],
 )
-def test_hours_between_what_was_told_and_valid_through(
-    told: datetime | None, through: datetime | None, expected: list[str]
+def test_hours_between_what_was_reported_and_valid_through(
+    lines: datetime | None, through: datetime | None, expected: list[str]
 ) -> None:
-    assert [hour_key(hour) for hour in whole_hours(told, through)] == expected
+    assert [hour_key(hour) for hour in whole_hours(lines, through)] == expected
 
 
 def test_hours_are_utcs_wherever_the_clock_is() -> None:
@@ -39,10 +39,10 @@ def test_hours_are_utcs_wherever_the_clock_is() -> None:
     assert [hour_key(hour) for hour in whole_hours(None, there)] == ["2026-01-02T02:00:00"]
 
 
-def test_after_a_long_time_all_hours_are_told_by_several_events_oldest_first() -> None:
-    told, through, seen = at(0), at(0) + timedelta(hours=400, minutes=5), list[datetime]()
-    while hours := whole_hours(told, through):
+def test_after_a_long_time_all_hours_are_reported_by_several_events_oldest_first() -> None:
+    reported, through, observed = at(0), at(0) + timedelta(hours=400, minutes=5), list[datetime]()
+    while hours := whole_hours(reported, through):
         assert len(hours) <= MOST_HOURS
-        seen += hours
-        told = hours[-1] + timedelta(hours=1)
-    assert seen == [at(0) + timedelta(hours=n) for n in range(400)]
+        observed += hours
+        reported = hours[-1] + timedelta(hours=1)
+    assert observed == [at(0) + timedelta(hours=n) for n in range(400)]

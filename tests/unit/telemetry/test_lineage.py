@@ -81,11 +81,11 @@ def snapshot(table: str, number: int, end: int, rows: int, counts: Counts) -> Pu
     )
 
 
-def told(facet: Any) -> Any:
+def fields_of(facet: Any) -> Any:
     return {name: value for name, value in Serde.to_dict(facet).items() if not name.startswith("_")}
 
 
-def test_a_commit_tells_topic_and_tables_with_offsets_rows_and_snapshots() -> None:
+def test_a_commit_reports_topic_and_tables_with_offsets_rows_and_snapshots() -> None:
     counts = Counts(landed=8, rejected=1, filtered=1)
     closed = Closed(
         commit_id=UUID(int=1),
@@ -96,18 +96,18 @@ def test_a_commit_tells_topic_and_tables_with_offsets_rows_and_snapshots() -> No
     found = lineage_of([Commit(ORDERS, closed, "kafka://b:9092", "https://lake")])
     [topic] = found.inputs
     assert (topic.namespace, topic.name) == ("kafka://b:9092", "orders")
-    assert told(topic.inputFacets["inputStatistics"])["rowCount"] == 10
-    assert told(topic.inputFacets["lakecommit_offsets"]) == {"ranges": {"orders[0]": [[0, 10]]}}
+    assert fields_of(topic.inputFacets["inputStatistics"])["rowCount"] == 10
+    assert fields_of(topic.inputFacets["lakecommit_offsets"]) == {"ranges": {"orders[0]": [[0, 10]]}}
     rows, dead = found.outputs
     assert [(each.namespace, each.name) for each in (rows, dead)] == [
         ("https://lake", "shop.orders"),
         ("https://lake", "shop.orders_dead"),
     ]
-    assert told(rows.facets["version"]) == {"datasetVersion": str(2**61)}
-    assert told(rows.outputFacets["outputStatistics"])["rowCount"] == 8
-    assert told(dead.outputFacets["outputStatistics"])["rowCount"] == 1
-    assert told(rows.outputFacets["lakecommit_offsets"]) == {"ranges": {"orders[0]": [[0, 10]]}}
-    [cycle] = told(found.run_facets["lakecommit_cycle"])["cycles"]
+    assert fields_of(rows.facets["version"]) == {"datasetVersion": str(2**61)}
+    assert fields_of(rows.outputFacets["outputStatistics"])["rowCount"] == 8
+    assert fields_of(dead.outputFacets["outputStatistics"])["rowCount"] == 1
+    assert fields_of(rows.outputFacets["lakecommit_offsets"]) == {"ranges": {"orders[0]": [[0, 10]]}}
+    [cycle] = fields_of(found.run_facets["lakecommit_cycle"])["cycles"]
     assert cycle["landing"] == "orders"
     assert cycle["snapshots"]["shop.orders"] == str(2**61)
     assert cycle["validThrough"] == "2026-01-02T00:00:00+00:00"

@@ -67,7 +67,7 @@ def sent(samples: Iterator[Sample]) -> dict[tuple[str, ...], float]:
     return {(s.metric.name.removeprefix("lakecommit."), *s.tags): s.value for s in samples}
 
 
-def test_a_closed_cycle_tells_rows_per_table_freshness_and_what_is_left() -> None:
+def test_a_closed_cycle_reports_rows_per_table_freshness_and_what_is_left() -> None:
     closed = Closed(
         commit_id=CYCLE,
         table="shop.orders",
@@ -96,7 +96,7 @@ def test_a_closed_cycle_tells_rows_per_table_freshness_and_what_is_left() -> Non
     }
 
 
-def test_a_window_that_is_not_wholly_published_tells_no_lag_and_a_cycle_that_was_over_tells_nothing() -> None:
+def test_a_window_that_is_not_wholly_published_reports_no_lag_and_a_cycle_that_was_over_reports_nothing() -> None:
     closed = Closed(commit_id=CYCLE, missing=("orders[0][0, 5)",), blocked=("orders[1][0, 5)",))
     names = {s.metric for s in closed_samples("orders", closed, 1.5)}
     assert not names & {LAG, VALID_THROUGH, ROWS}
@@ -188,10 +188,10 @@ def test_receivers_of_statsd_and_opentelemetry_get_every_metric_of_tasks_and_com
     kinds = {"counter": "c", "gauge": "g"}
     plain = {m: "".join(f".{tag}__x" for tag in m.tags) for m in METRICS}
     tagged = {m: "".join(f",{tag}={tag}.x" for tag in m.tags) for m in METRICS}
-    for who in ("task", "command"):
+    for source in ("task", "command"):
         for name, tags in (("False", plain), ("True", tagged)):
-            mine = {line for line in got if line.startswith(f"{who}.{name}.lakecommit.")}
-            assert mine == {f"{who}.{name}.{m.name}{tags[m]}:3|{kinds[m.kind]}" for m in METRICS}
+            mine = {line for line in got if line.startswith(f"{source}.{name}.lakecommit.")}
+            assert mine == {f"{source}.{name}.{m.name}{tags[m]}:3|{kinds[m.kind]}" for m in METRICS}
 
     found = [m for e in exported for r in e.resource_metrics for s in r.scope_metrics for m in s.metrics]
     mine_there = {m.name: m for m in found if "lakecommit" in m.name}

@@ -44,7 +44,7 @@ def labels_of(expression: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])
-def test_an_alert_asks_for_what_is_sent_and_says_what_to_do(rule: dict[str, Any]) -> None:
+def test_an_alert_queries_what_is_sent_and_states_what_to_do(rule: dict[str, Any]) -> None:
     names = set(NAME.findall(rule["expr"]))
     assert names
     assert names <= set(SENT)
@@ -56,7 +56,7 @@ def test_an_alert_asks_for_what_is_sent_and_says_what_to_do(rule: dict[str, Any]
 
 
 @pytest.mark.parametrize(("expression", "legend"), list(targets()))
-def test_a_panel_asks_for_what_is_sent(expression: str, legend: str) -> None:
+def test_a_panel_queries_what_is_sent(expression: str, legend: str) -> None:
     [name] = set(NAME.findall(expression))
     assert name in SENT
     assert labels_of(expression) | set(re.findall(r"\{\{(\w+)\}\}", legend)) <= set(SENT[name].tags)
@@ -67,8 +67,8 @@ def test_the_board_shows_every_metric_and_its_panels_do_not_overlap() -> None:
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels()]
     assert len(set(places)) == len(places) == len({p["id"] for p in panels()})
     variables = json.loads((FOLDER / "grafana.json").read_text())["templating"]["list"]
-    [asked] = [v["query"] for v in variables if v["name"] == "landing"]
-    name, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", asked).groups()  # type: ignore[union-attr]
+    [query] = [v["query"] for v in variables if v["name"] == "landing"]
+    name, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", query).groups()  # type: ignore[union-attr]
     assert label in SENT[name].tags
 
 

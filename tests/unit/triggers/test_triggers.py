@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What triggers are stored with, which of them share a stream, and when a backlog is told."""
+"""What triggers are stored with, which of them share a stream, and when a backlog is reported."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def test_what_reads_the_same_shares_a_stream() -> None:
 
 
 @pytest.mark.parametrize(
-    ("commits", "told"),
+    ("commits", "kwargs"),
     [
         (Commits(groups={}), "success"),
         (Commits(groups=None, trouble="brokers are away"), "skipped"),
         (Commits(groups=None, trouble="again"), {"how": "timed_out", "reason": "again"}),
     ],
 )
-def test_what_the_triggerer_would_end_is_handed_to_a_worker(commits: Commits, told: Any) -> None:
-    arguments = waits(guard=guard_to_json(Guard()), jitter=0.0, soft_fail=told == "skipped").serialize()[1]
+def test_what_the_triggerer_would_end_is_handed_to_a_worker(commits: Commits, kwargs: Any) -> None:
+    arguments = waits(guard=guard_to_json(Guard()), jitter=0.0, soft_fail=kwargs == "skipped").serialize()[1]
 
     async def stream() -> AsyncIterator[Commits]:
         yield commits
@@ -86,7 +86,7 @@ def test_what_the_triggerer_would_end_is_handed_to_a_worker(commits: Commits, to
     async def events() -> list[Any]:
         return [event.payload async for event in EndedByWorkerTrigger(**arguments).filter_shared_stream(stream())]
 
-    assert asyncio.run(events()) == [told]
+    assert asyncio.run(events()) == [kwargs]
 
 
 def test_a_backlog_needs_a_limit_and_topics() -> None:
@@ -116,12 +116,12 @@ def test_any_limit_is_enough(limits: BacklogLimits, found: Backlog, number: int)
     assert len(limits.reached(found)) == number
 
 
-def test_a_backlog_is_told_once_until_it_was_planned_of_or_nobody_did_anything() -> None:
-    told, reached = _LastEvent(again=300.0), ["10 rows"]
-    assert told.is_news(backlog(10), reached, 0.0)
-    assert not told.is_news(backlog(12), reached, 10.0)
-    assert told.is_news(backlog(13, planned=5), reached, 20.0), "a plan took some of it, and enough is left"
-    assert not told.is_news(backlog(13, planned=5), reached, 319.0)
-    assert told.is_news(backlog(13, planned=5), reached, 320.0), "nobody did anything"
-    assert not told.is_news(backlog(0, planned=5), [], 330.0)
-    assert told.is_news(backlog(10, planned=5), reached, 340.0)
+def test_a_backlog_is_reported_once_until_it_is_planned_or_nothing_was_done() -> None:
+    trigger, reached = _LastEvent(again=300.0), ["10 rows"]
+    assert trigger.is_news(backlog(10), reached, 0.0)
+    assert not trigger.is_news(backlog(12), reached, 10.0)
+    assert trigger.is_news(backlog(13, planned=5), reached, 20.0), "a plan took some of it, and enough is left"
+    assert not trigger.is_news(backlog(13, planned=5), reached, 319.0)
+    assert trigger.is_news(backlog(13, planned=5), reached, 320.0), "nobody did anything"
+    assert not trigger.is_news(backlog(0, planned=5), [], 330.0)
+    assert trigger.is_news(backlog(10, planned=5), reached, 340.0)

@@ -38,7 +38,7 @@ def spec(name: str) -> LandingSpec:
         ({"a": 0, "b": SpecError("LC9999", "wrong")}, Exit.USAGE),
     ],
 )
-def test_the_code_tells_the_worst_and_the_lines_tell_whose_it_is(
+def test_the_code_reports_the_worst_and_the_lines_report_whose_it_is(
     ended: dict[str, int | BaseException], code: int
 ) -> None:
     out, err = io.StringIO(), io.StringIO()
@@ -50,24 +50,24 @@ def test_the_code_tells_the_worst_and_the_lines_tell_whose_it_is(
     assert all(name in last for name in failed)
 
 
-class _Told:
-    """In place of a lander: whether it was told to stop."""
+class _Runner:
+    """In place of a lander: whether it was reported to stop."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.told = False
+        self.suspended = False
 
     def stop(self, *, grace: float) -> None:
-        self.told = grace > 0
+        self.suspended = grace > 0
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_landing_that_begins_when_the_call_was_told_to_stop_is_told_so_and_starts_no_spark(
+def test_a_landing_that_begins_when_the_call_was_instructed_to_stop_is_reported_and_starts_no_spark(
     monkeypatch: pytest.MonkeyPatch, *, stopped: bool
 ) -> None:
-    def cycles(runner: _Told, *_: object) -> int:
-        return int(runner.told)
+    def cycles(runner: _Runner, *_: object) -> int:
+        return int(runner.suspended)
 
-    monkeypatch.setattr(set_landings, "LandingRunner", _Told)
+    monkeypatch.setattr(set_landings, "LandingRunner", _Runner)
     monkeypatch.setattr(set_landings, "land_cycles", cycles)
     session: Any = nullcontext()
     with ConcurrentLandings() as concurrent:
@@ -99,7 +99,9 @@ class _Round:
         """It has nothing open."""
 
 
-def test_a_call_that_was_told_to_stop_and_did_not_hear_it_ends_as_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_was_instructed_to_stop_and_did_not_hear_it_ends_as_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     err = io.StringIO()
     monkeypatch.setattr(module, "Signals", _Lost)
     monkeypatch.setattr(module, "found_landings", lambda *_: Expansion(landings=()))

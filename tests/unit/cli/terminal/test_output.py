@@ -38,7 +38,7 @@ def streams() -> tuple[io.StringIO, io.StringIO]:
     ],
     ids=lambda section: next(iter(section)),
 )
-def test_a_secret_of_the_spec_is_in_nothing_that_is_said(
+def test_a_secret_of_the_spec_is_in_nothing_that_is_reported(
     section: dict[str, str], streams: tuple[io.StringIO, io.StringIO]
 ) -> None:
     out, err = streams
@@ -63,13 +63,13 @@ def test_settings_that_are_no_secret_are_left_alone() -> None:
     assert secrets_in(plain, {"sasl.password": "no", "token": True}) == ()
 
 
-def test_a_longer_secret_that_holds_a_shorter_one_is_left_out_whole() -> None:
+def test_a_longer_secret_that_holds_a_shorter_one_is_left_out_complete() -> None:
     output = Output()
     output.keep({"password": "abc", "token": "abcdef"})
     assert output.clean("abcdef abc") == "*** ***"
 
 
-def test_an_error_is_one_line_for_people_and_json_only_when_asked_for(
+def test_an_error_is_one_line_for_users_and_json_only_when_requested(
     streams: tuple[io.StringIO, io.StringIO],
 ) -> None:
     out, err = streams
@@ -109,7 +109,7 @@ def test_while_results_only_holds_noise_goes_to_standard_error() -> None:
     assert sorted(done.stderr.splitlines()) == ["noise of a child", "noise of a library"]
 
 
-def test_a_text_that_no_terminal_takes_is_shown_escaped(streams: tuple[io.StringIO, io.StringIO]) -> None:
+def test_a_text_that_no_terminal_takes_is_printed_escaped(streams: tuple[io.StringIO, io.StringIO]) -> None:
     out, err = streams
     output = Output(as_json=False, out=out, err=err)
     output.lines(["a header holds \ud800"])

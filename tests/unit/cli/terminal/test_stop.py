@@ -34,7 +34,7 @@ def test_the_handlers_before_are_put_back() -> None:
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_handlers_that_somebody_replaced_are_installed_again() -> None:
+def test_handlers_that_a_user_replaced_are_installed_again() -> None:
     with Signals() as signals:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signals.install()
@@ -51,7 +51,7 @@ def test_a_signal_whose_exception_was_lost_while_the_engine_started_is_raised_af
     assert stopped.value.code == 143
 
 
-def test_any_thread_may_ask_for_a_signal_whose_exception_was_lost() -> None:
+def test_any_thread_may_request_a_signal_whose_exception_was_lost() -> None:
     with Signals() as signals, ThreadPoolExecutor(1) as threads:
         assert threads.submit(signals.check).exception() is None
         with suppress(Stopped):

@@ -71,7 +71,7 @@ def read_for_plan(world: World, run: int, limits: WindowLimits, release: Sequenc
     """Look, and decide. A table that is away makes an empty plan; a run that has its cycle makes none."""
     if any(t.away for t in world.tables.values()):
         return PlanRead(
-            run=run, plan=_plan(world, (), window_id(LANDING, LIVE, SPEC, {}, ()), asked=False), read_from=0
+            run=run, plan=_plan(world, (), window_id(LANDING, LIVE, SPEC, {}, ()), requested=False), read_from=0
         )
     ledgers = world.read_ledgers(repair=True)
     read_from = min(t.section.control.read_from for t in ledgers)
@@ -108,7 +108,7 @@ def read_for_hand(world: World, run: int, coverage: Coverage, directives: Direct
     return PlanRead(run=run, plan=_plan(world, slices, window), read_from=read_from, directives=directives)
 
 
-def _plan(world: World, slices: tuple[Slice, ...], window: UUID, *, asked: bool = True) -> Plan:
+def _plan(world: World, slices: tuple[Slice, ...], window: UUID, *, requested: bool = True) -> Plan:
     return Plan(
         landing=LANDING,
         lane=LIVE,
@@ -116,7 +116,7 @@ def _plan(world: World, slices: tuple[Slice, ...], window: UUID, *, asked: bool 
         window_id=window,
         slices=slices,
         targets=tuple(t.target() for t in world.tables.values()) if slices else (),
-        ends=dict(world.ends) if asked else {},
+        ends=dict(world.ends) if requested else {},
         requested_at=world.now,
     )
 
@@ -151,7 +151,7 @@ def report(
     """One attempt's files and its report, in one transaction."""
     whole, commit_id = blocked is None and failed is None, commit_id_of(job.run)
     targets = {t.table: t for t in job.plan.targets}
-    told = SliceReport(
+    slice_report = SliceReport(
         slice_id=of.slice_id,
         attempt=next(world.attempts),
         window_id=job.plan.window_id,
@@ -174,15 +174,15 @@ def report(
         failed=failed,
     )
     at = world.tick()
-    for table in told.tables:
+    for table in slice_report.tables:
         for _ in range(table.events):
-            world.log.append(SliceFiles, at, commit_id, attempt=told.attempt, table=table.table, value=b"")
-    world.log.append(SliceReported, at, commit_id, report=told)
-    return told
+            world.log.append(SliceFiles, at, commit_id, attempt=slice_report.attempt, table=table.table, value=b"")
+    world.log.append(SliceReported, at, commit_id, report=slice_report)
+    return slice_report
 
 
 @dataclass(slots=True, kw_only=True)
-class CommitLook:
+class CommitCheck:
     """A commit task between its look and its appends: it settles from what it saw, however old that is by then."""
 
     run: int
@@ -193,12 +193,12 @@ class CommitLook:
     left: list[str]
 
 
-def look_for_commit(world: World, run: int) -> CommitLook:
+def check_for_commit(world: World, run: int) -> CommitCheck:
     ledgers = world.read_ledgers(repair=False)
     landing_state = world.landing_state(ledgers)
     ready = {t.table: settle(landing_state.accepted[t.table], t.section).ready for t in ledgers}
     settled = {t: {(t, s.report.attempt) for s in slices} for t, slices in ready.items()}
-    return CommitLook(
+    return CommitCheck(
         run=run,
         ready=ready,
         low={t: landing_state.low(without=commit_id_of(run), landed=landed) for t, landed in settled.items()},
@@ -208,24 +208,24 @@ def look_for_commit(world: World, run: int) -> CommitLook:
     )
 
 
-def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -> None:
+def append_next(world: World, check: CommitCheck, *, announce: bool, lazy: bool) -> None:
     """The next table's snapshot, then its COMMIT_TO_TABLE; ``lazy`` leaves a table without rows for later."""
-    table = world.tables[look.left.pop(0)]
+    table = world.tables[check.left.pop(0)]
     if table.away:
-        look.failed.add(table.name)
+        check.failed.add(table.name)
         return
     if table.rolled_back:
         table.renew_epoch(world.log.end)
-    ready = look.ready[table.name]
+    ready = check.ready[table.name]
     if not ready or (lazy and not any(s.file_count(table.name) for s in ready)):
         return
-    low = look.low[table.name]
-    added = table.append(ready, look.end if low is None else min(low, look.end), low)
+    low = check.low[table.name]
+    added = table.append(ready, check.end if low is None else min(low, check.end), low)
     if announce and added:
         world.log.append(
             TablePublished,
             world.tick(),
-            commit_id_of(look.run),
+            commit_id_of(check.run),
             table=table.name,
             snapshot_id=len(table.history),
             token=UUID(int=len(table.history)),
@@ -234,22 +234,22 @@ def append_next(world: World, look: CommitLook, *, announce: bool, lazy: bool) -
         )
 
 
-def finish_commit(world: World, look: CommitLook, voided: Sequence[UUID] = ()) -> CycleClosed | None:
+def finish_commit(world: World, check: CommitCheck, voided: Sequence[UUID] = ()) -> CycleClosed | None:
     """COMPLETE with its valid-through when no table failed, else the evidence that one did."""
-    if look.failed or look.left or any(t.away for t in world.tables.values()):
-        fail_commit(world, commit_id_of(look.run), voided, tables=sorted(look.failed))
+    if check.failed or check.left or any(t.away for t in world.tables.values()):
+        fail_commit(world, commit_id_of(check.run), voided, tables=sorted(check.failed))
         return None
     ledgers = world.read_ledgers(repair=False)
     landing_state = world.landing_state(ledgers)
     reached = [passed_ends(t, landing_state.accepted[t.table], world.ends) for t in ledgers]
     through = valid_through(landing_state.cycles.values(), {p: min(r[p] for r in reached) for p in world.ends})
-    told = Directives(voided=tuple(voided))
-    world.log.append(CycleClosed, world.tick(), commit_id_of(look.run), valid_through=through, directives=told)
+    directives = Directives(voided=tuple(voided))
+    world.log.append(CycleClosed, world.tick(), commit_id_of(check.run), valid_through=through, directives=directives)
     last = world.log.entries[-1]
     return last if isinstance(last, CycleClosed) else None
 
 
 def fail_commit(world: World, commit_id: UUID, voided: Sequence[UUID] = (), tables: Sequence[str] = ()) -> None:
-    """The evidence of a failed attempt, which may also void slices whose files are gone."""
-    at, told = world.tick(), {"directives": Directives(voided=tuple(voided)), "tables": tuple(tables)}
-    world.log.append(CommitFailed, at, commit_id, reason="catalog away", task_attempt=str(at), **told)
+    """The evidence of a failed attempt, which may also void slices whose files are missing."""
+    at, directives = world.tick(), {"directives": Directives(voided=tuple(voided)), "tables": tuple(tables)}
+    world.log.append(CommitFailed, at, commit_id, reason="catalog away", task_attempt=str(at), **directives)

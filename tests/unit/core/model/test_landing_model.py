@@ -2,7 +2,7 @@
 """The model test: any order of steps, crashes, races, zombies, rollbacks and losses of the log.
 
 After every step each table holds every offset at most once and none behind a hole. Once nothing fails any more, one
-round of plan, write and commit puts everything into every table but what is blocked, and one more after a person has
+round of plan, write and commit puts everything into every table but what is blocked, and one more after a user has
 raised the budgets puts in the rest. Where budgets of what may be pending are tight it takes some rounds more, and no
 state holds for ever.
 """
@@ -30,14 +30,14 @@ from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, 
 from tests.support.effort import examples
 from tests.support.story import DEAD, ORDERS
 from tests.unit.core.model.actors import (
-    CommitLook,
+    CommitCheck,
     Job,
     PlanRead,
     append_next,
+    check_for_commit,
     commit_id_of,
     fail_commit,
     finish_commit,
-    look_for_commit,
     read_for_hand,
     read_for_plan,
     report,
@@ -78,7 +78,7 @@ class LandingMachine(RuleBasedStateMachine):
         self.runs = 0
         self.reads: list[PlanRead] = []
         self.jobs: list[Job] = []
-        self.looks: list[CommitLook] = []
+        self.checks: list[CommitCheck] = []
         self.over_budget = Coverage()
         self.failed: dict[int, Coverage] = {}
 
@@ -109,8 +109,8 @@ class LandingMachine(RuleBasedStateMachine):
 
     @rule(limits=LIMITS, release=st.booleans(), which=ANY, sends=st.sampled_from([True, True, False]))
     def a_planner_reads(self, limits: WindowLimits, release: bool, which: int, sends: bool) -> None:
-        gone = [commit_id_of(self.pick(self.jobs, which).run)] if release and self.jobs else []
-        self.reads.append(read_for_plan(self.world, self.new_run(), limits, gone))
+        removed = [commit_id_of(self.pick(self.jobs, which).run)] if release and self.jobs else []
+        self.reads.append(read_for_plan(self.world, self.new_run(), limits, removed))
         if sends:
             self.a_planner_sends(-1)
 
@@ -161,50 +161,50 @@ class LandingMachine(RuleBasedStateMachine):
     def a_slice_fails(self, which: int, part: int, times: int) -> None:
         job = self.pick(self.jobs, which)
         for _ in range(times if job.slices else 0):
-            told = report(self.world, job, self.pick(job.slices, part), files={}, failed="boom")
-            self.failed[job.run] = self.failed.get(job.run, Coverage()) | told.coverage
+            failure = report(self.world, job, self.pick(job.slices, part), files={}, failed="boom")
+            self.failed[job.run] = self.failed.get(job.run, Coverage()) | failure.coverage
 
     @precondition(lambda self: self.jobs)
     @rule(which=ANY, part=ANY)
     def a_slice_is_over_budget(self, which: int, part: int) -> None:
         job = self.pick(self.jobs, which)
         if job.slices:
-            told = report(self.world, job, self.pick(job.slices, part), files={}, blocked="too many")
-            self.over_budget = self.over_budget | told.coverage
+            block = report(self.world, job, self.pick(job.slices, part), files={}, blocked="too many")
+            self.over_budget = self.over_budget | block.coverage
 
     # commit tasks: one looks, appends to so many tables, and then goes on, dies, or sleeps and goes on later
 
     @precondition(lambda self: self.jobs)
     @rule(which=ANY, appends=st.integers(0, 2), then=st.sampled_from(["finish", "die", "sleep"]), how=HOW)
     def a_commit_task_runs(self, which: int, appends: int, then: str, how: How) -> None:
-        look = look_for_commit(self.world, self.pick(self.jobs, -1 - which).run)
-        self.go_on(look, appends, how)
+        check = check_for_commit(self.world, self.pick(self.jobs, -1 - which).run)
+        self.go_on(check, appends, how)
         if then == "finish":
-            self.finish(look, how)
+            self.finish(check, how)
         elif then == "sleep":
-            self.looks.append(look)
+            self.checks.append(check)
 
-    @precondition(lambda self: self.looks)
+    @precondition(lambda self: self.checks)
     @rule(which=ANY, appends=st.integers(0, 2), finish=st.booleans(), how=HOW)
     def a_commit_task_wakes_up(self, which: int, appends: int, finish: bool, how: How) -> None:
-        look = self.pick(self.looks, which)
-        self.go_on(look, appends, how)
+        check = self.pick(self.checks, which)
+        self.go_on(check, appends, how)
         if finish:
-            self.finish(look, how)
+            self.finish(check, how)
 
     @precondition(lambda self: self.jobs)
     @rule(which=ANY, limits=LIMITS, between=st.sampled_from(["commit", "rollback", "void", "cycle"]), how=HOW)
     def a_commit_task_is_overtaken(self, which: int, limits: WindowLimits, between: str, how: How) -> None:
-        look = look_for_commit(self.world, self.pick(self.jobs, which).run)
+        check = check_for_commit(self.world, self.pick(self.jobs, which).run)
         if between == "void":
-            self.void([ready[0] for ready in look.ready.values() if ready])
+            self.void([ready[0] for ready in check.ready.values() if ready])
         if between in ("void", "cycle"):
-            self.whole_cycle(limits)
+            self.complete_cycle(limits)
         else:
-            self.go_on(look_for_commit(self.world, self.pick(self.jobs, -1 - which).run), 2, how)
+            self.go_on(check_for_commit(self.world, self.pick(self.jobs, -1 - which).run), 2, how)
         if between == "rollback":
             self.pick(self.tables(), which).roll_back(2)
-        self.go_on(look, 2, how)
+        self.go_on(check, 2, how)
 
     @precondition(lambda self: any(self.fresh_view().accepted.values()))
     @rule(which=ANY)
@@ -212,13 +212,13 @@ class LandingMachine(RuleBasedStateMachine):
         self.void([self.pick([s for accepted in self.fresh_view().accepted.values() for s in accepted], which)])
 
     @rule(limits=LIMITS)
-    def a_whole_cycle_runs(self, limits: WindowLimits) -> None:
-        self.whole_cycle(limits)
+    def a_complete_cycle_runs(self, limits: WindowLimits) -> None:
+        self.complete_cycle(limits)
 
-    # what goes wrong outside, and a person
+    # what goes wrong outside, and a user
 
     @rule(which=ANY, what=st.sampled_from(["away", "back", "back", "rolled back", "log cut"]), much=st.integers(1, 20))
-    def something_breaks_or_is_mended(self, which: int, what: str, much: int) -> None:
+    def something_breaks_or_is_fixed(self, which: int, what: str, much: int) -> None:
         table = self.pick(self.tables(), which)
         if what == "rolled back":
             table.roll_back(much)
@@ -229,7 +229,7 @@ class LandingMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.fresh_view().blocked)
     @rule(skip=st.booleans())
-    def a_person_unblocks(self, skip: bool) -> None:
+    def a_user_unblocks(self, skip: bool) -> None:
         self.unblock(self.fresh_view(), skip=skip)
 
     @rule()
@@ -241,7 +241,7 @@ class LandingMachine(RuleBasedStateMachine):
         self.cycles_until_done()
         blocked = self.fresh_view().blocked_coverage
         for t in self.tables():
-            assert all(t.section.covered[p] == s for p, s in self.world.wanted.parts.items() if not blocked[p])
+            assert all(t.section.covered[p] == s for p, s in self.world.target.parts.items() if not blocked[p])
 
     # what must always hold
 
@@ -257,7 +257,7 @@ class LandingMachine(RuleBasedStateMachine):
     @invariant()
     def what_was_rolled_back_is_never_published_again(self) -> None:
         for t in self.tables():
-            assert not {s.report.attempt for snapshot in t.history for s in snapshot.added} & t.gone
+            assert not {s.report.attempt for snapshot in t.history for s in snapshot.added} & t.voided
 
     @invariant()
     def what_is_accepted_is_disjoint(self) -> None:
@@ -287,7 +287,7 @@ class LandingMachine(RuleBasedStateMachine):
         self.unblock(self.world.landing_state(self.world.read_ledgers(repair=True)), skip=False)
         closed = self.cycles_until_done()
         for t in self.tables():
-            assert t.section.covered == self.world.wanted
+            assert t.section.covered == self.world.target
         assert closed is not None
         assert closed.valid_through == self.jobs[-1].plan.requested_at
         landing_state = self.fresh_view()
@@ -296,13 +296,13 @@ class LandingMachine(RuleBasedStateMachine):
 
     # helpers
 
-    def go_on(self, look: CommitLook, appends: int, how: How) -> None:
-        for _ in look.left[:appends]:
-            append_next(self.world, look, announce=how.announce, lazy=how.lazy)
+    def go_on(self, check: CommitCheck, appends: int, how: How) -> None:
+        for _ in check.left[:appends]:
+            append_next(self.world, check, announce=how.announce, lazy=how.lazy)
 
-    def finish(self, look: CommitLook, how: How) -> None:
-        voided = [s.report.attempt for ready in look.ready.values() for s in ready[:1]] if how.void else []
-        self.valid_through_is_true(finish_commit(self.world, look, voided))
+    def finish(self, check: CommitCheck, how: How) -> None:
+        voided = [s.report.attempt for ready in check.ready.values() for s in ready[:1]] if how.void else []
+        self.valid_through_is_true(finish_commit(self.world, check, voided))
 
     def void(self, slices: Sequence[AcceptedSlice]) -> None:
         for s in slices:
@@ -330,22 +330,22 @@ class LandingMachine(RuleBasedStateMachine):
 
     def cycles_until_done(self) -> CycleClosed | None:
         for _ in range(self.rounds):
-            closed = self.whole_cycle(WindowLimits(groups=2, slice_records=3))
-            left = self.world.wanted - self.fresh_view().blocked_coverage
+            closed = self.complete_cycle(WindowLimits(groups=2, slice_records=3))
+            left = self.world.target - self.fresh_view().blocked_coverage
             if closed is not None and all(not left - t.section.covered for t in self.tables()):
                 break
         return closed
 
-    def whole_cycle(self, limits: WindowLimits) -> CycleClosed | None:
+    def complete_cycle(self, limits: WindowLimits) -> CycleClosed | None:
         """A run in which nothing fails; what it can land depends on what failed before."""
         run = self.new_run()
         job = self.send(read_for_plan(self.world, run, limits))
         for s in job.slices if job else ():
             report(self.world, job, s, files={ORDERS: 1})
-        look = look_for_commit(self.world, run)
-        while look.left:
-            append_next(self.world, look, announce=True, lazy=False)
-        return finish_commit(self.world, look)
+        check = check_for_commit(self.world, run)
+        while check.left:
+            append_next(self.world, check, announce=True, lazy=False)
+        return finish_commit(self.world, check)
 
     def unblock(self, landing_state: LandingState, *, skip: bool) -> None:
         what = landing_state.blocked_coverage
@@ -367,8 +367,8 @@ class LandingMachine(RuleBasedStateMachine):
         if closed is None or closed.valid_through is None:
             return
         opened = [e for e in self.world.log.entries if isinstance(e, CycleOpened)]
-        asked = [e.plan.ends for e in opened if e.plan.requested_at == closed.valid_through and e.plan.ends]
-        assert any(all(self.passed(t, ends) for t in self.tables()) for ends in asked)
+        requested = [e.plan.ends for e in opened if e.plan.requested_at == closed.valid_through and e.plan.ends]
+        assert any(all(self.passed(t, ends) for t in self.tables()) for ends in requested)
 
     def passed(self, table: Table, ends: Mapping[SourcePartition, int]) -> bool:
         """Is everything up to these ends in the table, or known to have no row for it?"""
@@ -398,7 +398,7 @@ class TightMachine(LandingMachine):
     rounds = 100
 
     @rule(slices=st.integers(1, 4), files=st.integers(1, 8))
-    def a_person_changes_the_budgets(self, slices: int, files: int) -> None:
+    def a_user_changes_the_budgets(self, slices: int, files: int) -> None:
         budget = PendingBudget(open_cycles=2, slices=slices, files=files)
         self.world.terms = replace(self.world.terms, budget=budget)
 

@@ -70,7 +70,7 @@ class Table:
         self.uuid = UUID(int=1000 + number)
         self.away = False
         self.rolled_back = False
-        self.gone: set[UUID] = set()
+        self.voided: set[UUID] = set()
         self._epochs = iter(new_epoch)
         section = LedgerSection(
             landing=LANDING,
@@ -115,7 +115,7 @@ class Table:
     def roll_back(self, keep: int) -> None:
         if keep < len(self.history):
             self.rolled_back = True
-            self.gone |= {s.report.attempt for snapshot in self.history[keep:] for s in snapshot.added}
+            self.voided |= {s.report.attempt for snapshot in self.history[keep:] for s in snapshot.added}
             del self.history[keep:]
 
     def append(self, slices: Sequence[AcceptedSlice], read_from: int, low: int | None) -> tuple[AcceptedSlice, ...]:
@@ -164,7 +164,7 @@ class World:
 
     def read_ledgers(self, *, repair: bool) -> list[TableLedger]:
         """Of the tables that answer. A rolled-back table gets its new epoch first; with ``repair`` also one whose part
-        of the log is gone.
+        of the log is missing.
         """
         found = [t for t in self.tables.values() if not t.away]
         for t in found:
@@ -178,6 +178,6 @@ class World:
         return fold(self.log.read(start), ledgers, TIMEOUT)
 
     @property
-    def wanted(self) -> Coverage:
+    def target(self) -> Coverage:
         """What every table holds once nothing is left to do."""
         return Coverage.of((p, OffsetRange(self.starts[p], end)) for p, end in self.ends.items())

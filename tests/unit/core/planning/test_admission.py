@@ -136,7 +136,7 @@ class TestPending:
         assert found.open_cycles == 1
         assert found.deadline == story.landing_state().cycles[story.id("a")].ends(story.now)
 
-    def test_published_reports_still_tell_how_many_files_a_slice_has(self) -> None:
+    def test_published_reports_still_report_how_many_files_a_slice_has(self) -> None:
         story = Story()
         story.opens("a", [A])
         story.reports("a", A, files={ORDERS: 5})
@@ -186,7 +186,7 @@ class TestRefusals:
     def test_there_is_a_case_for_every_row(self) -> None:
         assert [row.state for row in TABLE] == ["suspended", *FULL_CASES]
 
-    def test_who_suspended_a_landing_is_said_before_anything_else(self) -> None:
+    def test_the_user_of_a_suspension_is_reported_before_anything_else(self) -> None:
         refused = admit(FULL_CASES["stalled"], Terms(suspended="ann on here: moved"))
         assert isinstance(refused, Refuse)
         cleared = "cleared by `lakecommit resume`, or PauseLandingOperator(action='resume')"
@@ -218,7 +218,7 @@ class TestRefusals:
         for state, case in FULL_CASES.items():
             assert isinstance(admit(case, free), Refuse) is (state in ("stalled", "compaction debt"))
 
-    def test_debt_is_told_from_its_limit_on_and_never_defers_where_nothing_compacts(self) -> None:
+    def test_debt_is_distinguished_from_its_limit_on_and_never_defers_where_nothing_compacts(self) -> None:
         assert admitted(admit(Pressure(failed={}, debts={ORDERS: debt(0.9)}), TERMS)).notes == ()
         [note] = admitted(admit(Pressure(failed={}, debts={ORDERS: debt(1.0), DEAD: debt(0.1)}), TERMS)).notes
         assert note.startswith(f"WARNING: {ORDERS} has 1100 data files")
@@ -226,12 +226,12 @@ class TestRefusals:
         [note] = admitted(admit(Pressure(failed={}, debts={ORDERS: debt(9.0, compacted=False)}), TERMS)).notes
         assert "maintain.compact" in note
 
-    def test_a_table_that_fails_alone_is_named_and_stops_nobody(self) -> None:
+    def test_a_table_that_fails_alone_is_named_and_stops_no_other(self) -> None:
         found = admitted(admit(Pressure(failed={ORDERS: (), DEAD: failed(9, DEAD, "gone")}), TERMS))
         [note] = found.notes
         assert note == f"{DEAD}: commits failed in 9 cycles in a row, other tables go on; the last one: gone"
 
-    def test_its_full_budget_stops_the_landing_and_says_why(self) -> None:
+    def test_its_full_budget_stops_the_landing_and_reports_why(self) -> None:
         held = {ORDERS: Pending(), DEAD: Pending(slices=10)}
         found = refused(admit(Pressure(failed={ORDERS: (), DEAD: failed(9, DEAD, "gone")}, pending=held), TERMS))
         assert found.state == "pending slices"
@@ -285,7 +285,7 @@ class TestWhatIsAdmitted:
         assert planned == [1.0, 0.5, 0.25, 0.125]
         assert gaps == [0, 1, 2, 3]
 
-    def test_without_the_option_windows_stay_whole_up_to_the_stall(self) -> None:
+    def test_without_the_option_windows_stay_complete_up_to_the_stall(self) -> None:
         found = admitted(admit(Pressure(failed={ORDERS: failed(2, window=True)}, windows_failed=2), TERMS))
         assert found.share == 1.0
 

@@ -53,7 +53,7 @@ def test_a_plan_that_left_nothing_has_all_there_was() -> None:
     assert planned_after({A: 5}, opened({}, {A: 10, B: 7})) == {A: 10, B: 7}
 
 
-def test_a_plan_that_was_held_has_nothing() -> None:
+def test_a_plan_that_was_kept_has_nothing() -> None:
     assert planned_after({A: 5}, opened({}, {A: 10}, refused=RefusalState.STALLED)) == {A: 5}
 
 

@@ -43,16 +43,16 @@ def test_the_bounds_hold_whatever_order_the_timestamps_are_in(minutes: list[int]
     offset = min(offset, len(stamps) - 1)
     newest = list(accumulate(stamps, max))[offset]
     found = headroom(offset)
-    asked = [*first_times(WEEK, NOON, timedelta(hours=1), few=few)]
+    times = [*first_times(WEEK, NOON, timedelta(hours=1), few=few)]
     for _ in range(40):
-        for t in asked:
+        for t in times:
             found = found.learn(t, next(((o, ts) for o, ts in enumerate(stamps) if ts >= t), None))
             assert found.low is None or found.low <= newest
             assert found.high is None or found.high >= newest
         following = next_time(found)
         if following is None:
             break
-        asked = [following]
+        times = [following]
     else:
         raise AssertionError(f"never sharp: {found}")
     if newest < NOON - DAY * 7:
@@ -92,7 +92,7 @@ def test_only_topics_that_delete_lose_records_for_age_or_size(settings: dict[str
         (headroom(retention=Retention(time=timedelta(days=10**8), bytes=None), low=NOON), "unknown"),
     ],
 )
-def test_what_is_known_is_told_and_what_is_not_is_unknown(found: Headroom, text: str) -> None:
+def test_what_is_known_is_reported_and_what_is_not_is_unknown(found: Headroom, text: str) -> None:
     assert text in str(found)
 
 
@@ -107,7 +107,7 @@ def test_short_is_only_what_is_known_to_be_short() -> None:
     assert not headroom(retention=None, high=edge).short_of(hour)
 
 
-def test_a_plan_with_many_partitions_asks_one_time_only() -> None:
+def test_a_plan_with_many_partitions_requests_one_time_only() -> None:
     hour = timedelta(hours=1)
     assert first_times(WEEK, NOON, hour, few=False) == (NOON - DAY * 7 + hour,)
     assert len(first_times(WEEK, NOON, hour, few=True)) == 4
@@ -140,5 +140,5 @@ def test_the_interval_is_what_the_log_shows_and_the_threshold_the_larger_of_both
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7200, "2 h"), (90061, "1 d 1 h")]
 )
-def test_a_duration_is_told_in_its_two_largest_units(seconds: int, text: str) -> None:
+def test_a_duration_is_reported_in_its_two_largest_units(seconds: int, text: str) -> None:
     assert duration_text(timedelta(seconds=seconds)) == text

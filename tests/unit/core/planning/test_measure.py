@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.core.planning.measure import KEPT, WindowCost, measure, newest, to_text
 from tests.support.effort import examples
 from tests.support.story import ORDERS, P0, P1, STEADY, Story
-from tests.support.values import FOREIGN, damaged
+from tests.support.values import FOREIGN, corrupted
 
 A, B, C = [(P0, 0, 10)], [(P0, 10, 20)], [(P1, 0, 20)]
 COSTS = st.builds(
@@ -31,7 +31,7 @@ COSTS = st.builds(
 def costing(story: Story, seconds: float, *, left: int = 0, but: dict[UUID, float] | None = None) -> Story:
     """Every slice so many, some attempts others; the plans left so many records."""
 
-    def told(e: Entry) -> Entry:
+    def changed(e: Entry) -> Entry:
         if isinstance(e, CycleOpened):
             return replace(e, plan=replace(e.plan, left=left))
         if isinstance(e, SliceReported):
@@ -40,7 +40,7 @@ def costing(story: Story, seconds: float, *, left: int = 0, but: dict[UUID, floa
             return replace(e, report=replace(e.report, cost=spent))
         return e
 
-    story.entries = list(map(told, story.entries))
+    story.entries = list(map(changed, story.entries))
     return story
 
 
@@ -95,7 +95,7 @@ def test_partitions_with_dear_records_are_named() -> None:
     assert found.dear == {str(P0): 240}
 
 
-def test_what_told_no_cost_or_has_no_plan_in_the_log_is_not_measured() -> None:
+def test_what_reported_no_cost_or_has_no_plan_in_the_log_is_not_measured() -> None:
     story = Story()
     story.opens("a", [A])
     story.reports("a", A)
@@ -122,7 +122,7 @@ def test_of_a_window_in_two_snapshots_the_newer_text_counts_and_only_so_many() -
 @settings(STEADY, max_examples=examples(300))
 def test_what_is_no_measurement_is_none(data: st.DataObject) -> None:
     text = to_text({UUID(int=1): data.draw(COSTS)})
-    spoilt = json.dumps(data.draw(damaged(json.loads(text))))
+    spoilt = json.dumps(data.draw(corrupted(json.loads(text))))
     assert all(isinstance(c, WindowCost) and c.busy_ms > 0 for c in newest([spoilt]))
     newest([json.dumps(data.draw(FOREIGN))])
 

@@ -35,7 +35,7 @@ def mark(epoch: int | None, high: int = 100) -> Watermark:
 
 
 @pytest.mark.parametrize("epoch", [3, None], ids=["the same leader", "no epochs"])
-def test_what_needs_no_word_of_the_leader(epoch: int | None) -> None:
+def test_what_needs_no_decision_of_the_leader(epoch: int | None) -> None:
     assert in_doubt([(P0, at(10, 3))], {P0: mark(epoch)}) == []
 
 
@@ -49,9 +49,9 @@ def test_of_each_epoch_the_furthest_position_is_enough() -> None:
     assert in_doubt(places, {P0: mark(5), P1: mark(1)}) == [(P0, at(20, 3)), (P0, at(30, 4)), (P1, at(7, 0))]
 
 
-def test_a_partition_that_is_not_read_is_not_asked_for() -> None:
-    gone = SourcePartition("orders", 0, "made anew since")
-    assert in_doubt([(gone, at(10, 3))], {P0: mark(5)}) == []
+def test_a_partition_that_is_not_read_is_not_requested() -> None:
+    removed = SourcePartition("orders", 0, "made anew since")
+    assert in_doubt([(removed, at(10, 3))], {P0: mark(5)}) == []
 
 
 def test_readings_under_several_epochs_may_be_of_several_logs() -> None:
@@ -82,7 +82,7 @@ def test_the_newest_position_of_a_partition_stays() -> None:
     assert newest_positions([(P0, at(50, 1)), (P0, at(30, 0)), (P1, at(1, 1))]) == {P0: at(50, 1), P1: at(1, 1)}
 
 
-def test_a_log_differs_from_its_first_truncation_on_or_from_its_start_where_nobody_can_tell() -> None:
+def test_a_log_differs_from_its_first_truncation_on_or_from_its_start_where_it_is_unknown() -> None:
     found = [
         Truncation(partition=P0, position=at(50, 1), end=40),
         Truncation(partition=P0, position=at(30, 0), end=25),
@@ -97,7 +97,7 @@ def test_rows_that_the_log_no_longer_has_are_listed_by_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "back", "differs", "goes_on", "given_up"),
+    ("stated", "back", "differs", "goes_on", "given_up"),
     [
         (40, True, 40, 40, []),
         (45, True, 40, 45, [(P0, 40, 45)]),
@@ -111,13 +111,13 @@ def test_rows_that_the_log_no_longer_has_are_listed_by_table() -> None:
         (10, True, None, 50, []),
     ],
 )
-def test_a_word_leads_back_to_where_the_log_differs_and_no_further(
-    said: int | None, back: bool, differs: int | None, goes_on: int, given_up: list[tuple[SourcePartition, int, int]]
+def test_a_decision_leads_back_to_where_the_log_differs_and_no_further(
+    stated: int | None, back: bool, differs: int | None, goes_on: int, given_up: list[tuple[SourcePartition, int, int]]
 ) -> None:
     section = ledger(ORDERS, [(P0, 0, 50)], starts={P0: 0}).section
-    word = StatedOffsets(offsets={} if said is None else {P0: said}, back=back)
+    offsets = StatedOffsets(offsets={} if stated is None else {P0: stated}, back=back)
     diverged = {} if differs is None else {P0: differs}
-    found = restart(word, {P0: mark(4)}, section, passed=coverage([]), firsts={}, diverged=diverged)
+    found = restart(offsets, {P0: mark(4)}, section, passed=coverage([]), firsts={}, diverged=diverged)
     assert found.covered[P0].reach(0) == goes_on
     assert found.back == coverage([(P0, goes_on, 50)] if goes_on < 50 else [])
     assert found.given_up == coverage(given_up)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows by their goal: limits hold, what was measured counts, one odd window does not; a model machine gets there."""
+"""Windows by their target: limits hold, what was measured counts, one odd window does not; a model machine gets there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMITS = WindowLimits(slice_records=DEFAULT)
 
 
 def cost(records: int = 1_000_000, **changes: Any) -> WindowCost:
-    """Of four slices, two at once, that wrote 200,000 records a second, half a second beside."""
+    """Of four slices, two at once, that wrote 200,000 records a second, half a second next to."""
     made = WindowCost(
         records=records,
         slices=4,
@@ -46,30 +46,30 @@ def cost(records: int = 1_000_000, **changes: Any) -> WindowCost:
     return replace(made, **changes)
 
 
-def of(costs: list[WindowCost], limits: WindowLimits = LIMITS, **goal: Any) -> WindowLimits:
-    return sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **goal})[0]
+def of(costs: list[WindowCost], limits: WindowLimits = LIMITS, **given: Any) -> WindowLimits:
+    return sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **given})[0]
 
 
-def told(costs: list[WindowCost], limits: WindowLimits = LIMITS, **goal: Any) -> str:
-    return "\n".join(sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **goal})[1])
+def reason(costs: list[WindowCost], limits: WindowLimits = LIMITS, **given: Any) -> str:
+    return "\n".join(sized(limits, costs, **{"missing": [P0], "records": BACKLOG, **given})[1])
 
 
-def test_without_a_goal_nothing_changes_and_nothing_is_said() -> None:
+def test_without_a_target_nothing_changes_and_nothing_is_reported() -> None:
     limits = WindowLimits(groups=3, max_records=7)
     assert sized(limits, [cost()], missing=[P0], records=BACKLOG) == (limits, ())
 
 
 class TestWindow:
-    def test_where_nothing_was_measured_a_trial_is_planned_with_slices_as_without_a_goal(self) -> None:
+    def test_where_nothing_was_measured_a_trial_is_planned_with_slices_as_without_a_target(self) -> None:
         found = of([], window_seconds=10)
         assert (found.max_records, found.slice_records) == (10 * ASSUMED_RATE, DEFAULT)
-        assert told([], window_seconds=10) == (
+        assert reason([], window_seconds=10) == (
             "window.target 10 s: no window measured yet (trial): at most 500000 records"
         )
 
     def test_the_time_that_is_left_for_writing_is_filled(self) -> None:
         assert of([cost()], window_seconds=8.5).max_records == 1_600_000
-        assert told([cost()], window_seconds=8.5).splitlines()[0] == (
+        assert reason([cost()], window_seconds=8.5).splitlines()[0] == (
             "window.target 8.5 s: 1 window measured, 200000 records/s with 2 in parallel, and 0.5 s overhead: at most "
             "1600000 records"
         )
@@ -83,10 +83,10 @@ class TestWindow:
         usual = [cost()] * 4
         assert of([odd, *usual], window_seconds=8.5) == of(usual, window_seconds=8.5)
 
-    def test_clocks_that_disagree_take_half_of_the_goal_at_most(self) -> None:
+    def test_clocks_that_disagree_take_half_of_the_target_at_most(self) -> None:
         assert of([cost(idle_ms=10**9)], window_seconds=8).max_records == 800_000
 
-    def test_a_short_goal_still_has_records(self) -> None:
+    def test_a_short_target_still_has_records(self) -> None:
         assert of([cost(100, busy_ms=1, task_ms=1)], window_seconds=0.001).max_records == LEAST_RECORDS
 
     @pytest.mark.parametrize(("task_ms", "counts"), [(400, False), (8000, True)])
@@ -94,23 +94,23 @@ class TestWindow:
         self, task_ms: int, counts: bool
     ) -> None:
         small = cost(400_000, task_ms=task_ms, full=False)
-        assert ("no window measured" in told([small], window_seconds=8.5)) is not counts
+        assert ("no window measured" in reason([small], window_seconds=8.5)) is not counts
 
     def test_declared_limits_are_never_passed(self) -> None:
         limits = replace(LIMITS, max_records=5_000, max_bytes=2_000_000, record_bytes=1_000)
         assert of([cost()], limits, window_seconds=8.5).window_records == 2_000
-        assert "; window.max_records or window.max_bytes allow 2000" in told([cost()], limits, window_seconds=8.5)
+        assert "; window.max_records or window.max_bytes allow 2000" in reason([cost()], limits, window_seconds=8.5)
 
 
 class TestSlices:
-    def test_all_lanes_are_at_work_to_the_end(self) -> None:
+    def test_all_streams_are_at_work_to_the_end(self) -> None:
         three = cost(task_ms=15_000)
         assert of([three], records=1_000_000, window_seconds=60).slice_records == -(-1_000_000 // 6)
 
     def test_few_large_ones_where_each_is_short(self) -> None:
         found = of([cost()], records=200_000, window_seconds=60)
         assert found.slice_records == 200_000
-        assert "1 slices of about 2.0 s, 2 in parallel" in told([cost()], records=200_000, window_seconds=60)
+        assert "1 slices of about 2.0 s, 2 in parallel" in reason([cost()], records=200_000, window_seconds=60)
 
     def test_where_no_slice_waited_more_are_tried_at_once(self) -> None:
         one = cost(slices=1, busy_ms=10_000)
@@ -134,9 +134,9 @@ class TestFiles:
     def test_files_of_several_table_partitions_take_more(self) -> None:
         assert of([cost(files=8)], file_bytes=5_000_000).slice_records == 1_000_000
 
-    def test_before_anything_is_measured_they_are_as_without_a_goal(self) -> None:
+    def test_before_anything_is_measured_they_are_as_without_a_target(self) -> None:
         assert of([], file_bytes=5_000_000).slice_records == DEFAULT
-        assert told([], file_bytes=5_000_000) == (
+        assert reason([], file_bytes=5_000_000) == (
             "window.target_file_size 5000000: none of 10000 records was measured, slices of 250000"
         )
 
@@ -148,11 +148,11 @@ class TestFiles:
             ({}, replace(LIMITS, record_bytes=1 << 10), 1 << 18, "256 MiB of records are 262144"),
         ],
     )
-    def test_what_stands_in_the_way_is_named(
+    def test_what_replaces_the_way_is_named(
         self, goal: dict[str, Any], limits: WindowLimits, most: int, why: str
     ) -> None:
         assert of([cost()], limits, file_bytes=5_000_000, **goal).slice_records == most
-        assert told([cost()], limits, file_bytes=5_000_000, **goal).endswith(f"now {most}; {why}")
+        assert reason([cost()], limits, file_bytes=5_000_000, **goal).endswith(f"now {most}; {why}")
 
     def test_a_landing_that_keeps_up_learns_it_too_and_nothing_of_a_trickle(self) -> None:
         quick = cost(task_ms=2_000, busy_ms=1_000, full=False)
@@ -308,7 +308,7 @@ def test_limits_that_are_declared_are_never_passed(
 def played(
     limits: WindowLimits, lanes: int, per_record: float, idle: float, records: int, odd: float = 1
 ) -> WindowCost:
-    """A machine that does a window: lanes take slices in order, each costs 0.3 s and its records."""
+    """A machine that does a window: streams take slices in order, each costs 0.3 s and its records."""
     sizes = [min(limits.slice_records, records - at) for at in range(0, records, limits.slice_records)]
     ends = [0.0] * lanes
     for size in sizes:
@@ -344,7 +344,7 @@ def test_windows_come_to_take_the_time_that_they_should(
 
 
 def wall(slices: Any, lanes: int, per_record: float = 1e-5) -> float:
-    """Seconds of a machine whose lanes take slices in order."""
+    """Seconds of a machine whose streams take slices in order."""
     ends = [0.0] * lanes
     for s in slices:
         heapq.heappush(ends, heapq.heappop(ends) + 0.3 + len(s) * per_record)

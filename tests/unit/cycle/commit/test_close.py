@@ -95,7 +95,7 @@ def test_an_answer_that_was_lost_doubles_nothing(landing: FakeLanding) -> None:
 
 
 class TestFinishedBefore:
-    def test_it_does_no_work_and_says_where_its_window_is(self, landing: FakeLanding) -> None:
+    def test_it_does_no_work_and_reports_where_its_window_is(self, landing: FakeLanding) -> None:
         opened = landing.open()
         landing.report(opened)
         landing.close(opened=opened)
@@ -105,7 +105,7 @@ class TestFinishedBefore:
         assert "all of it is landed" in again.note
         assert landing.kinds() == before
 
-    def test_what_it_told_nobody_is_told(self, landing: FakeLanding) -> None:
+    def test_its_unreported_slices_are_reported(self, landing: FakeLanding) -> None:
         opened = landing.open()
         landing.report(opened)
         first = landing.close(opened=opened)

@@ -103,7 +103,7 @@ def published(done: TableCommits) -> list[str]:
     return [p.table for p in done.published]
 
 
-def test_where_all_is_well_the_steps_have_one_order_and_one_look(landing: Commits) -> None:
+def test_where_all_is_well_the_steps_have_one_order_and_one_check(landing: Commits) -> None:
     done = landing.run()
     assert landing.steps == [
         f"prepare {DATA}",
@@ -159,7 +159,7 @@ def test_of_a_cycle_that_is_complete_nothing_is_published(landing: Commits) -> N
     done.check()
 
 
-def test_a_log_that_cannot_be_read_is_asked_once_and_is_no_tables_failure(landing: Commits) -> None:
+def test_a_log_that_cannot_be_read_is_requested_once_and_is_no_tables_failure(landing: Commits) -> None:
     landing.log_away = ControlTopicError("LC9999", "brokers away")
     done = landing.run()
     assert landing.steps.count("look") == 1
@@ -188,5 +188,5 @@ def test_work_that_was_cancelled_behind_our_back_has_failed(landing: Commits) ->
 
     done = landing.run(cancelled)
     assert published(done) == [DATA]
-    with pytest.raises(ClosedError, match=DEAD):
+    with pytest.raises(ClosedError, match=rf"{DEAD}.*LC6201"):
         done.check()

@@ -20,9 +20,9 @@ class Clocked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        self.said: list[str] = []
+        self.lines: list[str] = []
         monkeypatch.setattr(failing, "monotonic", lambda: self.now)
-        self.tables = FailingTables((A, B), self.said.append)
+        self.tables = FailingTables((A, B), self.lines.append)
 
     def commit(self, *fail: str, seconds: float = 0.0, error: str = "away") -> frozenset[str]:
         left, _ = self.tables.begin()
@@ -38,7 +38,7 @@ def clocked(monkeypatch: pytest.MonkeyPatch) -> Clocked:
     return Clocked(monkeypatch)
 
 
-def test_a_table_is_tried_ever_more_rarely_and_told_once(clocked: Clocked) -> None:
+def test_a_table_is_tried_ever_more_rarely_and_reported_once(clocked: Clocked) -> None:
     tries = []
     for second in range(300):
         clocked.now = float(second)
@@ -48,16 +48,16 @@ def test_a_table_is_tried_ever_more_rarely_and_told_once(clocked: Clocked) -> No
     assert gaps[:5] == [1, *PAUSES[1:5]]
     assert set(gaps[5:]) == {PAUSES[-1]}
     more = "other tables continue, the slices of this one are kept and retried"
-    assert clocked.said == [f"WARNING: {A}: away at 0.0 [LC9999]; {more}"]
+    assert clocked.lines == [f"WARNING: {A}: away at 0.0 [LC9999]; {more}"]
     clocked.commit(A, error="no rights")
     clocked.tables.try_all()
     clocked.commit(A, error="no rights")
     clocked.tables.try_all()
     clocked.commit()
-    assert clocked.said[1].startswith(f"WARNING: {A}: no rights at ")
-    assert len(clocked.said) == 3
+    assert clocked.lines[1].startswith(f"WARNING: {A}: no rights at ")
+    assert len(clocked.lines) == 3
     row = f"{len(tries) + 1} failed commits in a row"
-    assert clocked.said[-1].startswith(f"WARNING: {A} accepts commits again, after {row}")
+    assert clocked.lines[-1].startswith(f"WARNING: {A} accepts commits again, after {row}")
     assert clocked.tables.error() is None
 
 
@@ -76,14 +76,14 @@ def test_where_no_table_of_rows_would_be_left_none_is_left_out(clocked: Clocked)
     assert clocked.tables.begin()[0] == NONE
 
 
-def test_a_commit_behind_which_nobody_waits_is_patient(clocked: Clocked) -> None:
+def test_a_commit_without_waiters_is_patient(clocked: Clocked) -> None:
     clocked.commit(A, seconds=10.0)
     clocked.commit(A, seconds=10.0)
     clocked.tables.try_all()
     assert clocked.tables.begin() == (NONE, NONE)
 
 
-def test_the_end_is_told_by_the_names_and_whether_trying_again_can_help(clocked: Clocked) -> None:
+def test_the_end_is_reported_by_the_names_and_whether_trying_again_can_help(clocked: Clocked) -> None:
     clocked.tables.note(
         {DEAD: TableError("LC9999", "its column is gone"), A: CatalogError("LC9999", f"{A} is away")}, (), others=True
     )

@@ -29,7 +29,7 @@ def test_more_files_than_a_commit_takes_are_published_in_order_by_several(
     assert landing.kinds().count("TablePublished") == 3
 
 
-def test_files_that_somebody_removed_void_their_slice_and_its_range_is_read_again(landing: FakeLanding) -> None:
+def test_files_that_a_user_removed_void_their_slice_and_its_range_is_read_again(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened)
     landing.clock.passes(CHECK_AGE + timedelta(seconds=1))
@@ -45,7 +45,7 @@ def test_files_that_somebody_removed_void_their_slice_and_its_range_is_read_agai
 
 
 @pytest.mark.heavy
-def test_files_of_young_slices_are_not_looked_for(landing: FakeLanding) -> None:
+def test_files_of_young_slices_are_not_searched(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened)
     landing.clock.passes(CHECK_AGE - timedelta(seconds=1))
@@ -75,7 +75,7 @@ class TestTableWithoutRows:
         else:
             quiet.clock.passes(REFRESH_AGE)
         closed = quiet.cycle("b")
-        # No rows, so nothing is told of it.
+        # No rows, so nothing is reported it.
         assert closed.published == ()
         assert len(quiet.snapshots(DEAD)) == 2
 
@@ -103,7 +103,7 @@ class TestTableWithoutRows:
         assert len(landing.snapshots(DEAD)) == 2
 
 
-def test_files_of_a_slice_from_the_future_are_looked_for(landing: FakeLanding) -> None:
+def test_files_of_a_slice_from_the_future_are_searched_for(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.clock.passes(timedelta(days=365))
     landing.report(opened)
@@ -111,7 +111,7 @@ def test_files_of_a_slice_from_the_future_are_looked_for(landing: FakeLanding) -
     assert landing.close(opened=opened).voided
 
 
-class TestIdleBesideOthers:
+class TestIdleAmongOthers:
     """A landing without anything new, in a partition that others fill."""
 
     @pytest.fixture
@@ -122,7 +122,7 @@ class TestIdleBesideOthers:
         landing.cycle("first")
         return landing
 
-    def others_say(self, landing: FakeLanding, records: int) -> None:
+    def others_send(self, landing: FakeLanding, records: int) -> None:
         other = landing.connect(name="others", table="shop.others")
         record = other.sender("commit", uuid4()).closed(uuid4(), landing.clock(), None, Directives())
         landing.send(0, [record] * records)
@@ -136,8 +136,8 @@ class TestIdleBesideOthers:
             found.append(section.control.read_from)
         return found
 
-    def test_its_position_is_moved_when_others_have_said_much(self, idle: FakeLanding) -> None:
-        self.others_say(idle, 100)
+    def test_its_position_is_moved_when_others_have_reported_much(self, idle: FakeLanding) -> None:
+        self.others_send(idle, 100)
         before = len(idle.control.logs[0])
         closed = idle.cycle("idle")
         assert (closed.published, closed.reason) == ((), "nothing new")
@@ -148,15 +148,15 @@ class TestIdleBesideOthers:
 
     def test_and_only_then(self, idle: FakeLanding) -> None:
         before, snapshots = self.read_from(idle), len(idle.snapshots(DATA))
-        self.others_say(idle, 20)
+        self.others_send(idle, 20)
         idle.cycle("idle")
         assert (self.read_from(idle), len(idle.snapshots(DATA))) == (before, snapshots)
 
     @pytest.mark.heavy
-    def test_not_past_what_somebody_still_needs(self, idle: FakeLanding) -> None:
+    def test_not_past_what_a_user_still_needs(self, idle: FakeLanding) -> None:
         idle.source.ends = {P0: 40, P1: 10}
         opened = idle.open("slow")
-        self.others_say(idle, 100)
+        self.others_send(idle, 100)
         idle.cycle("idle")
         idle.report(opened)
         assert max(self.read_from(idle)) <= len(idle.control.logs[0]) - 100
@@ -165,7 +165,7 @@ class TestIdleBesideOthers:
 
     def test_what_it_lands_after_that_is_there_once(self, idle: FakeLanding) -> None:
         for n in range(3):
-            self.others_say(idle, 100)
+            self.others_send(idle, 100)
             idle.cycle(f"idle {n}")
         idle.source.ends = {P0: 40, P1: 10}
         assert idle.cycle("more").rows == 20
@@ -198,7 +198,7 @@ def test_a_slice_that_hides_a_record_is_voided_and_its_range_read_again(landing:
     assert {s.spans[0].partition for s in landing.open("b").slices} == {P0}
 
 
-def test_a_slice_without_files_that_says_it_landed_something_is_voided(landing: FakeLanding) -> None:
+def test_a_slice_without_files_that_reports_it_landed_something_is_voided(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, only=lambda s: s.spans[0].partition == P1, files=False, landed=True)
     closed = landing.close(opened=opened)

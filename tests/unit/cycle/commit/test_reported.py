@@ -29,7 +29,7 @@ def test_a_topic_made_anew_contradicts_no_report_on_the_old_one(landing: FakeLan
     assert hidden_record(anew, landing.session.landing, report) is None
 
 
-def test_a_partition_that_is_gone_is_not_asked(landing: FakeLanding) -> None:
+def test_a_partition_that_is_missing_is_not_requested(landing: FakeLanding) -> None:
     """It would never answer, and what was reported of it could not be published any more."""
     (work,) = plan([[(P0, 0, 10)]]).slices
     spans = tuple(SpanReport(span=s, counts=Counts(gaps=len(s))) for s in work.spans)

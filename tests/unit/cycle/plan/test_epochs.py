@@ -53,7 +53,7 @@ def test_a_lost_control_log_gives_one_new_epoch(landing: FakeLanding, lose: Call
     lose(landing.control)
     after = epoch(landing)
     assert after != before
-    assert landing.said(why)
+    assert landing.printed(why)
     assert epoch(landing) == after
 
 
@@ -74,7 +74,7 @@ def test_a_topic_that_is_added_joins_where_the_landing_starts(landing: FakeLandi
     opened = landing.open("b")
     assert [s.spans[0].partition for s in opened.slices] == [OTHER]
     assert epoch(landing) == before
-    assert landing.said("added a topic from refunds[0]@0")
+    assert landing.printed("added a topic from refunds[0]@0")
 
 
 class TestSpecChange:
@@ -99,7 +99,7 @@ class TestSpecChange:
         opened = landing.open("b")
         assert sum(len(s) for s in opened.slices) == 30
         assert epoch(landing) != before
-        assert landing.said("the spec changed from ")
+        assert landing.printed("the spec changed from ")
 
     def test_it_waits_for_a_table_that_lags_behind_the_data_table(
         self, make_landing: Callable[..., FakeLanding], monkeypatch: pytest.MonkeyPatch

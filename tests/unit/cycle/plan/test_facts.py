@@ -20,7 +20,7 @@ def facts_of(landing: FakeLanding) -> Facts:
     return observe(landing.session, reading, released=())
 
 
-def test_a_decision_needs_no_connection_and_says_nothing(landing: FakeLanding) -> None:
+def test_a_decision_needs_no_connection_and_reports_nothing(landing: FakeLanding) -> None:
     facts = facts_of(landing)
     landing.lines.clear()
     with pytest.MonkeyPatch.context() as patch:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long unread offsets are kept: what a plan asks of the source beside its work, and what it says aloud."""
+"""How long unread offsets are kept: what a plan asks of the source next to its work, and what it says aloud."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WEEK = Retention(time=7 * DAY, bytes=None)
 def asking(landing: FakeLanding) -> FakeLanding:
     """With a topic that keeps records for a week, whose partitions were written to six and two days ago."""
     landing.open()
-    landing.source.asked.clear()
+    landing.source.requests.clear()
     landing.lines.clear()
     landing.source.kept = {"orders": WEEK}
     written_at(landing, {P0: NOON - 6 * DAY, P1: NOON - 2 * DAY})
@@ -83,10 +83,10 @@ def test_advice_that_cannot_be_made_is_a_warning_and_no_error(
     assert request(session, folded.state, source, HOUR).found() == ()
 
 
-def test_a_partition_without_unread_offsets_is_not_asked_about(asking: FakeLanding) -> None:
+def test_a_partition_without_unread_offsets_is_not_queried(asking: FakeLanding) -> None:
     asking.source.ends = {P0: 0, P1: 10}
     assert [h.partition for h in watch(asking).found()] == [P1]
-    assert {p for p, _ in asking.source.asked} == {P1}
+    assert {p for p, _ in asking.source.requests} == {P1}
 
 
 def test_what_is_reported_is_not_unread(asking: FakeLanding) -> None:
@@ -102,7 +102,7 @@ def test_settings_that_may_not_be_read_make_it_unknown_and_never_a_warning(askin
         "orders[0]: the oldest unread offset 0 expires at an unknown time (the topic's settings were not "
         "readable or did not arrive in time: grant DESCRIBE_CONFIGS)",
     )
-    assert (asking.lines, asking.source.asked) == ([], [])
+    assert (asking.lines, asking.source.requests) == ([], [])
 
 
 def test_an_answer_that_does_not_come_makes_it_unknown(asking: FakeLanding) -> None:
@@ -112,7 +112,7 @@ def test_an_answer_that_does_not_come_makes_it_unknown(asking: FakeLanding) -> N
     assert asking.lines == []
 
 
-def test_the_time_to_wait_counts_from_when_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_to_wait_counts_from_when_it_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
 
     def answers(seconds: float) -> list[tuple[SourcePartition, datetime, First]]:
@@ -124,7 +124,7 @@ def test_the_time_to_wait_counts_from_when_it_was_asked(monkeypatch: pytest.Monk
     assert waited == [3.0]
 
 
-def test_a_plan_says_the_shortest_or_aloud_all_that_are_short(asking: FakeLanding) -> None:
+def test_a_plan_reports_the_shortest_or_aloud_all_that_are_short(asking: FakeLanding) -> None:
     assert [line.split(": ")[0] for line in plan_lines(asking.session, watch(asking))] == ["orders[0]"]
     assert asking.lines == []
     written_at(asking, {P0: NOON - 7 * DAY + HOUR / 2, P1: NOON - 7 * DAY + HOUR / 4})
@@ -138,20 +138,20 @@ def test_a_plan_says_the_shortest_or_aloud_all_that_are_short(asking: FakeLandin
 
 
 @pytest.mark.parametrize(("left", "short"), [(HOUR, True), (HOUR + timedelta(seconds=1), False)])
-def test_what_may_be_gone_at_the_threshold_is_short(left: timedelta, short: bool) -> None:
+def test_what_may_be_missing_at_the_threshold_is_short(left: timedelta, short: bool) -> None:
     newest = NOON - WEEK.time + left if WEEK.time else NOON
     found = Headroom(partition=P0, offset=0, at=NOON, retention=WEEK, low=newest, high=newest)
     assert bool(warnings([found], HOUR)) is short
 
 
-def test_of_many_partitions_only_whether_they_are_short_is_asked(asking: FakeLanding) -> None:
+def test_of_many_partitions_only_whether_they_are_short_is_requested(asking: FakeLanding) -> None:
     asking.source.ends = {SourcePartition("orders", n, "topic-1"): 1 for n in range(FEW)}
     watch(asking)
-    assert len(asking.source.asked) > FEW
-    asking.source.asked.clear()
+    assert len(asking.source.requests) > FEW
+    asking.source.requests.clear()
     asking.source.ends[SourcePartition("orders", FEW, "topic-1")] = 1
     watch(asking)
-    assert asking.source.asked == [(p, NOON - 7 * DAY + HOUR) for p in asking.source.ends]
+    assert asking.source.requests == [(p, NOON - 7 * DAY + HOUR) for p in asking.source.ends]
 
 
 def test_the_threshold_is_the_timeout_or_two_runs(landing: FakeLanding) -> None:
@@ -166,7 +166,7 @@ def unsure(p: SourcePartition = P0) -> Headroom:
     return Headroom(partition=p, offset=0, at=NOON, retention=WEEK)
 
 
-def test_people_get_it_as_exactly_as_it_is_worth_asking(asking: FakeLanding) -> None:
+def test_users_get_it_as_exactly_as_needed(asking: FakeLanding) -> None:
     moments = [NOON - 6 * DAY + n * HOUR for n in range(6)]
     # Offset 5 is the oldest unread one: what is at or below it keeps its segment.
     asking.source.first_since = lambda _, t: next(((n, m) for n, m in enumerate(moments) if m >= t), None)
@@ -174,25 +174,25 @@ def test_people_get_it_as_exactly_as_it_is_worth_asking(asking: FakeLanding) -> 
     (found,) = sharpened(asking.session, [unread], seconds=60)
     assert found.sharp
     assert found.expires_at == moments[5] + 7 * DAY
-    assert 1 < len(asking.source.asked) <= ROUNDS
+    assert 1 < len(asking.source.requests) <= ROUNDS
 
 
-def test_what_is_known_well_enough_is_not_asked_again(asking: FakeLanding) -> None:
+def test_what_is_known_well_enough_is_not_requested_again(asking: FakeLanding) -> None:
     known = [
         Headroom(partition=P0, offset=0, at=NOON, retention=None),
         Headroom(partition=P1, offset=0, at=NOON, retention=Retention(time=None, bytes=None)),
     ]
     assert set(sharpened(asking.session, known, seconds=60)) == set(known)
-    assert asking.source.asked == []
+    assert asking.source.requests == []
 
 
-def test_when_the_time_is_over_nothing_more_is_asked(asking: FakeLanding) -> None:
+def test_when_the_time_is_over_nothing_more_is_requested(asking: FakeLanding) -> None:
     assert sharpened(asking.session, [unsure()], seconds=0) == (unsure(),)
-    assert asking.source.asked == []
+    assert asking.source.requests == []
 
 
-def test_answers_that_say_nothing_new_end_after_a_bounded_number_of_questions(asking: FakeLanding) -> None:
+def test_answers_that_report_nothing_new_end_after_a_bounded_number_of_questions(asking: FakeLanding) -> None:
     asking.source.first_since = lambda _p, _t: (0, NOON - 6 * DAY)
     unread = Headroom(partition=P0, offset=5, at=NOON, retention=WEEK, low=NOON - 6 * DAY)
     assert sharpened(asking.session, [unread], seconds=60) == (unread,)
-    assert len(asking.source.asked) == ROUNDS
+    assert len(asking.source.requests) == ROUNDS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of a window: as declared, and by goal as the newest windows of the table tell."""
+"""The limits of a window: as declared, and by target as the newest windows of the table tell."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cycle(landing: FakeLanding, run: str) -> int:
     return len(opened.plan.coverage)
 
 
-def test_without_a_goal_all_there_is_makes_a_window_and_measurements_change_nothing(
+def test_without_a_target_all_there_is_makes_a_window_and_measurements_change_nothing(
     make_landing: MakeLanding,
 ) -> None:
     landing = with_targets(make_landing)
@@ -89,7 +89,7 @@ def test_a_lopsided_window_is_named(make_landing: MakeLanding) -> None:
     assert any("group 0 has 80 of 90 records; `window.group_by: load`" in line for line in landing.open().explain)
 
 
-def test_an_executor_of_the_release_before_is_told_of_no_goal(make_landing: MakeLanding) -> None:
+def test_an_executor_of_the_release_before_gets_no_target(make_landing: MakeLanding) -> None:
     landing = make_landing(target_window=60, target_file_size=1_000_000, group_by="load")
     job = group_job(landing.session.landing, landing.control, landing.open().groups[0], "lake")
     assert job is not None
@@ -98,7 +98,7 @@ def test_an_executor_of_the_release_before_is_told_of_no_goal(make_landing: Make
     assert landing_of_job["slice_records"] == 10
 
 
-def test_a_goal_changes_no_row() -> None:
+def test_a_target_changes_no_row() -> None:
     fields = {"name": "a", "topics": "a", "table": "shop.a"}
     landing = landing_of(**fields, target_window=60, target_file_size=1, group_by="load")
     assert landing.window.target == timedelta(minutes=1)

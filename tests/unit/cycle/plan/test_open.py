@@ -40,7 +40,7 @@ def fence(control: FakeControl, times: int) -> None:
     control.before_send = take_over
 
 
-def test_a_window_is_planned_said_and_granted(landing: FakeLanding) -> None:
+def test_a_window_is_planned_reported_and_granted(landing: FakeLanding) -> None:
     opened = landing.open()
     assert [str(s) for s in opened.slices] == ["orders[0][0, 10)", "orders[1][0, 10)", "orders[0][10, 20)"]
     assert landing.kinds() == ["CycleOpened"]
@@ -73,11 +73,11 @@ def test_a_run_whose_cycle_is_over_opens_none_and_learns_what_is_missing(landing
     assert landing.kinds().count("CycleOpened") == 1
 
 
-def test_a_planner_that_is_fenced_looks_again(landing: FakeLanding) -> None:
+def test_a_planner_that_is_fenced_checks_again(landing: FakeLanding) -> None:
     fence(landing.control, 1)
     assert len(landing.open().slices) == 3
     assert landing.kinds() == ["CycleOpened"]
-    assert landing.said("another planner of this landing was faster; planning again")
+    assert landing.printed("another planner of this landing was faster; planning again")
 
 
 def test_of_two_that_wish_for_one_slot_unseen_by_each_other_the_later_in_the_log_takes_another(
@@ -97,7 +97,7 @@ def test_of_two_that_wish_for_one_slot_unseen_by_each_other_the_later_in_the_log
     assert landing.open("second", retry=True).ticket == second.ticket
 
 
-def test_a_cycle_says_whose_ids_it_has_and_one_of_an_earlier_release_has_none(landing: FakeLanding) -> None:
+def test_a_cycle_reports_whose_ids_it_has_and_one_of_an_earlier_release_has_none(landing: FakeLanding) -> None:
     ids: list[str] = []
     landing.control.before_send = ids.append
     opened = landing.open()
@@ -137,10 +137,10 @@ def test_a_storage_that_is_not_to_be_written_fails_the_plan_by_name_and_opens_no
     assert len(landing.open("next").slices) == 3
 
 
-def test_a_table_without_a_row_that_is_not_as_create_says_now_may_be_dropped_and_is_made_anew(
+def test_a_table_without_a_row_that_is_not_as_create_reports_now_may_be_dropped_and_is_recreated(
     landing: FakeLanding,
 ) -> None:
-    """A misspelt column that was mended in `create`: every record of the first run was rejected."""
+    """A misspelt column that was fixed in `create`: every record of the first run was rejected."""
     dropped = f"{DATA} has no rows yet: drop it, and the next run creates it as `create` states"
     misspelt = {"schema": [{"name": "idd", "type": "long", "required": True}]}
     other = landing.connect(create=misspelt)
@@ -149,8 +149,8 @@ def test_a_table_without_a_row_that_is_not_as_create_says_now_may_be_dropped_and
     close_cycle(other, landing.run_identity("first"), opened.ticket)
 
     assert landing.open("second").slices == ()
-    assert landing.said("WARNING: shop.rows is not as `create` says")
-    assert landing.said(f"WARNING: {dropped}")
+    assert landing.printed("WARNING: shop.rows is not as `create` says")
+    assert landing.printed(f"WARNING: {dropped}")
     landing.catalog.drop_table(DATA)
     third = landing.open("third")
     assert len(third.slices) == 3
@@ -159,11 +159,11 @@ def test_a_table_without_a_row_that_is_not_as_create_says_now_may_be_dropped_and
 
     landing.lines.clear()
     open_cycle(landing.connect(create=misspelt), landing.run_identity("fourth"))
-    assert landing.said("WARNING: shop.rows is not as `create` says")
-    assert not landing.said(dropped), "there are rows in it"
+    assert landing.printed("WARNING: shop.rows is not as `create` says")
+    assert not landing.printed(dropped), "there are rows in it"
 
 
-def test_a_table_that_is_dropped_between_plan_and_commit_is_told_as_that(landing: FakeLanding) -> None:
+def test_a_table_that_is_dropped_between_plan_and_commit_is_reported_as_that(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened)
     landing.catalog.drop_table(DATA)
@@ -196,7 +196,7 @@ class TestCatalogAway:
         landing.catalog.away = True
         again = landing.open(retry=True)
         assert again.slices == first.slices
-        assert landing.said("only the earlier plan of this run is known")
+        assert landing.printed("only the earlier plan of this run is known")
 
     def test_claims_of_the_dead_end_all_the_same(self, landing: FakeLanding) -> None:
         landing.open("dead")
@@ -211,13 +211,13 @@ def test_a_source_that_lost_offsets_raises_and_opens_nothing(landing: FakeLandin
     before = landing.kinds()
     landing.source.ends = {P0: 60, P1: 60}
     landing.source.starts = {P0: 30}
-    with pytest.raises(SourceError, match=r"^10 offsets .* were removed from the source .*: orders\[0\] \[20, 30\)"):
+    with pytest.raises(SourceError, match=r"^10.*orders\[0\] \[20, 30\).*LC1303"):
         landing.open("b")
     assert landing.kinds() == before
 
 
 @pytest.mark.parametrize("plan", [FakeLanding.open, lambda landing: preview(landing.session)])
-def test_a_look_from_before_another_run_landed_is_no_log_that_lost_records(
+def test_a_check_from_before_another_run_landed_is_no_log_that_lost_records(
     landing: FakeLanding, plan: Callable[[FakeLanding], Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = landing.source.watermarks()
@@ -233,7 +233,7 @@ def test_a_look_from_before_another_run_landed_is_no_log_that_lost_records(
         landing.open("b")
 
 
-def test_dead_processes_are_asked_for_once_each_and_their_slot_is_free(landing: FakeLanding) -> None:
+def test_dead_processes_are_requested_once_each_and_their_slot_is_free(landing: FakeLanding) -> None:
     landing.open("dead")
     requests: list[str] = []
 
@@ -246,16 +246,16 @@ def test_dead_processes_are_asked_for_once_each_and_their_slot_is_free(landing: 
     assert (len(opened.slices), opened.ticket.slot) == (3, 0)
 
 
-def test_a_window_that_is_refused_opens_empty_and_says_so(make_landing: Callable[..., FakeLanding]) -> None:
+def test_a_window_that_is_refused_opens_empty_and_reports_it(make_landing: Callable[..., FakeLanding]) -> None:
     landing = make_landing(slice_records=10, max_open_cycles=1)
     landing.open("a")
     landing.source.ends = {P0: 40, P1: 10}
     opened = landing.open("b")
     assert (opened.slices, opened.plan.refused) == ((), "open cycles")
-    assert landing.said("no window is planned: open cycles: 1 windows are under way")
+    assert landing.printed("no window is planned: open cycles: 1 windows are under way")
 
 
-def test_a_preview_is_what_would_be_planned_and_says_and_makes_nothing(landing: FakeLanding) -> None:
+def test_a_preview_is_what_would_be_planned_and_reports_and_makes_nothing(landing: FakeLanding) -> None:
     previewed = preview(landing.session)
     assert landing.kinds() == []
     assert landing.session.tables.find("shop.rows") is None

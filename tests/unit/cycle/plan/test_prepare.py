@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making tables ready: what is a first run, what joins, and what needs a person."""
+"""Making tables ready: what is a first run, what joins, and what needs a user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, Tab
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding
 
 
-def test_a_first_run_makes_an_origin_where_the_landing_starts(make_landing: Callable[..., FakeLanding]) -> None:
+def test_a_first_run_makes_an_initial_entry_where_the_landing_starts(make_landing: Callable[..., FakeLanding]) -> None:
     landing = make_landing(start="latest")
     (table,) = prepare(landing.session, landing.source.watermarks()).tables
     assert dict(table.ledger.section.starts) == {P0: 20, P1: 10}
@@ -37,7 +37,7 @@ def test_a_table_that_was_dropped_is_no_first_run_while_the_log_remembers_it(lan
     landing.cycle()
     landing.catalog.drop_table(DATA)
     message = rf"^{DATA} of catalog fake has no ledger.* recreated, or this is another catalog\..*reset assert"
-    with pytest.raises(LedgerError, match=message):
+    with pytest.raises(LedgerError, match=rf"{message}.*LC6015"):
         prepare(landing.session, landing.source.watermarks())
     assert landing.session.tables.find(DATA) is None
 
@@ -96,7 +96,7 @@ class TestCatalogWithoutTags:
         assert sum(int(s.get("added-records", 0)) for s in landing.snapshots()) == 40
         assert set(landing.session.tables.load(DATA).metadata.refs) == {"main", "lakecommit-main"}
 
-    def test_an_answer_that_tells_of_no_tag_is_no_proof(self, landing: FakeLanding) -> None:
+    def test_an_answer_that_reports_no_tag_is_no_proof(self, landing: FakeLanding) -> None:
         answer = landing.catalog.commit_table
 
         def short(*request: Any) -> Any:

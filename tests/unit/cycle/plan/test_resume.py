@@ -63,7 +63,7 @@ def test_a_run_with_all_of_its_work_done_is_finished(landing: FakeLanding) -> No
     assert known.to_closed("shop.rows", ()).commit_id == closed.commit_id
 
 
-def test_what_was_left_is_for_a_run_of_one_cycle_somebody_elses(landing: FakeLanding) -> None:
+def test_what_was_left_is_for_a_run_of_one_cycle_another_user(landing: FakeLanding) -> None:
     landing.session.landing = changed_landing(landing.session.landing, max_records=10)
     landing.cycle()
     known = found(landing)
@@ -83,7 +83,7 @@ def test_cycles_count_whatever_their_numbers_and_are_those_of_the_run_alone(land
     assert [p.rows for p in published_by(landing.session, known)] == [30]
 
 
-def test_a_table_that_is_gone_keeps_no_retry_from_what_others_have(make_landing: Callable[..., FakeLanding]) -> None:
+def test_a_table_that_is_missing_keeps_no_retry_from_what_others_have(make_landing: Callable[..., FakeLanding]) -> None:
     others = "shop.others"
     landing = make_landing(route={"field": "kind", "tables": {"a": DATA, "b": others}, "create": {others: CREATE}})
     landing.cycle()
@@ -114,7 +114,7 @@ def test_a_cycle_opened_anew_under_its_old_id_is_the_new_one(landing: FakeLandin
     assert not state.state.over
 
 
-def test_a_cycle_that_was_given_up_says_so_and_what_it_lacks(landing: FakeLanding) -> None:
+def test_a_cycle_that_was_given_up_reports_it_and_what_it_lacks(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.open("b", release=lambda cycle: cycle.run == "a")
     again = landing.open(retry=True)
@@ -123,7 +123,7 @@ def test_a_cycle_that_was_given_up_says_so_and_what_it_lacks(landing: FakeLandin
     assert again.lacking == opened.slices
 
 
-def test_a_run_is_looked_for_where_it_can_be_first_and_then_everywhere(
+def test_a_run_is_searched_for_where_it_can_be_first_and_then_everywhere(
     landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A retry of a follow, whose topic holds thousands of cycles of earlier runs."""

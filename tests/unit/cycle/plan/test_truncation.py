@@ -60,7 +60,7 @@ def test_what_was_read_of_a_log_that_is_another_one_is_voided() -> None:
     assert list(truncated(session(source), state, ORDERS)) == [first.report.attempt]
 
 
-def test_what_was_read_of_a_topic_that_is_gone_or_made_anew_is_kept() -> None:
+def test_what_was_read_of_a_topic_that_is_missing_or_recreated_is_kept() -> None:
     state = read_under(3, 4)
     assert truncated(session(FakeSource({ANEW: 5})), state, ORDERS) == {}
     assert truncated(session(FakeSource({}, missing=("orders",))), state, ORDERS) == {}

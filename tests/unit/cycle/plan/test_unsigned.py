@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports that are not believed here, as a signing key was changed or is another landing's: no epoch ends and no word
-of a person is taken, where the source has no more what they are about, before somebody was asked.
+"""Reports that are not trusted here, as a signing key was changed or is another landing's: no epoch ends and no word
+of a user is taken, where the source has no more what they are about, before a user was asked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.fakes.lake import data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.declared import changed_landing
 
-TOLD = r"unverified records of \S+ report orders\[0\] \[20, 40\)"
+UNVERIFIED = r"unverified records of \S+ report orders\[0\] \[20, 40\)"
 
 
 @pytest.fixture
@@ -31,18 +31,18 @@ def pending(landing: FakeLanding) -> FakeLanding:
     landing.report(landing.open("pending"))
     landing.source.ends = {P0: 80, P1: 10}
     landing.source.starts = {P0: 60}
-    believe(landing, "its signature is of another key")
+    verify(landing, "its signature is of another key")
     return landing
 
 
-def believe(landing: FakeLanding, doubt: str | None = None) -> None:
+def verify(landing: FakeLanding, doubt: str | None = None) -> None:
     landing.session.kafka = {KEY: "k" * 32}
     for partition, log in landing.control.logs.items():
         landing.control.logs[partition] = [r and replace(r, doubt=doubt) for r in log]
 
 
-def rows_once_believed(landing: FakeLanding) -> int:
-    believe(landing)
+def rows_once_verified(landing: FakeLanding) -> int:
+    verify(landing)
     drained = drain(landing.session, landing.run_identity("believed"), "they are believed")
     return 0 if drained is None else drained[1].rows
 
@@ -62,28 +62,28 @@ def cut(landing: FakeLanding) -> None:
     landing.session.tables.load(DATA).maintenance.expire_snapshots().by_id(expired).commit()
 
 
-def test_a_tag_that_is_gone_ends_no_epoch(pending: FakeLanding) -> None:
+def test_a_tag_that_is_missing_ends_no_epoch(pending: FakeLanding) -> None:
     drop_tag(pending)
-    with pytest.raises((SourceError, LedgerError), match=TOLD):
+    with pytest.raises((SourceError, LedgerError), match=rf"{UNVERIFIED}.*LC6019"):
         pending.open("b")
-    assert rows_once_believed(pending) == 20
+    assert rows_once_verified(pending) == 20
 
 
 def test_a_change_of_spec_that_voids_waits(pending: FakeLanding) -> None:
     other = {"on_spec_change": "void", "unknown_fields": "dead_letter"}
     pending.session.landing = changed_landing(pending.session.landing, **other)
-    with pytest.raises(SourceError, match=TOLD):
+    with pytest.raises(SourceError, match=rf"{UNVERIFIED}.*LC6019"):
         pending.open("b")
-    assert rows_once_believed(pending) == 20
+    assert rows_once_verified(pending) == 20
 
 
-def test_an_attested_ledger_keeps_its_epoch_where_it_is_what_the_newest_said(pending: FakeLanding) -> None:
+def test_an_asserted_ledger_keeps_its_epoch_where_it_is_what_the_newest_reported(pending: FakeLanding) -> None:
     cut(pending)
     assert_tables(pending.session, from_offsets(pending.session, {("orders", 0): 20, ("orders", 1): 10}, [DATA]))
-    assert rows_once_believed(pending) == 20
+    assert rows_once_verified(pending) == 20
 
 
-def test_a_word_on_a_ledger_in_order_needs_the_word_that_gives_up(pending: FakeLanding) -> None:
+def test_a_decision_on_a_ledger_in_order_needs_the_decision_that_gives_up(pending: FakeLanding) -> None:
     asserted = from_offsets(pending.session, {("orders", 1): 5}, [DATA])
     before = pending.snapshots()
     with pytest.raises(LedgerError, match="LC7009"):

@@ -48,7 +48,7 @@ class Followed:
     landing: FakeLanding
     engine: FakeEngine
     plans: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
-    looks: list[float] = field(default_factory=list)
+    checked_at: list[float] = field(default_factory=list)
     away: Callable[[], Exception | None] = lambda: None
     seconds: float = 0.0
 
@@ -70,7 +70,7 @@ class Followed:
         self.landing.clock.passes(timedelta(seconds=seconds))
 
     def watermarks(self, **options: Any) -> SourceState:
-        self.looks.append(self.seconds)
+        self.checked_at.append(self.seconds)
         if (error := self.away()) is not None:
             raise error
         return self.landing.source.__class__.watermarks(self.landing.source, **options)
@@ -137,7 +137,7 @@ def test_windows_are_opened_when_records_are_old_and_never_without(followed: Fol
     assert first == 0.0
     assert 10.0 <= second <= 13.0
     assert 31.0 <= third <= 33.0
-    assert len(followed.looks) < 40
+    assert len(followed.checked_at) < 40
 
 
 @pytest.mark.heavy
@@ -149,7 +149,7 @@ def test_a_topic_that_is_never_idle_gets_a_window_each_time_it_is_old(followed: 
     gaps = [b - a for a, b in zip(followed.opened(), followed.opened()[1:], strict=False)]
     assert all(2.0 <= gap <= 2.3 for gap in gaps), gaps
     # One look after a window tells that something is there, one by the plan itself.
-    assert len(followed.looks) <= 3 * len(outcomes) + 3
+    assert len(followed.checked_at) <= 3 * len(outcomes) + 3
 
 
 def test_a_full_window_does_not_wait_until_it_is_old(make: Callable[..., Followed]) -> None:
@@ -160,7 +160,7 @@ def test_a_full_window_does_not_wait_until_it_is_old(make: Callable[..., Followe
     assert followed.opened()[3] <= 5.0 + 5.0 + 1.0
 
 
-def test_an_idle_topic_has_a_window_now_and_then_which_says_up_to_when_it_is_whole(followed: Followed) -> None:
+def test_an_idle_topic_has_a_window_now_and_then_which_states_up_to_when_it_is_complete(followed: Followed) -> None:
     outcomes = list(followed.follow(lifetime=timedelta(minutes=11)).cycles())
     assert rows(outcomes) == [30, 0, 0]
     assert all(300 <= b - a <= 305 for a, b in zip(followed.opened(), followed.opened()[1:], strict=False))
@@ -177,7 +177,7 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(followed: Followed) ->
     assert lines[0] == "WARNING: continuing in 1 s, after error 1 in a row: no answer [LC9999]"
 
 
-def test_a_source_that_needs_a_person_ends_it(followed: Followed) -> None:
+def test_a_source_that_needs_a_user_ends_it(followed: Followed) -> None:
     followed.away = lambda: SourceError("LC9999", "topic orders is gone") if followed.seconds > 10 else None
     with pytest.raises(SourceError, match="LC9999"):
         list(followed.follow().cycles())
@@ -263,7 +263,7 @@ def test_a_stop_while_it_waits_ends_it(followed: Followed) -> None:
     assert followed.seconds < 14
 
 
-def test_over_is_asked_now_and_then_and_ends_it(make: Callable[..., Followed]) -> None:
+def test_over_is_requested_now_and_then_and_ends_it(make: Callable[..., Followed]) -> None:
     followed = make()
     identity, requests = followed.landing.run_identity(), list[float]()
 
@@ -284,7 +284,7 @@ def test_over_is_asked_now_and_then_and_ends_it(make: Callable[..., Followed]) -
     assert followed.seconds < 36
 
 
-def test_it_says_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed: Followed) -> None:
+def test_it_reports_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed: Followed) -> None:
     def die(_: WindowJob) -> list[SliceResult]:
         raise SparkJobError("LC9999", "java is gone")
 
@@ -304,7 +304,7 @@ def test_it_says_a_line_in_an_interval_and_all_of_a_window_with_trouble(followed
     assert len(of_windows) < 12, of_windows
 
 
-def test_a_table_that_is_rolled_back_under_it_is_told(followed: Followed) -> None:
+def test_a_table_that_is_rolled_back_under_it_is_reported(followed: Followed) -> None:
     def roll_back() -> None:
         table = followed.landing.session.tables.load(DATA)
         table.manage_snapshots().set_current_snapshot(table.metadata.snapshots[1].snapshot_id).commit()
@@ -383,7 +383,7 @@ def test_what_is_no_later_follow_of_its_dag_ends_no_run(followed: Followed, othe
     assert followed.seconds >= 60.0
 
 
-def test_a_run_goes_on_where_the_log_does_not_say_who_follows(
+def test_a_run_goes_on_where_the_log_does_not_report_a_successor(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
@@ -403,34 +403,34 @@ def test_a_run_takes_over_from_all_that_began_before_it(followed: Followed) -> N
     followed.plans.sort(key=lambda plan: plan[0])
     list(followed.follow(turns=True).cycles())
     assert followed.seconds >= 60.0
-    assert not followed.landing.said("continues from here")
+    assert not followed.landing.printed("continues from here")
 
 
-def turns_told(followed: Followed) -> list[int]:
+def turns_reported(followed: Followed) -> list[int]:
     """Those in the log, in its order."""
     entries = followed.landing.session.read_state(()).entries
     return [e.cycle.turn for e in entries if isinstance(e, CycleOpened)]
 
 
 @pytest.mark.heavy
-def test_a_turn_is_told_once_the_run_has_landed(followed: Followed) -> None:
+def test_a_turn_is_reported_once_the_run_has_landed(followed: Followed) -> None:
     followed.landing.source.ends[P0] = 5
     for second in range(1, 60):
         followed.come(second, 5)
     list(followed.follow(turns=True).cycles())
-    first, *others = turns_told(followed)
+    first, *others = turns_reported(followed)
     assert first == 0
     assert set(others) == {1}
 
 
-def test_on_an_idle_topic_a_turn_is_told_as_soon_as_spark_is_there(followed: Followed) -> None:
+def test_on_an_idle_topic_a_turn_is_reported_as_soon_as_spark_is_there(followed: Followed) -> None:
     list(followed.follow(turns=True).cycles())
-    assert turns_told(followed) == [0, 1]
+    assert turns_reported(followed) == [0, 1]
     assert followed.opened()[1] < 2.0
 
 
 @pytest.mark.parametrize("idle", [True, False], ids=["first idle", "busy"])
-def test_a_run_whose_spark_is_away_takes_over_from_nobody(
+def test_a_run_whose_spark_is_away_takes_nothing_over(
     followed: Followed, idle: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dead(*_: Any) -> Any:
@@ -443,7 +443,7 @@ def test_a_run_whose_spark_is_away_takes_over_from_nobody(
         followed.come(second, 5)
     with pytest.raises(SparkJobError):
         list(followed.follow(turns=True).cycles())
-    assert set(turns_told(followed)) == {0}
+    assert set(turns_reported(followed)) == {0}
 
 
 def test_a_run_takes_a_turn_in_a_control_topic_that_was_made_anew(followed: Followed) -> None:
@@ -462,7 +462,7 @@ def test_a_run_takes_a_turn_in_a_control_topic_that_was_made_anew(followed: Foll
     assert run.has_begun()
 
 
-def test_a_later_run_is_seen_where_the_control_topic_has_got_more_partitions(followed: Followed) -> None:
+def test_a_later_run_is_observed_where_the_control_topic_has_got_more_partitions(followed: Followed) -> None:
     landing, control = followed.landing, followed.landing.control
     start_other(followed, landing.run_identity("before"))
     former = control.partition_for(landing.session.landing.group_id)

@@ -15,7 +15,7 @@ P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0
 
 
-def after_look(records: int, *, now: float, checked: float | None = None, full: Full | None = None) -> Next:
+def after_check(records: int, *, now: float, checked: float | None = None, full: Full | None = None) -> Next:
     """The answer to the first look after a plan at second 0."""
     ahead = Ahead(records=records)
     return Pace.after(0.0, AGE).saw(
@@ -38,10 +38,10 @@ def after_look(records: int, *, now: float, checked: float | None = None, full: 
     ],
 )
 def test_the_rows_of_the_table(records: int, now: float, full: Full, expected: Next) -> None:
-    assert after_look(records, now=now, full=full) == expected
+    assert after_check(records, now=now, full=full) == expected
 
 
-def test_looks_at_an_idle_topic_become_rare_and_not_too_rare() -> None:
+def test_checks_an_idle_topic_become_rare_and_not_too_rare() -> None:
     pace, now, pauses = Pace.after(0.0, AGE), 0.0, []
     for _ in range(8):
         pace, then = pace.saw(Ahead(records=0), checked_at=now, now=now, full=Full())
@@ -50,7 +50,7 @@ def test_looks_at_an_idle_topic_become_rare_and_not_too_rare() -> None:
     assert pauses == [0.5, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0]
 
 
-def test_a_slow_follow_looks_now_and_then_all_the_same() -> None:
+def test_a_slow_follow_checks_now_and_then_all_the_same() -> None:
     pace = Pace.after(0.0, 3600.0)
     for n in range(5):
         pace, then = pace.saw(Ahead(records=0), checked_at=float(n), now=float(n), full=Full())
@@ -76,7 +76,7 @@ def test_no_record_waits_longer_than_it_may_and_none_is_hurried(comes: float, ag
     assert now - pace.clean >= age - 1e-6
 
 
-def test_what_is_ahead_counts_new_partitions_whole_and_removed_offsets_not() -> None:
+def test_what_is_ahead_counts_new_partitions_complete_and_removed_offsets_not() -> None:
     now = {P0: Watermark(start=30, stable=50, high=57), P1: Watermark(start=0, stable=4, high=4)}
     assert ahead_of({P0: 20}, now) == Ahead(records=20 + 4, held_up=7)
     assert ahead_of({P0: 50, P1: 4}, now) == Ahead(records=0, held_up=7)

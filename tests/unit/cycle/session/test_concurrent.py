@@ -78,7 +78,7 @@ def test_so_many_work_at_a_time_and_no_more() -> None:
     assert len(threads) == 2
 
 
-def test_the_place_of_one_that_takes_long_is_given_to_the_next(gate: threading.Event) -> None:
+def test_the_position_of_one_that_takes_long_is_given_to_the_next(gate: threading.Event) -> None:
     with ConcurrentLandings(threads=1, slow_after=0.01) as concurrent:
         ended = concurrent.run({"slow": lambda: wait(gate), "next": gate.set})
     assert ended == {"slow": None, "next": None}
@@ -97,7 +97,7 @@ def test_a_session_is_closed_at_the_end_of_its_block(landing: FakeLanding) -> No
         assert landing.control.closed
 
 
-def test_who_hangs_when_the_call_ends_is_let_go_of_and_can_say_nothing_more(
+def test_a_member_that_hangs_when_the_call_ends_is_abandoned_and_can_report_nothing_more(
     landing: FakeLanding, gate: threading.Event
 ) -> None:
     hangs, refused = threading.Event(), list[str]()

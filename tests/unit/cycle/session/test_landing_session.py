@@ -21,7 +21,7 @@ from tests.fakes.kafka import FakeControl, FakeWriter
 from tests.fakes.session import FakeLanding
 from tests.support.declared import landing_of
 
-WORD = Outgoing(key=b"k", value=b"v", headers=[])
+MESSAGE = Outgoing(key=b"k", value=b"v", headers=[])
 
 
 def ledger(landing: FakeLanding, read_from: int, partition: int = 0) -> TableLedger:
@@ -32,7 +32,7 @@ def ledger(landing: FakeLanding, read_from: int, partition: int = 0) -> TableLed
 
 
 def fill(landing: FakeLanding, partition: int, records: int) -> None:
-    landing.send(partition, [WORD] * records)
+    landing.send(partition, [MESSAGE] * records)
 
 
 def test_without_a_ledger_the_newest_part_of_the_landing_s_partition_is_read(
@@ -65,7 +65,7 @@ def test_the_log_is_read_from_what_the_table_that_is_furthest_behind_needs(landi
     assert [e.commit_id for e in folded.entries] == [opened.ticket.commit_id]
 
 
-def test_a_log_that_was_cut_says_from_where_it_was_there(landing: FakeLanding) -> None:
+def test_a_log_that_was_cut_reports_from_where_it_was_there(landing: FakeLanding) -> None:
     partition = landing.open().ticket.partition
     fill(landing, partition, 5)
     landing.control.cut(partition, 3)
@@ -74,7 +74,7 @@ def test_a_log_that_was_cut_says_from_where_it_was_there(landing: FakeLanding) -
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_later_look_reads_only_what_is_new_and_forgets_nothing(landing: FakeLanding, cut: bool) -> None:
+def test_a_later_check_reads_only_what_is_new_and_forgets_nothing(landing: FakeLanding, cut: bool) -> None:
     opened = landing.open()
     ledgers = prepare_for_commit(landing.session).ledgers
     first = landing.session.read_state(ledgers)
@@ -91,7 +91,7 @@ def test_a_later_look_reads_only_what_is_new_and_forgets_nothing(landing: FakeLa
     assert later.end > first.end
 
 
-def test_a_record_that_must_be_seen_is_waited_for(landing: FakeLanding) -> None:
+def test_a_record_that_must_be_observed_is_waited_for(landing: FakeLanding) -> None:
     landing.open()
     end = landing.session.read_state(()).end
     with pytest.raises(ControlTopicError, match="LC9999"):
@@ -110,21 +110,21 @@ def holder(slot: int, deployment: str = "") -> Cycle:
     return Cycle(commit_id=uuid4(), dag="d", run="r", number=0, slot=slot, deployment=deployment)
 
 
-def test_each_role_and_slot_of_a_deployment_has_one_id_and_the_last_offset_is_told(landing: FakeLanding) -> None:
+def test_each_role_and_slot_of_a_deployment_has_one_id_and_the_last_offset_is_reported(landing: FakeLanding) -> None:
     ids: list[str] = []
     landing.control.before_send = ids.append
-    assert landing.session.send("plan", holder(0), 1, [WORD, WORD]) == 1
-    assert landing.session.send("commit", holder(3, "eu-1"), 1, [WORD]) == 3
+    assert landing.session.send("plan", holder(0), 1, [MESSAGE, MESSAGE]) == 1
+    assert landing.session.send("commit", holder(3, "eu-1"), 1, [MESSAGE]) == 3
     assert ids == ["lakecommit-rows-live-0-plan", "lakecommit-rows-@eu-1-live-3-commit"]
 
 
-def test_whom_a_newer_attempt_has_shut_out_learns_that(landing: FakeLanding) -> None:
+def test_a_fenced_attempt_learns_that(landing: FakeLanding) -> None:
     def take_over(transactional_id: str) -> None:
         landing.control.writers[transactional_id] = object()
 
     landing.control.before_send = take_over
     with pytest.raises(FencedError):
-        landing.session.send("plan", holder(0), 0, [WORD])
+        landing.session.send("plan", holder(0), 0, [MESSAGE])
     assert landing.control.logs == {}
 
 
@@ -143,20 +143,20 @@ def opened(landing: FakeLanding, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_writer_stays_open_for_the_next_cycle_in_its_slot(landing: FakeLanding, opened: list[str]) -> None:
     for slot in (0, 1, 0, 1, 0):
-        landing.session.send("commit", holder(slot), 0, [WORD])
+        landing.session.send("commit", holder(slot), 0, [MESSAGE])
     assert opened == ["lakecommit-rows-live-0-commit", "lakecommit-rows-live-1-commit"]
 
 
 @pytest.mark.parametrize(("role", "sent"), [("commit", 2), ("skip", 2), ("plan", 1)])
-def test_a_writer_that_was_shut_out_while_it_rested_is_opened_anew_but_a_planner_looks_first(
+def test_a_writer_that_was_shut_out_while_it_rested_is_opened_anew_but_a_planner_checks_first(
     landing: FakeLanding, opened: list[str], role: str, sent: int
 ) -> None:
-    landing.session.send(role, holder(0), 0, [WORD])
+    landing.session.send(role, holder(0), 0, [MESSAGE])
     landing.control.writers[opened[0]] = object()
     with pytest.raises(FencedError) if role == "plan" else nullcontext():
-        landing.session.send(role, holder(0), 0, [WORD])
+        landing.session.send(role, holder(0), 0, [MESSAGE])
     assert sum(r is not None for r in landing.control.logs[0]) == sent
-    landing.session.send(role, holder(0), 0, [WORD])
+    landing.session.send(role, holder(0), 0, [MESSAGE])
     assert len(opened) == 2
 
 
@@ -164,28 +164,28 @@ def test_a_writer_whose_transaction_was_interrupted_is_not_used_again(landing: F
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    landing.session.send("commit", holder(0), 0, [WORD])
+    landing.session.send("commit", holder(0), 0, [MESSAGE])
     landing.control.before_send = interrupt
     with pytest.raises(KeyboardInterrupt):
-        landing.session.send("commit", holder(0), 0, [WORD])
+        landing.session.send("commit", holder(0), 0, [MESSAGE])
     landing.control.before_send = lambda _: None
-    landing.session.send("commit", holder(0), 0, [WORD])
+    landing.session.send("commit", holder(0), 0, [MESSAGE])
     assert len(opened) == 2
 
 
-def test_after_its_close_a_session_says_nothing_more(landing: FakeLanding) -> None:
+def test_after_its_close_a_session_reports_nothing_more(landing: FakeLanding) -> None:
     landing.session.close()
     landing.session.close()
     assert landing.control.closed
     with pytest.raises(ClosedError, match="LC6220"):
-        landing.session.send("commit", holder(0), 0, [WORD])
+        landing.session.send("commit", holder(0), 0, [MESSAGE])
     assert landing.control.logs == {}
     with pytest.raises(ClosedError):
         landing.session.tables.load("shop.rows")
 
 
 @pytest.mark.parametrize("lent", [False, True])
-def test_tables_that_were_lent_are_closed_by_whom_they_belong_to(landing: FakeLanding, lent: bool) -> None:
+def test_lent_tables_are_closed_by_their_owner(landing: FakeLanding, lent: bool) -> None:
     landing.open()
     with session_with(landing.session, lent) as session:
         assert session.tables.find("shop.rows") is not None
@@ -207,7 +207,7 @@ def session_with(session: LandingSession, lent: bool) -> LandingSession:
     )
 
 
-def test_connections_are_made_of_the_landing_and_contact_nobody() -> None:
+def test_connections_are_made_of_the_landing_without_contact() -> None:
     landing = landing_of(name="rows", topics=["a", "b"], table="shop.rows", control_topic="own")
     own = LandingSession.connect(landing, {"bootstrap.servers": "nobody:1"}, {"type": "sql"}, log=print)
     with own:
@@ -232,7 +232,7 @@ def test_a_retry_has_the_cycle_of_its_run(landing: FakeLanding) -> None:
     assert cycle_id_of(landing.session, replace(RUN, attempt="2")) == cycle_id_of(landing.session, RUN)
 
 
-def test_every_other_run_landing_and_lane_has_a_cycle_of_its_own(landing: FakeLanding) -> None:
+def test_every_other_run_landing_and_stream_has_a_cycle_of_its_own(landing: FakeLanding) -> None:
     others = [replace(RUN, deployment="x"), replace(RUN, dag_id="x"), replace(RUN, run_id="x"), replace(RUN, number=2)]
     ids: set[UUID] = {cycle_id_of(landing.session, run) for run in (RUN, *others)}
     ids.add(cycle_id_of(landing.connect(name="others"), RUN))
@@ -242,7 +242,7 @@ def test_every_other_run_landing_and_lane_has_a_cycle_of_its_own(landing: FakeLa
     assert len(ids) == 7
 
 
-def test_a_sender_speaks_for_its_landing_lane_and_cycle(landing: FakeLanding) -> None:
+def test_a_sender_speaks_for_its_landing_stream_and_cycle(landing: FakeLanding) -> None:
     commit_id = uuid4()
     sender = landing.connect(control_events="1.10").sender("write", commit_id)
     assert (sender.landing, sender.lane, sender.role, sender.commit_id, sender.form) == (
@@ -254,7 +254,7 @@ def test_a_sender_speaks_for_its_landing_lane_and_cycle(landing: FakeLanding) ->
     )
 
 
-def test_another_landing_on_the_same_partition_is_not_seen(make_landing: Callable[..., FakeLanding]) -> None:
+def test_another_landing_on_the_same_partition_is_not_observed(make_landing: Callable[..., FakeLanding]) -> None:
     landing = make_landing()
     landing.open()
     other = landing.connect(name="others")

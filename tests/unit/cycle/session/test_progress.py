@@ -34,8 +34,8 @@ def job_of(landing: FakeLanding, opened: Opened) -> WindowJob:
     return found
 
 
-class Told:
-    """What was told, and waiting for it."""
+class Recorded:
+    """What was reported, and waiting for it."""
 
     def __init__(self) -> None:
         self.all: list[Progress] = []
@@ -57,8 +57,8 @@ class Told:
             return self.all[-1]
 
 
-def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) -> None:
-    opened, reported = landing.open(), Told()
+def test_slices_and_records_are_reported_as_they_are_reported(landing: FakeLanding) -> None:
+    opened, reported = landing.open(), Recorded()
     first, *rest = opened.slices
     with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):
         reported.wait_for(0)
@@ -78,7 +78,7 @@ def test_slices_and_records_are_told_as_they_are_reported(landing: FakeLanding) 
 def test_decoded_records_of_slices_that_are_not_reported_count(
     landing: FakeLanding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, reported = landing.open(), Told()
+    opened, reported = landing.open(), Recorded()
     first, second, *_ = opened.slices
     monkeypatch.setenv(DECODED, str(tmp_path))
     note_decoded(first, 3)
@@ -98,14 +98,14 @@ def test_decoded_records_of_slices_that_are_not_reported_count(
 
 
 def test_what_was_reported_before_is_no_part_of_it(landing: FakeLanding) -> None:
-    opened, reported = landing.open(), Told()
+    opened, reported = landing.open(), Recorded()
     landing.report(opened, lambda s: s is opened.slices[0])
     with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):
         assert reported.wait_for(0).all_slices == len(opened.slices) - 1
 
 
-def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing: FakeLanding) -> None:
-    opened, reported = landing.open(), Told()
+def test_a_log_that_cannot_be_read_is_checked_again_and_stops_nothing(landing: FakeLanding) -> None:
+    opened, reported = landing.open(), Recorded()
     job = job_of(landing, opened)
     with report_progress(landing.control, [job], reported, 0.01):
         reported.wait_for(0)
@@ -120,8 +120,8 @@ def test_a_log_that_cannot_be_read_is_looked_at_again_and_stops_nothing(landing:
         pass
 
 
-def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: FakeLanding) -> None:
-    opened, reported = landing.open(), Told()
+def test_brokers_that_are_away_are_reported_with_what_was_known_before(landing: FakeLanding) -> None:
+    opened, reported = landing.open(), Recorded()
     first = opened.slices[0]
     with report_progress(landing.control, [job_of(landing, opened)], reported, 0.01):
         landing.report(opened, lambda s: s is first)
@@ -139,7 +139,7 @@ def test_brokers_that_are_away_are_told_with_what_was_known_before(landing: Fake
 def test_an_error_of_the_job_passes_through(landing: FakeLanding) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        report_progress(landing.control, [job_of(landing, landing.open())], Told(), 0.01),
+        report_progress(landing.control, [job_of(landing, landing.open())], Recorded(), 0.01),
     ):
         raise KeyboardInterrupt
 

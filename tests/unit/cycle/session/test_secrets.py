@@ -30,14 +30,14 @@ class Vendor(NoopCatalog):
     def __init__(self, more: Mapping[str, str]) -> None:
         super().__init__("vendor")
         self.more = more
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.handed_out: Mapping[str, str] | None = None
 
     def load_table(self, identifier: Any) -> Table:
-        self.asked.append(identifier)
+        self.requests.append(identifier)
         if self.handed_out is not None:
             return self.table(identifier, self.handed_out)
-        return self.table(identifier, {**OWN, "s3.session-token": f"{identifier} {len(self.asked)}", **self.more})
+        return self.table(identifier, {**OWN, "s3.session-token": f"{identifier} {len(self.requests)}", **self.more})
 
     def table(self, identifier: str, properties: Mapping[str, str]) -> Table:
         metadata = new_table_metadata(SCHEMA, BY_BUCKET, UNSORTED_SORT_ORDER, "s3://b/t")
@@ -58,7 +58,7 @@ def vendor(**more: str) -> tuple[Vendor, Tables]:
     return made, Tables(OWN, connect=lambda *_, **__: made)
 
 
-def test_a_catalog_that_hands_out_nothing_is_not_asked() -> None:
+def test_a_catalog_that_hands_out_nothing_is_not_requested() -> None:
     def connect(*_: object, **__: object) -> Vendor:
         raise AssertionError("asked")
 
@@ -70,7 +70,7 @@ def test_each_table_gets_its_own_anew_each_time_and_only_those_that_are_written(
     made, tables = vendor()
     jobs = [job_of(("rows", "plain"), ("rows", "dead")), job_of(("rows", "dead"), ("rows", "dead"))]
     secrets = secrets_for(tables, KAFKA, jobs, log=print)
-    assert made.asked == ["dead", "rows"]
+    assert made.requests == ["dead", "rows"]
     assert {name: storage.properties["s3.session-token"] for name, storage in secrets.tables.items()} == {
         "dead": "dead 1",
         "rows": "rows 2",
@@ -79,7 +79,7 @@ def test_each_table_gets_its_own_anew_each_time_and_only_those_that_are_written(
     assert secrets_for(tables, KAFKA, jobs[:1], log=print).io_of("rows") == {**OWN, "s3.session-token": "rows 3"}
 
 
-def test_keys_that_are_about_to_expire_are_an_error_that_may_pass_and_says_what_helps() -> None:
+def test_keys_that_are_about_to_expire_are_an_error_that_may_pass_and_reports_what_helps() -> None:
     soon = int((time.time() + LEAST_SECONDS / 2) * 1000)
     _, tables = vendor(**{"s3.session-token-expires-at-ms": str(soon)})
     with pytest.raises(CatalogError, match="LC6222") as caught:

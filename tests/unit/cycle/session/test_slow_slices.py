@@ -116,7 +116,7 @@ def test_when_all_is_reported_nothing_is_left(
     assert slow.all_reported()
 
 
-def test_a_log_that_is_away_tells_nothing(
+def test_a_log_that_is_away_reports_nothing(
     landing: FakeLanding, opened: Opened, slow: SlowSlices, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object, **__: object) -> None:
@@ -130,12 +130,12 @@ def test_a_log_that_is_away_tells_nothing(
     assert slow.found() is None, "it was seen just now"
 
 
-def test_it_is_asked_for(landing: FakeLanding, job: WindowJob) -> None:
+def test_it_is_requested(landing: FakeLanding, job: WindowJob) -> None:
     assert slow_slices_of(job, landing.control) is not None
     assert slow_slices_of(replace(job, replicas=1), landing.control) is None
 
 
-def test_of_replicas_it_tells_what_is_reported_and_nothing_is_slow(
+def test_of_replicas_it_reports_what_is_reported_and_nothing_is_slow(
     landing: FakeLanding, opened: Opened, job: WindowJob, clock: Clock
 ) -> None:
     both = SlowSlices(job, landing.control, None, clock)

@@ -40,11 +40,11 @@ def create(kind: str, **properties: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [
-        ({"create": create("timestamp_ns")}, TableError, "has format version 3, or its types need it"),
-        ({"create": create("long", **{"format-version": "3"})}, TableError, "versions up to 2"),
-        ({"create": create("binary")}, TableError, "column c is binary, and JSON has no bytes"),
-        ({"create": create("map<double, long>")}, TableError, r"column c\.key has type double"),
-        ({"create": create("variant")}, SpecError, "'variant' is not a type"),
+        ({"create": create("timestamp_ns")}, TableError, "has format version 3, or its types need it.*LC6224"),
+        ({"create": create("long", **{"format-version": "3"})}, TableError, "versions up to 2.*LC6224"),
+        ({"create": create("binary")}, TableError, "column c is binary, and JSON has no bytes.*LC4004"),
+        ({"create": create("map<double, long>")}, TableError, r"column c\.key has type double.*LC4004"),
+        ({"create": create("variant")}, SpecError, "'variant' is not a type.*LC1167"),
     ],
 )
 def test_a_table_that_cannot_be_filled_is_not_made(

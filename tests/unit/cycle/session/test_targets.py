@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What writers are told of a table, and when a table is looked at for whether they can fill it."""
+"""What writers are reported of a table, and when a table is checked for whether they can fill it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def state(cycle_target: TableTarget, *, finished: bool, spec_version: str = LAND
     return replace(fold((), (), timedelta(hours=1)), cycles={cycle.cycle.commit_id: cycle})
 
 
-def test_writers_are_told_the_layout_and_of_properties_only_what_is_about_writing() -> None:
+def test_writers_are_reported_the_layout_and_of_properties_only_what_is_about_writing() -> None:
     own = {"write.parquet.compression-codec": "zstd", "schema.name-mapping.default": "[]"}
     made = table(properties={**own, "owner": "me", "lakecommit.keep-snapshots": "5", "rewrite.x": "y"})
     target = target_of("shop.orders", made, EPOCH)
@@ -97,13 +97,13 @@ def test_an_unsorted_table_has_no_order_and_a_sorted_one_has_its_own() -> None:
     assert SortOrder.model_validate_json(target(order=order).sort_order).fields == order.fields
 
 
-def test_all_columns_that_stand_against_a_landing_are_named_at_once() -> None:
+def test_all_columns_that_are_against_a_landing_are_named_at_once() -> None:
     with pytest.raises(TableError, match="LC4004") as caught:
         check_fit(LANDING, target(BYTES, spec=PartitionSpec()))
     assert "column b is binary" in str(caught.value)
 
 
-def test_a_dead_letter_table_is_not_asked_for_what_records_can_fill() -> None:
+def test_a_dead_letter_table_is_not_requested_what_records_can_fill() -> None:
     # It keeps keys and values as bytes, which JSON could not give.
     check_fit(LANDING, target(DEAD_LETTER_SCHEMA, "shop.dead", spec=PartitionSpec()))
     with pytest.raises(TableError, match="LC4004"):
@@ -111,7 +111,7 @@ def test_a_dead_letter_table_is_not_asked_for_what_records_can_fill() -> None:
 
 
 @pytest.mark.parametrize("name", ["shop.orders", "shop.dead"])
-def test_a_table_that_asks_for_files_that_are_not_written_is_refused(name: str) -> None:
+def test_a_table_that_requests_files_that_are_not_written_is_refused(name: str) -> None:
     schema = SCHEMA if name == "shop.orders" else DEAD_LETTER_SCHEMA
     with pytest.raises(TableError, match="LC3323"):
         check_fit(LANDING, target(schema, name, spec=PartitionSpec(), properties={"write.format.default": "orc"}))
@@ -120,7 +120,7 @@ def test_a_table_that_asks_for_files_that_are_not_written_is_refused(name: str) 
 UNFIT = target(BYTES, spec=PartitionSpec())
 
 
-def test_a_table_that_was_filled_as_it_is_now_is_not_looked_at_again_whatever_its_epoch() -> None:
+def test_a_table_that_was_filled_as_it_is_now_is_not_checked_again_whatever_its_epoch() -> None:
     check_unless_filled(LANDING, [replace(UNFIT, epoch=OTHER_EPOCH)], state(UNFIT, finished=True))
 
 
@@ -139,12 +139,12 @@ def test_a_table_that_was_filled_as_it_is_now_is_not_looked_at_again_whatever_it
     ],
     ids=["no cycle", "nothing finished", "spec", "schema", "partitions", "properties", "order", "uuid", "name"],
 )
-def test_a_table_of_which_the_log_shows_anything_else_is_looked_at(known: LandingState) -> None:
+def test_a_table_of_which_the_log_shows_anything_else_is_checked(known: LandingState) -> None:
     with pytest.raises(TableError, match="LC4004"):
         check_unless_filled(LANDING, [UNFIT], known)
 
 
-def test_of_several_tables_only_those_that_are_not_known_are_looked_at() -> None:
+def test_of_several_tables_only_those_that_are_not_known_are_checked() -> None:
     wrong = target(DEAD_LETTER_SCHEMA, "shop.dead", spec=PartitionSpec(), properties={"write.format.default": "orc"})
     with pytest.raises(TableError, match="LC3323"):
         check_unless_filled(LANDING, [UNFIT, wrong], state(UNFIT, finished=True))

@@ -48,14 +48,14 @@ def test_the_newest_run_of_the_dag_stays(cycles: list[Cycle], successor: str | N
 
 
 @pytest.mark.parametrize("turns", [(1, 1, 1), (1, 2, 2), (1, 2, 3), (2, 2, 1)])
-def test_of_runs_that_begin_together_one_stays_in_whatever_order_they_are_seen(turns: tuple[int, ...]) -> None:
+def test_of_runs_that_begin_together_one_stays_in_whatever_order_they_are_observed(turns: tuple[int, ...]) -> None:
     runs = [cycle(run, turn) for run, turn in zip("abc", turns, strict=True)]
     for order in permutations(runs):
         stay = [c.run for c in runs if successor_of(order, replace(RUN, run_id=c.run, turn=c.turn)) is None]
         assert len(stay) == 1
 
 
-def test_turns_grow_with_the_log_and_each_start_is_seen_once(make_landing: Callable[..., FakeLanding]) -> None:
+def test_turns_grow_with_the_log_and_each_start_is_observed_once(make_landing: Callable[..., FakeLanding]) -> None:
     landing = make_landing()
     first = log_end(landing.session, landing.session.own_partition())
     assert turn_at(first) > 0

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_lakecommit.cycle.sets.combined import Combined
 
 
-def test_those_who_ask_while_a_request_is_under_way_share_the_next() -> None:
+def test_those_who_request_while_a_request_is_under_way_share_the_next() -> None:
     began, go_on = threading.Event(), threading.Event()
     requests: list[list[int]] = []
 
@@ -55,7 +55,7 @@ def test_a_request_that_fails_fails_for_all_of_it_and_the_next_is_made() -> None
     assert combined.request(1) == 1
 
 
-def test_no_more_than_so_many_are_asked_together() -> None:
+def test_no_more_than_so_many_are_requested_together() -> None:
     sizes: list[int] = []
 
     def do(questions: Sequence[int]) -> Sequence[int]:

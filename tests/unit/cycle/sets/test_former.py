@@ -69,7 +69,7 @@ def reported(start: int, end: int, *tables: str, rows: int = 1) -> SliceReported
 WHOLE = CycleClosed(offset=2, at=AT, commit_id=OWN, valid_through=AT)
 
 
-def test_one_whose_topics_are_all_gone_is_named_with_its_topics() -> None:
+def test_one_whose_topics_are_all_missing_is_named_with_its_topics() -> None:
     assert are_missing(shop(), ["shop.orders"], ["shop.other"])
     landing = former_landing(shop(), NAME, "lake.orders", ["shop.orders"], ["lake.orders"])
     text = str(FormerLanding(landing=landing, topics_missing=True))
@@ -78,7 +78,7 @@ def test_one_whose_topics_are_all_gone_is_named_with_its_topics() -> None:
 
 
 @pytest.mark.parametrize("closed", [[], [CycleClosed(offset=2, at=AT, commit_id=OWN, valid_through=None)]])
-def test_what_was_not_landed_before_its_topic_went_is_said(closed: list[Entry]) -> None:
+def test_what_was_not_landed_before_its_topic_went_is_reported(closed: list[Entry]) -> None:
     assert was_complete([opened("shop.orders"), WHOLE])
     assert not was_complete([opened("shop.orders"), *closed])
     landing = former_landing(shop(), NAME, "lake.orders", ["shop.orders"], ["lake.orders"])
@@ -93,22 +93,22 @@ def test_what_was_not_landed_before_its_topic_went_is_said(closed: list[Entry]) 
         (["shop.orders", "shop.more"], ["shop.more"], ()),
         (["shop.orders"], ["shop.other"], r".*orders"),
         ([], ["shop.other"], ()),
-        # A set without a pattern asks for no list of topics.
+        # A set without a pattern requests no list of topics.
         (["shop.orders"], [], ()),
     ],
 )
-def test_one_that_has_a_topic_left_or_that_is_excluded_is_not_gone(
+def test_one_that_has_a_topic_left_or_that_is_excluded_is_not_missing(
     topics: Sequence[str], known: Collection[str], exclude: str
 ) -> None:
     assert not are_missing(shop(exclude=exclude), topics, known)
 
 
-def test_of_a_plan_that_could_ask_no_broker_the_one_before_tells_the_topics() -> None:
+def test_of_a_plan_that_could_request_no_broker_the_one_before_reports_the_topics() -> None:
     assert topics_of_plan([opened("shop.orders"), opened(commit_id=uuid4())]) == ("shop.orders",)
     assert topics_of_plan([]) == ()
 
 
-def test_the_table_of_a_landing_is_told_by_its_records_or_its_name() -> None:
+def test_the_table_of_a_landing_is_reported_by_its_records_or_its_name() -> None:
     assert table_of_name(shop(), NAME, []) == ("lake.orders", True)
     assert table_of_name(shop(), NAME, [reported(0, 5, "lake.orders", "lake.orders_dead")]) == ("lake.orders", True)
     # Names of sets may have dots: this one is of another set.
@@ -118,7 +118,7 @@ def test_the_table_of_a_landing_is_told_by_its_records_or_its_name() -> None:
     assert table_of_name(shop(), "orders", other) is None
 
 
-def test_what_no_table_has_is_told_by_reports_and_commits() -> None:
+def test_what_no_table_has_is_reported_by_reports_and_commits() -> None:
     done = TablePublished(
         offset=3, at=AT, commit_id=OWN, table="lake.orders", snapshot_id=1, token=OWN, coverage=Coverage.of([])
     )

@@ -39,7 +39,7 @@ def test_it_is_as_it_was_after_an_error() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_what_somebody_else_has_frozen_stays_so() -> None:
+def test_what_another_writer_has_frozen_stays_so() -> None:
     gc.freeze()
     try:
         with rarely_collected():

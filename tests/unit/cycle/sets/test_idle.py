@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a landing of a set has nothing to do, by its log alone: only where the log says so plainly."""
+"""Whether a landing of a set has nothing to do, by its log alone: only where the log reports it plainly."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_came_since_is_to_be_read(own: UUID) -> None:
     assert not idle(*log, stable={})
 
 
-def test_a_cycle_that_is_open_or_not_whole_is_for_the_next_one(own: UUID) -> None:
+def test_a_cycle_that_is_open_or_not_complete_is_for_the_next_one(own: UUID) -> None:
     other = uuid4()
     assert not idle()
     assert not idle(opened(own, AT))
@@ -73,12 +73,12 @@ def test_a_cycle_that_is_open_or_not_whole_is_for_the_next_one(own: UUID) -> Non
     assert not idle(opened(other, AT), closed(other, AT), opened(own, AT))
 
 
-def test_a_plan_that_was_held_or_left_something_or_is_of_another_spec_says_nothing(own: UUID) -> None:
+def test_a_plan_that_was_kept_or_left_something_or_is_of_another_spec_reports_nothing(own: UUID) -> None:
     assert not idle(opened(own, AT, refused=RefusalState.SUSPENDED), closed(own, AT))
     assert not idle(opened(own, AT, left=3), closed(own, AT))
     assert not idle(opened(own, AT), closed(own, AT), spec="another")
 
 
-def test_after_a_while_it_is_looked_at_again(own: UUID) -> None:
+def test_after_a_while_it_is_checked_again(own: UUID) -> None:
     old = NOW - IDLE
     assert not idle(opened(own, old), closed(own, old))

@@ -29,11 +29,11 @@ NUMBERS = count(1)
 class CountedControl(FakeControl):
     """``asked`` has the starts of every request; ``hold`` is waited for before a request is answered."""
 
-    asked: list[Mapping[int, int]] = field(default_factory=list)
+    requests: list[Mapping[int, int]] = field(default_factory=list)
     hold: Callable[[], object] = lambda: None
 
     def read_together(self, starts: Mapping[int, int]) -> dict[int, ControlLog]:
-        self.asked.append(dict(starts))
+        self.requests.append(dict(starts))
         self.hold()
         return super().read_together(starts)
 
@@ -66,7 +66,7 @@ def offsets(port: ControlPort, start: int = 0, partition: int = 0) -> list[int]:
     return [r.offset for r in port.read(partition, start).records]
 
 
-def test_a_landing_reads_its_own_records_and_those_that_nobody_can_read(shared: SharedControl) -> None:
+def test_a_landing_reads_its_own_records_and_unreadable_ones(shared: SharedControl) -> None:
     one, two = shared.of("one"), shared.of("two")
     send(one, record_of("one"), record_of("two"), (b"k", b"no event", ()), record_of("one"))
     assert (offsets(one), offsets(two)) == ([0, 2, 3], [1, 2])
@@ -125,7 +125,7 @@ def test_records_that_retention_removed_are_not_read_again(topic: CountedControl
     assert offsets(one) == [2, 3]
 
 
-def test_a_partition_with_more_records_than_are_kept_is_read_whole(
+def test_a_partition_with_more_records_than_are_kept_is_read_complete(
     shared: SharedControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_control, "MOST_RECORDS", 3)
@@ -158,10 +158,10 @@ def test_those_who_read_at_the_same_time_share_a_request_that_begins_after_each_
         go_on.set()
         assert first.result() == [0]
         assert [other.result() for other in others] == [[n] for n in range(8)]
-    assert topic.asked == [{1: 0}, {1: 0}]
+    assert topic.requests == [{1: 0}, {1: 0}]
 
 
-def test_records_of_many_go_out_in_one_transaction_and_each_is_told_its_offsets(
+def test_records_of_many_go_out_in_one_transaction_and_each_is_reported_its_offsets(
     topic: CountedControl, shared: SharedControl
 ) -> None:
     sent: list[str] = []
@@ -222,7 +222,7 @@ def test_a_process_of_the_set_that_takes_an_id_over_costs_no_record(
     assert 1 < len(topic.writers) <= WRITERS
 
 
-def test_a_writer_that_loses_every_id_says_so_and_the_next_record_is_sent(
+def test_a_writer_that_loses_every_id_reports_it_and_the_next_record_is_sent(
     topic: CountedControl, shared: SharedControl
 ) -> None:
     stolen: list[str] = []
@@ -259,13 +259,13 @@ def test_one_that_waits_for_its_own_record_reads_until_it_is_there(
     one = shared.of("one")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: one.read(0, 0, until=0))
-        while not topic.asked:
+        while not topic.requests:
             threading.Event().wait(0.005)
         send(shared.of("two"), record_of("one"))
         assert [r.offset for r in waiting.result(30).records] == [0]
 
 
-def test_one_that_waits_in_vain_is_told_how_far_the_log_can_be_read(
+def test_one_that_waits_in_vain_is_reported_how_far_the_log_can_be_read(
     shared: SharedControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_control, "OWN_SECONDS", 0.0)
@@ -284,7 +284,7 @@ def test_the_newest_records_of_landings_are_found_by_the_beginning_of_their_name
     assert len(found["shop.a"]) == 2, "one in each partition"
 
 
-def test_a_failure_to_read_reaches_all_who_asked_and_the_next_read_is_made(
+def test_a_failure_to_read_reaches_all_who_requested_and_the_next_read_is_made(
     topic: CountedControl, shared: SharedControl
 ) -> None:
     one = shared.of("one")

@@ -40,7 +40,7 @@ def job_of(landing: FakeLanding, ticket: GroupTicket) -> WindowJob | None:
     return group_job(landing.session.landing, landing.control, ticket, "lake")
 
 
-def test_the_job_of_a_group_is_its_whole_share_at_first(landing: FakeLanding) -> None:
+def test_the_job_of_a_group_is_its_complete_share_at_first(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.catalog.away = True
     job = job_of(landing, ticket_of(opened))
@@ -55,7 +55,7 @@ def test_the_job_of_a_group_is_its_whole_share_at_first(landing: FakeLanding) ->
     assert (job.catalog, job.control_topic, job.group) == ("lake", "control", 0)
 
 
-def test_a_retry_does_what_is_left_and_each_slice_keeps_its_place(landing: FakeLanding) -> None:
+def test_a_retry_does_what_is_left_and_each_slice_keeps_its_position(landing: FakeLanding) -> None:
     opened = landing.open()
     landing.report(opened, first)
     job = job_of(landing, ticket_of(opened))
@@ -111,7 +111,9 @@ def test_of_two_plans_that_raced_the_later_one_does_what_the_earlier_did_not_cla
     assert job.plan.slices[0].slice_id != whole.slice_id
 
 
-def test_a_plan_that_is_not_in_the_log_any_more_is_an_error_that_says_why_and_what_to_do(landing: FakeLanding) -> None:
+def test_a_plan_that_is_not_in_the_log_any_more_is_an_error_that_reports_why_and_what_to_do(
+    landing: FakeLanding,
+) -> None:
     ticket = ticket_of(landing.open())
     partition = ticket.cycle.partition
     landing.control.cut(partition, len(landing.control.logs[partition]))
@@ -211,7 +213,7 @@ def test_an_earlier_attempt_may_have_left_nothing() -> None:
 
 
 @dataclass
-class HeldUp(FakeControl):
+class Delayed(FakeControl):
     """A log in which transactions that were decided, or never are, hold up the readers at first."""
 
     stable: int = 0
@@ -231,7 +233,7 @@ class HeldUp(FakeControl):
 
 @pytest.mark.parametrize("ever", [True, False])
 def test_a_log_is_read_to_all_that_was_sent_before_or_as_far_as_it_can_be(ever: bool) -> None:
-    control = HeldUp(stable=2, ever=ever)
+    control = Delayed(stable=2, ever=ever)
     records = [Outgoing(key=b"k", value=bytes([n]), headers=[]) for n in range(3)]
     for record in records:
         with control.writer("t", 0) as writer:
@@ -243,7 +245,7 @@ def test_a_log_is_read_to_all_that_was_sent_before_or_as_far_as_it_can_be(ever: 
 
 
 def test_a_log_that_nothing_holds_up_is_read_once() -> None:
-    control = HeldUp(stable=0)
+    control = Delayed(stable=0)
     assert read_decided(control, 0, 0).records == ()
     assert control.waited_for == []
 
@@ -256,7 +258,7 @@ class TestTicketsThatNameNoPlan:
         ticket = ticket_of(opened)
         return replace(ticket, cycle=replace(ticket.cycle, plan=""))
 
-    def test_the_plan_is_held_against_the_tables(self, landing: FakeLanding) -> None:
+    def test_the_plan_is_kept_against_the_tables(self, landing: FakeLanding) -> None:
         session, ticket = landing.session, self.of(landing.open())
         job = group_job(session.landing, landing.control, ticket, "lake", session.tables.load)
         assert job is not None

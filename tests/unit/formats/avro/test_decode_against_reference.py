@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated schemas, values and damage: rows equal to an expectation in plain Python, and to what `fastavro` reads."""
+"""Generated schemas, values and corruption: rows equal to an expectation in plain Python, and to what `fastavro` reads."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def decoder_of(schema: Any) -> AvroDecoder:
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     """Rows of a table, nanoseconds as numbers, NaN as a word."""
-    numbers = pa.Table.from_arrays([_numbered(_whole(c)) for c in table.columns], names=table.column_names)
+    numbers = pa.Table.from_arrays([_numbered(_combined(c)) for c in table.columns], names=table.column_names)
     return [comparable(row) for row in numbers.to_pylist()]
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combined(column: pa.ChunkedArray) -> pa.Array:
     # Not combine_chunks: of no chunks, that knows no uuids.
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
@@ -95,7 +95,7 @@ def test_every_value_is_exactly_its_row(given_: tuple[Any, list[Any]], step: int
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> tuple[Any, list[Any], list[bytes]]:
+def corrupted(draw: st.DrawFn) -> tuple[Any, list[Any], list[bytes]]:
     """Good values, and values of which something was cut off, added or exchanged."""
     schema, values = draw(written())
     octets = [encoded(schema, value) for value in values]
@@ -117,16 +117,16 @@ def damaged(draw: st.DrawFn) -> tuple[Any, list[Any], list[bytes]]:
     return schema, values, spoilt
 
 
-@given(damaged(), STEP)
+@given(corrupted(), STEP)
 @settings(max_examples=examples(600))
-def test_damage_costs_its_own_record_and_is_never_another_row(
+def test_corruption_costs_its_own_record_and_is_never_another_row(
     given_: tuple[Any, list[Any], list[bytes]], step: int
 ) -> None:
     with patch.object(items, "STEP", step):
-        _try_damage(*given_)
+        _try_corruption(*given_)
 
 
-def _try_damage(schema: Any, values: list[Any], spoilt: list[bytes]) -> None:
+def _try_corruption(schema: Any, values: list[Any], spoilt: list[bytes]) -> None:
     good = [encoded(schema, value) for value in values]
     mixed = [each for pair in zip(good, spoilt, strict=True) for each in pair]
     decoder = decoder_of(schema)
@@ -179,7 +179,7 @@ def _same_union(kind: list[Any], value: Any, row: Any) -> bool:
 
 
 def _is_rightly_refused(schema: Any, octets: bytes) -> None:
-    """`fastavro` refuses it too, or leaves bytes over; or there is a reason that it does not look at."""
+    """`fastavro` refuses it too, or leaves bytes over; or there is a reason that it does not check."""
     with suppress(Exception):
         _, length = read_by_reference(schema, octets)
         if length == len(octets):

@@ -163,13 +163,13 @@ class TestPromotion:
             column("long", "long", 1, **rule)
 
     def test_a_rule_that_contradicts_what_connect_calls_the_numbers_is_an_error_by_name(self) -> None:
-        seen = {"type": "long", "connect.name": "io.debezium.time.Timestamp", "connect.version": 1}
-        assert column(seen, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
-        (conflict,) = column(["null", seen], "timestamp", (1, 60_000), timestamps={"c": "epoch_micros"})
+        declared = {"type": "long", "connect.name": "io.debezium.time.Timestamp", "connect.version": 1}
+        assert column(declared, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
+        (conflict,) = column(["null", declared], "timestamp", (1, 60_000), timestamps={"c": "epoch_micros"})
         assert "long of io.debezium.time.Timestamp, which epoch_millis reads; `timestamps` has epoch_micros" in conflict
-        (unsaid,) = column(seen, "timestamp", 60_000)
+        (unsaid,) = column(declared, "timestamp", 60_000)
         assert "how times are written (io.debezium.time.Timestamp is epoch_millis)" in unsaid
-        own = {**seen, "connect.name": "of.our.own"}
+        own = {**declared, "connect.name": "of.our.own"}
         assert column(own, "timestamp", 60_000, timestamps={"c": "epoch_millis"}) == [datetime(1970, 1, 1, 0, 1)]
 
     def test_numbers_at_the_ends_of_their_types(self) -> None:
@@ -356,7 +356,7 @@ class TestHostile:
         assert (found.table.num_rows, [r.kind for r in found.rejects]) == (1, ["not_avro"])
         assert message in found.rejects[0].reason
 
-    def test_items_of_no_bytes_are_believed_up_to_a_number(self) -> None:
+    def test_items_of_no_bytes_are_accepted_up_to_a_number(self) -> None:
         schema = of({"type": "array", "items": {"type": "record", "name": "E", "fields": []}})
         columns = table({"name": "c", "type": {"list": {"struct": [{"name": "x", "type": "int"}]}}})
         decoder = AvroDecoder(columns, FormatOptions(format="avro", schema=json.dumps(schema)))
@@ -408,11 +408,11 @@ class Source:
     """A registry of given schemas."""
 
     def __init__(self, **texts: Any) -> None:
-        self.asked: list[SchemaKey] = []
+        self.requests: list[SchemaKey] = []
         self.schemas = {int(key[1:]): value for key, value in texts.items()}
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
-        self.asked.append(key)
+        self.requests.append(key)
         found = self.schemas.get(key)
         if found is None:
             raise UnknownSchemaError(f"no schema id {key}")
@@ -450,7 +450,7 @@ class TestSchemasOfABlock:
                 (22, "not_framed"),
             ]
             assert found.rejects[0].reason.endswith("(schema id 2)")
-        assert source.asked == [2, 1]
+        assert source.requests == [2, 1]
 
     def test_a_schema_of_nothing_here_rejects_its_records_alone(self) -> None:
         source = Source(

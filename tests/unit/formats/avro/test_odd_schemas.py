@@ -130,7 +130,7 @@ INNER = {"type": "enum", "name": "E", "symbols": ["grün"]}
         ("n", {"type": "array", "items": INNER}, {"type": "E"}),
     ],
 )
-def test_a_name_stands_for_what_registries_take_it_for(namespace: str | None, first: Any, second: Any) -> None:
+def test_a_name_means_what_registries_take_it_for(namespace: str | None, first: Any, second: Any) -> None:
     column = {"name": "f", "type": "string"}
     found = read(record(("x", first), ("f", second), namespace=namespace), [column], b"\x00\x00")
     assert (found.table.to_pylist(), found.rejects, found.ignored) == ([{"f": "grün"}], (), {"x": 1})
@@ -191,7 +191,7 @@ def _counted(*counts: int) -> bytes:
 
 
 @pytest.mark.parametrize("inner", ["null", {"type": "record", "name": "E", "fields": []}, {**FIXED, "size": 0}])
-def test_items_of_no_bytes_are_believed_so_many_in_a_record_and_no_more(inner: Any) -> None:
+def test_items_of_no_bytes_are_accepted_so_many_in_a_record_and_no_more(inner: Any) -> None:
     schema = record(("a", "long"), ("x", {"type": "array", "items": {"type": "array", "items": inner}}))
     columns = [OWN[0], {"name": "x", "type": {"list": {"list": "binary"}}}]
     half = MOST_EMPTY // 2
@@ -238,9 +238,9 @@ def test_the_items_of_a_long_array_are_the_same_as_of_a_short_one(
     assert [(r.index, r.kind) for r in found.rejects] == [(2, "not_avro")]
     rows = found.table.column("x").to_pylist()
     assert rows == [rows[0], rows[1], rows[0], rows[1]]
-    seen = rows[1] if kind == "array" else [item for _, item in rows[1]]
-    assert [item["n"] for item in seen] == [f"text {n}" if n % 3 else None for n in range(many)]
-    assert [dict(item["m"]) for item in seen] == [{"a": [0.5] * (n % 4), "b": []} for n in range(many)]
+    values = rows[1] if kind == "array" else [item for _, item in rows[1]]
+    assert [item["n"] for item in values] == [f"text {n}" if n % 3 else None for n in range(many)]
+    assert [dict(item["m"]) for item in values] == [{"a": [0.5] * (n % 4), "b": []} for n in range(many)]
     assert found.table.column("z").to_pylist() == [0, 1, 2, 3]
     assert found.ignored == {"y": 4}
 
@@ -317,7 +317,7 @@ V2 = record(("t", "string"), name="Order", namespace="shop.v2")
 TWO_ORDERS = record(("u", ["null", V1, V2]))
 
 
-def test_types_of_a_union_with_the_same_name_are_called_by_their_whole_names() -> None:
+def test_types_of_a_union_with_the_same_name_are_called_by_their_complete_names() -> None:
     inferred = avro_columns(writer_type(json.dumps(TWO_ORDERS)))
     columns = [c.to_dict() for c in inferred]
     assert [f["name"] for f in columns[0]["type"]["struct"]] == ["shop_v1_Order", "shop_v2_Order"]
@@ -348,7 +348,7 @@ def test_a_name_that_two_types_of_a_union_have_is_refused_where_one_comes() -> N
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_type_without_a_namespace_keeps_its_column_beside_one_of_the_same_name(order: tuple[int, ...]) -> None:
+def test_a_type_without_a_namespace_keeps_its_column_next_to_one_of_the_same_name(order: tuple[int, ...]) -> None:
     plain = record(("n", "int"), name="Order")
     types = [(plain, b"\x0a"), (V2, b"\x02x")]
     schema = record(("u", ["null", *(types[n][0] for n in order)]))

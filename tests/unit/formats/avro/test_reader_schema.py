@@ -30,8 +30,8 @@ def record(*fields: Mapping[str, Any], name: str = "R") -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": list(fields)}
 
 
-def read(written: Any, columns: Schema, values: list[Any], asked: Any) -> Decoded:
-    stated = FormatOptions(format="avro", schema=json.dumps(written), reader_schema=json.dumps(asked))
+def read(written: Any, columns: Schema, values: list[Any], reader: Any) -> Decoded:
+    stated = FormatOptions(format="avro", schema=json.dumps(written), reader_schema=json.dumps(reader))
     return AvroDecoder(columns, stated).decode([encoded(written, value) for value in values])
 
 
@@ -42,25 +42,25 @@ def rows(found: Decoded) -> list[dict[str, Any]]:
 
 class TestNames:
     COLUMNS = table({"name": "id", "type": "long"}, {"name": "name", "type": "string"})
-    ASKED = record({"name": "id", "type": "long"}, {"name": "name", "type": "string", "aliases": ["older", "oldest"]})
+    READER = record({"name": "id", "type": "long"}, {"name": "name", "type": "string", "aliases": ["older", "oldest"]})
 
     @pytest.mark.parametrize("old", ["older", "oldest", "name"])
     def test_an_older_name_finds_its_column(self, old: str) -> None:
         written = record({"name": old, "type": "string"}, {"name": "id", "type": "int"}, name="Other")
-        assert rows(read(written, self.COLUMNS, [{"id": 1, old: "x"}], self.ASKED)) == [{"id": 1, "name": "x"}]
+        assert rows(read(written, self.COLUMNS, [{"id": 1, old: "x"}], self.READER)) == [{"id": 1, "name": "x"}]
 
     def test_a_field_of_the_name_itself_comes_first_and_the_other_one_is_counted(self) -> None:
         written = record(*({"name": n, "type": "string"} for n in ("oldest", "older", "name")))
-        found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b", "name": "c"}], self.ASKED)
+        found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b", "name": "c"}], self.READER)
         assert found.table.column("name").to_pylist() == ["c"]
         assert dict(found.ignored) == {"older": 1, "oldest": 1}
 
     def test_of_several_older_names_the_first_that_is_stated_counts(self) -> None:
         written = record(*({"name": n, "type": "string"} for n in ("oldest", "older")))
-        found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b"}], self.ASKED)
+        found = read(written, self.COLUMNS, [{"oldest": "a", "older": "b"}], self.READER)
         assert found.table.column("name").to_pylist() == ["b"]
 
-    def test_a_field_that_is_asked_for_by_its_name_is_no_alias_of_another(self) -> None:
+    def test_a_field_that_is_requested_by_its_name_is_no_alias_of_another(self) -> None:
         request = record({"name": "name", "type": "string", "aliases": ["id"]}, {"name": "id", "type": "long"})
         found = rows(read(record({"name": "id", "type": "long"}), self.COLUMNS, [{"id": 5}], request))
         assert found == [{"id": 5, "name": None}]
@@ -71,7 +71,7 @@ class TestNames:
         for n in range(40):
             below = inner["name"]
             inner = record({"name": "a", "type": inner}, {"name": "b", "type": ["null", below]}, name=f"L{n}")
-        request = record(*self.ASKED["fields"], {"name": "x", "type": ["null", inner]})
+        request = record(*self.READER["fields"], {"name": "x", "type": ["null", inner]})
         written = json.loads(json.dumps(request).replace('"name": "name"', '"name": "older"'))
         found = read(written, self.COLUMNS, [{"id": 1, "older": "x", "x": (0, None)}], request)
         assert rows(found) == [{"id": 1, "name": "x"}]
@@ -109,9 +109,9 @@ class TestNames:
             )
 
         written = shape({"name": "old", "type": "int"})
-        asked = shape({"name": "new", "type": "int", "aliases": ["old"]})
+        reader = shape({"name": "new", "type": "int", "aliases": ["old"]})
         value = {"l": [{"old": 1}], "m": {"k": {"old": 2}}, "o": (1, {"old": 3}), "u": (1, {"old": 4})}
-        assert rows(read(written, columns, [value], asked)) == [
+        assert rows(read(written, columns, [value], reader)) == [
             {"l": [{"new": 1}], "m": [("k", {"new": 2})], "o": {"new": 3}, "u": {"A": None, "B": {"new": 4}}}
         ]
 
@@ -157,12 +157,12 @@ class TestDefaults:
         schema = data.draw(schemas(least=2))
         value = data.draw(values_of(schema))
         speakable = [f["name"] for f in schema["fields"] if not has_union(f["type"])]
-        gone = set(data.draw(st.sets(st.sampled_from(speakable)))) if speakable else set()
-        left = [f for f in schema["fields"] if f["name"] not in gone] or schema["fields"][:1]
-        gone -= {f["name"] for f in left}
+        removed = set(data.draw(st.sets(st.sampled_from(speakable)))) if speakable else set()
+        left = [f for f in schema["fields"] if f["name"] not in removed] or schema["fields"][:1]
+        removed -= {f["name"] for f in left}
         request = record(
             *(
-                {**f, "default": in_json(f["type"], value[f["name"]])} if f["name"] in gone else f
+                {**f, "default": in_json(f["type"], value[f["name"]])} if f["name"] in removed else f
                 for f in schema["fields"]
             ),
             name=schema["name"],
@@ -215,7 +215,7 @@ class TestMistakes:
     COLUMNS = table({"name": "id", "type": "int"}, {"name": "kind", "type": "string"})
 
     @pytest.mark.parametrize(
-        ("asked", "message"),
+        ("reader", "message"),
         [
             ({"type": "recor", "name": "R"}, "reader_schema: the schema is not an Avro schema"),
             (record({"name": "Id", "type": "int"}), "reader_schema: the table has none of its fields"),
@@ -245,9 +245,9 @@ class TestMistakes:
             (record({"name": "kind", "type": "long", "default": 1}), "the default of kind: column kind: the table has"),
         ],
     )
-    def test_they_are_told_before_anything_is_read(self, asked: Any, message: str) -> None:
+    def test_they_are_reported_before_anything_is_read(self, reader: Any, message: str) -> None:
         with pytest.raises(TableError) as failed:
-            read(record({"name": "id", "type": "int"}), self.COLUMNS, [], asked)
+            read(record({"name": "id", "type": "int"}), self.COLUMNS, [], reader)
         assert message in str(failed.value)
 
     def test_one_that_is_none_is_no_fault_of_the_records_where_a_table_evolves(self) -> None:

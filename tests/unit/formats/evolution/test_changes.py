@@ -50,13 +50,13 @@ def optional(name: str, kind: IcebergType, number: int = 1) -> NestedField:
     return NestedField(number, name, kind, required=False)
 
 
-def look(table: IcebergType, wanted: IcebergType, **options: Any) -> Evolution:
+def evolve(table: IcebergType, inferred: IcebergType, **options: Any) -> Evolution:
     """One column on both sides."""
-    return evolution(Schema(optional("c", table)), StructType(optional("c", wanted)), **{"widen": True, **options})
+    return evolution(Schema(optional("c", table)), StructType(optional("c", inferred)), **{"widen": True, **options})
 
 
 @pytest.mark.parametrize(
-    ("table", "wanted", "becomes"),
+    ("table", "inferred", "becomes"),
     [
         (IntegerType(), LongType(), LongType()),
         (FloatType(), DoubleType(), DoubleType()),
@@ -67,17 +67,17 @@ def look(table: IcebergType, wanted: IcebergType, **options: Any) -> Evolution:
     ids=str,
 )
 def test_a_narrow_type_is_widened_where_that_is_allowed(
-    table: IcebergType, wanted: IcebergType, becomes: IcebergType
+    table: IcebergType, inferred: IcebergType, becomes: IcebergType
 ) -> None:
-    (change,) = look(table, wanted).changes
+    (change,) = evolve(table, inferred).changes
     assert change == Widened(path=("c",), before=table, after=becomes)
-    found = look(table, wanted, widen=False)
+    found = evolve(table, inferred, widen=False)
     assert found.changes == ()
     assert f'evolve="widen" would make it {becomes}' in str(found.misfits)
 
 
 @pytest.mark.parametrize(
-    ("table", "wanted"),
+    ("table", "inferred"),
     [
         (LongType(), IntegerType()),
         (DoubleType(), FloatType()),
@@ -90,12 +90,12 @@ def test_a_narrow_type_is_widened_where_that_is_allowed(
     ],
     ids=str,
 )
-def test_what_a_column_holds_already_changes_nothing(table: IcebergType, wanted: IcebergType) -> None:
-    assert look(table, wanted) == Evolution()
+def test_what_a_column_holds_already_changes_nothing(table: IcebergType, inferred: IcebergType) -> None:
+    assert evolve(table, inferred) == Evolution()
 
 
 @pytest.mark.parametrize(
-    ("table", "wanted"),
+    ("table", "inferred"),
     [
         (IntegerType(), StringType()),
         (IntegerType(), DoubleType()),
@@ -112,8 +112,8 @@ def test_what_a_column_holds_already_changes_nothing(table: IcebergType, wanted:
     ],
     ids=str,
 )
-def test_what_no_change_makes_fit_is_named_with_both_types(table: IcebergType, wanted: IcebergType) -> None:
-    found = look(table, wanted)
+def test_what_no_change_makes_fit_is_named_with_both_types(table: IcebergType, inferred: IcebergType) -> None:
+    found = evolve(table, inferred)
     assert found.changes == ()
     (misfit,) = found.misfits
     assert misfit.column in ("c", "c.key")
@@ -126,8 +126,8 @@ def test_of_names_that_are_one_in_a_file_the_first_is_added(one: str, other: str
     """A table with both would take no file any more: a record would have ended the landing."""
     table = Schema(optional("id", LongType()), *([optional(one, LongType(), 2)] if there else []))
     inner = StructType(optional(one, LongType(), 2), optional(other, LongType(), 3))
-    wanted = StructType(optional(one, LongType()), optional(other, LongType(), 2), optional("s", inner, 4))
-    found = evolution(table, wanted, widen=False)
+    inferred = StructType(optional(one, LongType()), optional(other, LongType(), 2), optional("s", inner, 4))
+    found = evolution(table, inferred, widen=False)
     changed = evolved_schema(table, found.changes, last_id=max(table.field_ids), schema_id=1)
     sanitize_column_names(changed)
     assert {c.path for c in found.changes} == {("s",), *(() if there else ((one,),))}
@@ -180,20 +180,22 @@ def test_of_a_struct_that_is_new_only_what_can_be_a_column_is_added() -> None:
 
 @pytest.mark.parametrize("name", [*sorted(RESERVED), "_FILE"])
 def test_a_name_that_iceberg_gives_to_metadata_is_left_out_at_the_top_alone(name: str) -> None:
-    wanted = StructType(optional(name, LongType()), optional("s", StructType(optional(name, LongType()))))
-    found = evolution(Schema(), wanted, widen=False)
+    inferred = StructType(optional(name, LongType()), optional("s", StructType(optional(name, LongType()))))
+    found = evolution(Schema(), inferred, widen=False)
     assert [str(change) for change in found.changes] == [f"add s struct<{name}: optional long>"]
     assert f"{name} is not added: Iceberg reserves that name for metadata" in str(found.left_out[0])
 
 
 def test_a_name_that_a_partition_field_has_is_left_out() -> None:
-    wanted = StructType(optional("id_bucket", LongType()), optional("s", StructType(optional("id_bucket", LongType()))))
-    found = evolution(Schema(), wanted, widen=False, side=TableSide(parts=frozenset({"id_bucket"})))
+    inferred = StructType(
+        optional("id_bucket", LongType()), optional("s", StructType(optional("id_bucket", LongType())))
+    )
+    found = evolution(Schema(), inferred, widen=False, side=TableSide(parts=frozenset({"id_bucket"})))
     assert [str(change) for change in found.changes] == ["add s struct<id_bucket: optional long>"]
     assert "id_bucket is not added: a partition field of the table has that name" in str(found.left_out[0])
 
 
-def test_required_columns_that_are_not_wanted_are_named_at_every_level() -> None:
+def test_required_columns_that_are_not_requested_are_named_at_every_level() -> None:
     inner = StructType(NestedField(2, "x", LongType(), required=True), optional("y", LongType(), 3))
     own = StructType(NestedField(1, "id", LongType(), required=True), optional("s", inner, 4), optional("t", inner, 5))
     found = list(lacking(own, StructType(optional("s", StructType()))))
@@ -202,7 +204,7 @@ def test_required_columns_that_are_not_wanted_are_named_at_every_level() -> None
 
 
 def test_a_column_that_partitions_rest_on_is_not_widened() -> None:
-    found = look(IntegerType(), LongType(), side=TableSide(bound=frozenset({1})))
+    found = evolve(IntegerType(), LongType(), side=TableSide(bound=frozenset({1})))
     assert found.changes == ()
     assert "make it long by hand" in str(found.misfits)
 
@@ -259,7 +261,7 @@ def numbered(struct: StructType) -> Schema:
 
 
 TABLES = fields(USABLE, kinds(USABLE)).map(lambda some: numbered(StructType(*some)))
-WANTED = fields(NAMES, kinds(NAMES)).map(lambda some: StructType(*some))
+INFERRED = fields(NAMES, kinds(NAMES)).map(lambda some: StructType(*some))
 
 
 def by_id(schema: Schema) -> dict[int, tuple[Path, NestedField]]:
@@ -273,9 +275,11 @@ def leaves(fields: Any, above: Path = ()) -> Iterator[tuple[Path, IcebergType]]:
 
 
 @settings(max_examples=examples(900), deadline=None)
-@given(table=TABLES, wanted=WANTED, widen=st.booleans())
-def test_changes_take_nothing_away_and_make_what_is_wanted_fit(table: Schema, wanted: StructType, widen: bool) -> None:
-    found = evolution(table, wanted, widen=widen)
+@given(table=TABLES, wanted=INFERRED, widen=st.booleans())
+def test_changes_take_nothing_away_and_make_what_is_requested_fit(
+    table: Schema, inferred: StructType, widen: bool
+) -> None:
+    found = evolution(table, inferred, widen=widen)
     after = evolved_schema(table, found.changes, last_id=LAST, schema_id=7)
     before, now = by_id(table), by_id(after)
     for number, (path, field) in before.items():
@@ -292,21 +296,21 @@ def test_changes_take_nothing_away_and_make_what_is_wanted_fit(table: Schema, wa
     assert not [path for n in added for path, f in [now[n]] if f.required and path[-1] != "key"]
     assert widen or not any(isinstance(c, Widened) for c in found.changes)
 
-    again = evolution(after, wanted, widen=widen)
+    again = evolution(after, inferred, widen=widen)
     assert again.changes == ()
     assert set(again.misfits) == set(found.misfits)
 
     named = {m.column for m in found.misfits} | {one.column for one in found.left_out}
     there = {dotted(path) for path, _ in now.values()}
     # A key comes with its values, or not at all.
-    for path, _kind in (one for one in leaves(wanted.fields) if one[0][-1] != "key"):
+    for path, _kind in (one for one in leaves(inferred.fields) if one[0][-1] != "key"):
         above = {dotted(path[:n]) for n in range(1, len(path) + 1)}
         assert dotted(path) in there or above & named
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(table=TABLES, wanted=WANTED)
-def test_what_was_dropped_stays_so(table: Schema, wanted: StructType) -> None:
-    gone = frozenset(path for path, _ in paths_in(wanted.fields))
-    found = evolution(table, wanted, widen=True, side=TableSide(gone=gone))
+@given(table=TABLES, wanted=INFERRED)
+def test_what_was_dropped_stays_so(table: Schema, inferred: StructType) -> None:
+    removed = frozenset(path for path, _ in paths_in(inferred.fields))
+    found = evolution(table, inferred, widen=True, side=TableSide(gone=removed))
     assert not any(isinstance(c, Added) for c in found.changes)

@@ -89,7 +89,7 @@ def test_a_catalog_that_goes_away_leaves_an_unknown_outcome_that_the_next_call_r
 
 
 @pytest.mark.parametrize("error", [BadRequestError, ForbiddenError, NotImplementedError])
-def test_a_refusal_is_told_apart_and_changes_nothing(lake: Lake, error: type[Exception]) -> None:
+def test_a_refusal_is_distinguished_and_changes_nothing(lake: Lake, error: type[Exception]) -> None:
     def refuse() -> None:
         raise error("no schema is changed here")
 
@@ -110,7 +110,7 @@ def test_a_column_that_another_engine_makes_meanwhile_is_not_made_again(lake: La
     assert lake.load().schema().find_field("extra").field_type == LongType()
 
 
-def test_an_append_that_is_on_its_way_is_published_beside_the_change(lake: Lake) -> None:
+def test_an_append_that_is_on_its_way_is_published_next_to_the_change(lake: Lake) -> None:
     epoch = lake.state().sections[0].epoch
     request = lake.request(staged((0, 5, 9), epoch=epoch))
 
@@ -143,7 +143,7 @@ def test_a_table_that_was_made_anew_meanwhile_is_left_alone(lake: Lake) -> None:
     assert not table.metadata.snapshots
 
 
-def test_the_word_in_the_summary_stays_small(lake: Lake) -> None:
+def test_the_decision_in_the_summary_stays_small(lake: Lake) -> None:
     many = [Added(path=(f"column_{n}",), kind=StringType()) for n in range(5_000)]
     text = evolved_to_text(3, many, "because")
     assert len(text) < 5_000

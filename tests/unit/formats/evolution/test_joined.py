@@ -42,7 +42,7 @@ def columns(kind: str) -> StructType:
         (("struct<a: int>", "struct<a: string>"), ""),
     ],
 )
-def test_the_type_that_holds_all_is_wanted_in_whatever_order(kinds: tuple[str, ...], held: str) -> None:
+def test_the_type_that_holds_all_is_requested_in_whatever_order(kinds: tuple[str, ...], held: str) -> None:
     for some in permutations(kinds):
         joined = JoinedColumns()
         for kind in some:

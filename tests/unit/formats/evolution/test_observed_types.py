@@ -18,14 +18,14 @@ from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 
 
-def seen(columns: dict[str, str], *records: Any, options: FormatOptions = DEFAULTS) -> ObservedTypes:
+def observed(columns: dict[str, str], *records: Any, options: FormatOptions = DEFAULTS) -> ObservedTypes:
     fields = [{"name": name, "type": kind} for name, kind in {"id": "long", **columns}.items()]
     schema: Schema = create_from_spec({"schema": fields})[0]
     texts = (r if isinstance(r, str) else json.dumps(r) for r in records)
     return observed_types(schema, sample_values((f"t[0]@{n}", text.encode()) for n, text in enumerate(texts)), options)
 
 
-def wanted(found: ObservedTypes) -> dict[str, str]:
+def inferred(found: ObservedTypes) -> dict[str, str]:
     return {f.name: plain(f.field_type).replace("optional ", "") for f in found.columns.fields}
 
 
@@ -43,13 +43,13 @@ def wanted(found: ObservedTypes) -> dict[str, str]:
     ],
 )
 def test_a_new_field_has_the_type_that_holds_all_its_values(records: list[str], kind: str) -> None:
-    assert wanted(seen({}, *records)) == {"c": kind}
+    assert inferred(observed({}, *records)) == {"c": kind}
 
 
 @pytest.mark.parametrize("record", ['{"c": null}', '{"c": []}', '{"c": {}}', '{"c": {"a": null}}', '{"c": [null]}'])
 def test_a_field_without_a_value_waits_in_silence(record: str) -> None:
-    found = seen({}, record)
-    assert (wanted(found), found.left_out, found.misfits) == ({}, [], [])
+    found = observed({}, record)
+    assert (inferred(found), found.left_out, found.misfits) == ({}, [], [])
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_a_field_without_a_value_waits_in_silence(record: str) -> None:
         (['{"c": 0.123456789012345678}'], "a double would round some of its numbers"),
     ],
 )
-def test_a_field_whose_values_disagree_is_named_with_counts_and_places(records: list[str], why: str) -> None:
-    found = seen({}, *records)
-    assert "c" not in wanted(found)
+def test_a_field_whose_values_disagree_is_named_with_counts_and_positions(records: list[str], why: str) -> None:
+    found = observed({}, *records)
+    assert "c" not in inferred(found)
     assert why in str(found.left_out[0])
 
 
 def test_names_that_are_data_become_no_columns() -> None:
-    found = seen({}, *({"c": {f"user-{n}": 1}} for n in range(30)))
-    assert wanted(found) == {}
+    found = observed({}, *({"c": {f"user-{n}": 1}} for n in range(30)))
+    assert inferred(found) == {}
     assert "30 names in 30 objects are probably a map" in str(found.left_out)
 
 
@@ -101,8 +101,8 @@ def test_names_that_are_data_become_no_columns() -> None:
     ],
 )
 def test_a_column_of_the_table_keeps_its_type_unless_only_width_is_lacking(column: str, value: str, kind: str) -> None:
-    found = seen({"c": column}, f'{{"c": {value}}}')
-    assert (wanted(found), found.misfits) == ({"c": kind}, [])
+    found = observed({"c": column}, f'{{"c": {value}}}')
+    assert (inferred(found), found.misfits) == ({"c": kind}, [])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_column_of_the_table_keeps_its_type_unless_only_width_is_lacking(colum
     ],
 )
 def test_values_that_a_column_cannot_take_are_misfits(column: str, value: str, what: str) -> None:
-    found = seen({"c": column}, f'{{"c": {value}}}')
+    found = observed({"c": column}, f'{{"c": {value}}}')
     assert what in str(found.misfits[0])
 
 
@@ -155,7 +155,9 @@ def test_a_required_column_without_a_value_is_a_misfit(record: str, what: str) -
     ("value", "misfit"), [("1700000000", ""), ('"2026-01-01T00:00:00Z"', "a text in 1"), ("1.5", "a number with a")]
 )
 def test_times_are_what_their_rule_reads(value: str, misfit: str) -> None:
-    found = seen({"c": "timestamptz"}, f'{{"c": {value}}}', options=FormatOptions(timestamps={"c": "epoch_seconds"}))
+    found = observed(
+        {"c": "timestamptz"}, f'{{"c": {value}}}', options=FormatOptions(timestamps={"c": "epoch_seconds"})
+    )
     assert [misfit in str(m) for m in found.misfits] == ([True] if misfit else [])
 
 
@@ -163,26 +165,26 @@ def test_times_are_what_their_rule_reads(value: str, misfit: str) -> None:
     ("value", "kind", "misfit"),
     [("AeJA", "decimal(6, 2)", False), ("Aeo", "decimal(4, 2)", True), ("Aeo=", "decimal(4, 2)", False)],
 )
-def test_digits_that_are_kept_as_bytes_count_as_what_they_say(value: str, kind: str, misfit: bool) -> None:
-    found = seen({"c": "decimal(4, 2)"}, {"c": value}, options=FormatOptions(encodings={"c": "base64"}))
-    assert (wanted(found), bool(found.misfits)) == ({"c": kind}, misfit)
+def test_digits_that_are_kept_as_bytes_count_as_what_they_state(value: str, kind: str, misfit: bool) -> None:
+    found = observed({"c": "decimal(4, 2)"}, {"c": value}, options=FormatOptions(encodings={"c": "base64"}))
+    assert (inferred(found), bool(found.misfits)) == ({"c": kind}, misfit)
 
 
 @pytest.mark.parametrize("column", ["", "int", "float", "double", "decimal(9, 2)", "list<double>"])
 @pytest.mark.parametrize("number", ["1e1000000", "-1e1000000", "1e-1000000", "-1e99999999999999", f"1e{'9' * 20}"])
-def test_no_number_is_too_large_to_be_looked_at(column: str, number: str) -> None:
+def test_no_number_is_too_large_to_be_checked(column: str, number: str) -> None:
     """One record is never the end of all plans."""
-    found = seen({"c": column} if column else {}, f'{{"c": {f"[{number}]" if "list" in column else number}}}')
-    assert wanted(found).get("c", column) in (column, "double")
+    found = observed({"c": column} if column else {}, f'{{"c": {f"[{number}]" if "list" in column else number}}}')
+    assert inferred(found).get("c", column) in (column, "double")
 
 
-def test_of_envelopes_the_rows_are_looked_at() -> None:
+def test_of_envelopes_the_rows_are_checked() -> None:
     change = {"op": "d", "before": {"c": 1}, "after": {"other": 1}}
     values = (change, {"schema": {}, "payload": {"op": "u", "before": {"old": 1}, "after": {"c": 2.5}}}, {"op": "t"})
     found = sample_values([("t[0]@0", json.dumps(v).encode()) for v in values], row_in)
-    assert wanted(observed_types(Schema(), found)) == {"c": "double"}
+    assert inferred(observed_types(Schema(), found)) == {"c": "double"}
 
 
 def test_what_is_no_record_at_all_wants_nothing() -> None:
-    found = seen({}, "no json", "[1]", '{"a": 1, "a": 2}', '{"a": NaN}')
-    assert (wanted(found), found.left_out, found.misfits) == ({}, [], [])
+    found = observed({}, "no json", "[1]", '{"a": 1, "a": 2}', '{"a": NaN}')
+    assert (inferred(found), found.left_out, found.misfits) == ({}, [], [])

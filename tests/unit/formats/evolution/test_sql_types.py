@@ -72,15 +72,15 @@ def test_what_no_column_is_of_is_left_out_by_its_name() -> None:
         ("row(null, 2)", "v"),
     ],
 )
-def test_what_tells_no_type_or_no_name_is_left_out(sql: str, column: str) -> None:
-    """A column of a type that somebody guessed would stand against what is meant for ever."""
+def test_what_reports_no_type_or_no_name_is_left_out(sql: str, column: str) -> None:
+    """A column of a type that a user guessed would stand against what is meant for ever."""
     types = given_by(f"select id, {sql} as v from record", pa.schema([pa.field("id", pa.int64())]), {})
     found = inferred_from_sql(NOTHING, types, widen=True)
     assert [f.name for f in found.columns.fields] == ["id"]
     assert [one.column for one in found.left_out] == [column]
 
 
-def test_what_is_cast_is_told_though_it_is_null() -> None:
+def test_what_is_cast_is_named_though_it_is_null() -> None:
     sql = 'select null::int as a, []::varchar[] as b, {\'NULL\': id} as c, id as "NULL" from record -- "NULL"'
     types = given_by(sql, pa.schema([pa.field("id", pa.int64())]), {})
     found = inferred_from_sql(NOTHING, types, widen=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The columnar way gives what Protobuf's own parser gives: schemas, messages and bytes are drawn, hostile ones too.
 
-Three things are known to differ and are told in the documentation: numbers of fields and lengths that take more bytes
-than they need, which no encoder writes; entries of a map that hold something else too; and what is in fields that the
-table lacks, which is not looked into.
+Three things are known to differ and are reported in the documentation: numbers of fields and lengths that take more
+bytes than they need, which no encoder writes; entries of a map that hold something else too; and what is in fields that
+the table lacks, which is not looked into.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def topics(draw: Callable[..., Any]) -> tuple[str, list[bytes]]:
     return schema, values
 
 
-def told_apart(kind: Any, value: bytes) -> bool:
+def is_distinct(kind: Any, value: bytes) -> bool:
     """Is the value none of what is known to be read otherwise?"""
     if LONGER_THAN_NEEDED.search(value):
         return False
@@ -76,7 +76,7 @@ def test_rows_are_what_protobufs_own_parser_reads(topic: tuple[str, list[bytes]]
     assert sorted([*found, *rejects]) == list(range(len(values)))
     decoded.table.validate(full=True)
     for i, value in enumerate(values):
-        if not told_apart(kind, value):
+        if not is_distinct(kind, value):
             continue
         try:
             row = expected(kind.FromString(value))

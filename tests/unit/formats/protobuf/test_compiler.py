@@ -150,14 +150,14 @@ def test_entries_of_maps_may_count_in_a_path_or_not(message: str, index: int, fo
     assert len(decoded.rejects) == 1 - len(found)
 
 
-def test_what_is_wrong_with_a_text_is_told_without_a_folder() -> None:
+def test_what_is_wrong_with_a_text_is_reported_without_a_folder() -> None:
     with pytest.raises(DescriptorError) as first:
         compiled('syntax = "proto3"; import "shop/item.proto"; message Order { Item item = 1; }', ())
     with pytest.raises(DescriptorError) as second:
         compiled('syntax = "proto3"; import "shop/item.proto"; message Order { Item item = 1; }', ())
-    said = 'the schema does not compile: 1:20: Import "shop/item.proto" was not found or had errors. 1:62: "Item" is'
+    message = 'the schema does not compile: 1:20: Import "shop/item.proto" was not found or had errors. 1:62: "Item" is'
     assert str(first.value) == str(second.value)
-    assert str(first.value).startswith(said)
+    assert str(first.value).startswith(message)
 
 
 def test_a_warning_is_no_verdict() -> None:
@@ -223,7 +223,7 @@ def test_a_compiler_that_is_not_there_rejects_nothing(monkeypatch: pytest.Monkey
         decoder(OneSchema(f"{HEAD}message Order {{ int64 id = 1; int32 nobody_elses = 2; }}")).decode([FRAMED])
 
 
-def test_the_folder_of_a_text_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_a_text_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler.tempfile, "tempdir", str(tmp_path))
     compiled(ORDER, ())
     assert list(tmp_path.iterdir()) == []

@@ -286,7 +286,7 @@ def test_a_required_column_needs_a_field_that_is_there() -> None:
         ("google.protobuf.Timestamp c", TimestampType(), "the field is a message google.protobuf.Timestamp"),
     ],
 )
-def test_a_column_that_no_field_fits_is_told_before_a_record_is_read(
+def test_a_column_that_no_field_fits_is_reported_before_a_record_is_read(
     declared: str, kind: IcebergType, message: str
 ) -> None:
     with pytest.raises(TableError) as raised:
@@ -466,7 +466,7 @@ def test_an_extension_is_a_field_that_the_table_lacks() -> None:
     assert "the field 101" in found.rejects[1].reason
 
 
-def test_of_proto2_what_is_not_there_is_null_and_a_group_is_told() -> None:
+def test_of_proto2_what_is_not_there_is_null_and_a_group_is_reported() -> None:
     text = """syntax = "proto2"; package shop;
         message Order {
             required int64 id = 1; optional int32 n = 2 [default = 5];
@@ -510,11 +510,11 @@ PROTO2 = """syntax = "proto2"; package shop;
         enum Status { OPEN = 0; PAID = 1; }
     }"""
 BOTH_OF_ONE = b"\x08\x01\x20\x01\x28\x01"
-"""It has two members of a oneof, so that all values beside it are read by Protobuf's own parser."""
+"""It has two members of a oneof, so that all values next to it are read by Protobuf's own parser."""
 
 
 VERY_LONG = b"\x08\x01\xa2\x06\xff\x7f" + bytes(16383)
-"""And so is what stands beside this one."""
+"""And so is what stands next to this one."""
 
 
 @pytest.mark.parametrize("required", [False, True])
@@ -551,7 +551,7 @@ def test_a_map_never_has_a_key_twice_or_an_entry_without_its_value(entries: byte
         (b"\x08\x07\x1a\x03\x01\x63\x00", {"id": 7, "s": None, "all": [1, 99, 0]}),
     ],
 )
-def test_a_row_of_proto2_is_the_same_whatever_stands_beside_it(
+def test_a_row_of_proto2_is_the_same_whatever_is_next_to_it(
     value: bytes, row: dict[str, Any], neighbours: list[bytes]
 ) -> None:
     numbers = NestedField(3, "all", ListType(4, IntegerType(), element_required=False))
@@ -586,7 +586,7 @@ def _with_imports(file: Any) -> Iterator[descriptor_pb2.FileDescriptorProto]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "message", "said"),
+    ("schema", "message", "output"),
     [
         ("message Order {", "", "does not compile"),
         (f"{HEAD} message Order {{ Gone c = 1; }}", "", '"Gone" is not defined'),
@@ -596,10 +596,10 @@ def _with_imports(file: Any) -> Iterator[descriptor_pb2.FileDescriptorProto]:
         (f"{HEAD} message Order {{ int64 other = 1; }}", "", "it has none of the table's columns"),
     ],
 )
-def test_a_stated_schema_that_cannot_be_used_is_told(schema: str, message: str, said: str) -> None:
+def test_a_stated_schema_that_cannot_be_used_is_reported(schema: str, message: str, output: str) -> None:
     with pytest.raises(TableError) as raised:
         decoder(schema, ID, message=message)
-    assert said in str(raised.value)
+    assert output in str(raised.value)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A block by the messages that its records name: what is told of all together is what is told of each."""
+"""A block by the messages that its records name: what is reported all together is what is reported each."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ HOSTILE: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-def asked(answer: Any, encoding: str) -> str:
+def schema_text(answer: Any, encoding: str) -> str:
     with RestServer(table=answer, encoding=encoding) as server:
         registry = SchemaRegistry({"url": server.uri, "max.retries": 0})
         try:
@@ -51,7 +51,7 @@ def asked(answer: Any, encoding: str) -> str:
 def test_a_hostile_answer_is_an_error_of_the_registry(answer: Callable[[], Any], encoding: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(RegistryError):
-        asked(answer(), encoding)
+        schema_text(answer(), encoding)
     # The answers themselves are of this process, too.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
 
@@ -60,14 +60,14 @@ def test_a_hostile_answer_is_an_error_of_the_registry(answer: Callable[[], Any],
 def test_a_large_schema_is_read(encoding: str) -> None:
     text = json.dumps({"type": "record", "name": "r", "fields": [], "doc": "x" * (MOST_BYTES - 1000)})
     raw = json.dumps({"schema": text}).encode()
-    assert asked(gzip.compress(raw) if encoding else raw, encoding) == text
+    assert schema_text(gzip.compress(raw) if encoding else raw, encoding) == text
 
 
 class Drops:
-    """A server that sends the head of an answer, and then a byte now and then, for as long as somebody reads."""
+    """A server that sends the head of an answer, and then a byte now and then, for as long as a user reads."""
 
     def __init__(self) -> None:
-        self.gone = threading.Event()
+        self.released = threading.Event()
         self._server = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._serve, daemon=True).start()
@@ -85,7 +85,7 @@ class Drops:
                     time.sleep(0.05)
                     connection.sendall(b" ")
             except OSError:
-                self.gone.set()
+                self.released.set()
 
 
 def test_a_registry_that_sends_a_byte_now_and_then_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,4 +93,4 @@ def test_a_registry_that_sends_a_byte_now_and_then_is_away(monkeypatch: pytest.M
     with closing(Drops()) as drops, closing(SchemaRegistry({"url": drops.url, "max.retries": 0})) as registry:
         with pytest.raises(RegistryError, match="LC4025"):
             registry.schema(7)
-        assert drops.gone.wait(20), "somebody reads on"
+        assert drops.released.wait(20), "somebody reads on"

@@ -34,12 +34,12 @@ def connected(fake: FakeRegistry, **settings: object) -> SchemaRegistry:
 
 
 class TestSchemas:
-    def test_a_schema_is_asked_for_once(self, fake: FakeRegistry) -> None:
+    def test_a_schema_is_requested_once(self, fake: FakeRegistry) -> None:
         number = fake.register("orders-value", ORDER)
         registry = connected(fake)
         assert registry.schema(number) is registry.schema(number)
         assert registry.schema(number).kind == "AVRO"
-        assert fake.asked == [f"/schemas/ids/{number}"]
+        assert fake.requests == [f"/schemas/ids/{number}"]
 
     def test_as_many_are_kept_as_are_allowed(self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(client, "MOST_KEPT", 2)
@@ -47,7 +47,7 @@ class TestSchemas:
         registry = connected(fake)
         for number in (*ids, ids[2], ids[1], ids[0]):
             registry.schema(number)
-        assert fake.asked == [f"/schemas/ids/{number}" for number in (*ids, ids[0])]
+        assert fake.requests == [f"/schemas/ids/{number}" for number in (*ids, ids[0])]
 
     def test_by_uuid(self, fake: FakeRegistry) -> None:
         number = fake.register("orders-value", ORDER)
@@ -62,7 +62,7 @@ class TestSchemas:
         found = connected(fake).schema(fake.register("order", ORDER, references=[item, money]))
         assert [name for name, _ in found.imported()] == ["Money", "Item"]
 
-    def test_what_many_import_is_fetched_and_told_once(self, fake: FakeRegistry) -> None:
+    def test_what_many_import_is_fetched_and_reported_once(self, fake: FakeRegistry) -> None:
         # Each imports all before it: there are more ways to the first than anybody can walk.
         references: list[dict[str, Any]] = []
         for n in range(24):
@@ -73,7 +73,7 @@ class TestSchemas:
         inner = dict(found.references)
         assert all(dict(inner["Part22"].references)[f"Part{n}"] is inner[f"Part{n}"] for n in range(22))
 
-    def test_what_it_imports_is_gone(self, fake: FakeRegistry) -> None:
+    def test_what_it_imports_is_missing(self, fake: FakeRegistry) -> None:
         lost = {"name": "Money", "subject": "money", "version": 3}
         number = fake.register("order", ORDER, references=[lost])
         with pytest.raises(UnknownSchemaError, match="subject money, version 3, which schema id 1 imports as Money"):
@@ -84,7 +84,7 @@ class TestSchemas:
         with pytest.raises(RegistryError, match="LC4022"):
             connected(fake).schema(number)
 
-    def test_an_unknown_id_is_asked_for_again(self, fake: FakeRegistry) -> None:
+    def test_an_unknown_id_is_requested_again(self, fake: FakeRegistry) -> None:
         registry = connected(fake)
         with pytest.raises(UnknownSchemaError, match=f"the registry {fake.url} has no schema id 1 .*Schema not found"):
             registry.schema(1)
@@ -95,11 +95,11 @@ class TestSchemas:
         fake.register("money", {"type": "fixed", "name": "Money", "size": 8})
         money = {"name": "Money", "subject": "money", "version": 1}
         number = fake.register("order", ORDER, references=[money])
-        gone = (404, "application/json", b'{"error_code": 40402, "message": "Version 1 not found."}')
-        fake.before = lambda path: gone if "/versions/" in path and "deleted=true" not in path else None
+        not_found = (404, "application/json", b'{"error_code": 40402, "message": "Version 1 not found."}')
+        fake.before = lambda path: not_found if "/versions/" in path and "deleted=true" not in path else None
         assert [name for name, _ in connected(fake).schema(number).imported()] == ["Money"]
 
-    def test_what_many_import_is_asked_for_and_walked_through_once(self, fake: FakeRegistry) -> None:
+    def test_what_many_import_is_requested_and_walked_through_once(self, fake: FakeRegistry) -> None:
         below: list[dict[str, object]] = []
         for n in range(30):
             for side in "ab":
@@ -107,11 +107,11 @@ class TestSchemas:
             below = [{"name": f"R{n}{side}", "subject": f"s{n}{side}", "version": 1} for side in "ab"]
         number = fake.register("top", ORDER, references=below)
         found = connected(fake).schema(number)
-        assert len(fake.asked) == 61
+        assert len(fake.requests) == 61
         names = [name for name, _ in found.imported()]
         assert (len(names), set(names[-2:])) == (60, {"R29a", "R29b"})
 
-    def test_an_id_that_is_given_anew_is_said_and_read_by_what_it_is_then(
+    def test_a_reassigned_id_is_reported_and_read_by_its_new_schema(
         self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         number = fake.register("orders-value", ORDER)
@@ -125,22 +125,22 @@ class TestSchemas:
             registry.schema(number)
         assert "Click" in registry.schema(number).text
 
-    @pytest.mark.parametrize("gone", [True, False])
-    def test_one_that_cannot_tell_again_leaves_it_known(
-        self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch, gone: bool
+    @pytest.mark.parametrize("deleted", [True, False])
+    def test_one_that_cannot_answer_again_leaves_it_known(
+        self, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch, deleted: bool
     ) -> None:
         number = fake.register("orders-value", ORDER)
         registry = connected(fake)
         before = registry.schema(number)
         monkeypatch.setattr(client, "RETRY_SECONDS", 0.0)
-        if gone:
+        if deleted:
             fake.forget(number)
         else:
             fake.before = lambda _path: (500, "text/plain", b"")
         assert registry.schema(number) == before
-        assert len(fake.asked) > 1
+        assert len(fake.requests) > 1
 
-    def test_a_type_in_small_letters(self, fake: FakeRegistry) -> None:
+    def test_a_type_in_lower_case(self, fake: FakeRegistry) -> None:
         number = fake.register("orders-value", ORDER, kind="avro")
         assert connected(fake).schema(number).kind == "AVRO"
 
@@ -160,31 +160,37 @@ class TestSubjects:
         fake.register("orders-value", {**ORDER, "name": "Newer"})
         assert registry.newest("orders-value").key == 2
         assert registry.ids("orders-value", 9) == (2, (1, 2))
-        fake.asked.clear()
+        fake.requests.clear()
         assert registry.ids("orders-value", 1) == (2, (2,))
-        assert len(fake.asked) <= 2
+        assert len(fake.requests) <= 2
 
-    @pytest.mark.parametrize("ask", ["newest", "ids"])
-    def test_no_such_subject(self, fake: FakeRegistry, ask: str) -> None:
+    @pytest.mark.parametrize("call", ["newest", "ids"])
+    def test_no_such_subject(self, fake: FakeRegistry, call: str) -> None:
         with pytest.raises(UnknownSchemaError, match="has no subject a/b"):
-            getattr(connected(fake), ask)("a/b", *[9][: ask == "ids"])
+            getattr(connected(fake), call)("a/b", *[9][: call == "ids"])
 
 
 class TestFaults:
     @pytest.mark.parametrize(
         ("answer", "message"),
         [
-            ((500, "application/json", b'{"error_code": 50001, "message": "in the backend store"}'), "HTTP 500"),
-            ((404, "text/html", b"<html>not here</html>"), "HTTP 404"),
-            ((404, "application/json", b'{"error_code": 404, "message": "HTTP 404 Not Found"}'), "HTTP 404"),
-            ((401, "application/json", b'{"error_code": 401, "message": "Unauthorized"}'), "check the credentials"),
-            ((403, "application/json", b'{"error_code": 40301, "message": "no"}'), "check the credentials"),
-            (HTML, "gave no valid answer"),
-            ((200, "application/json", b"[]"), "gave no valid answer"),
-            ((200, "application/json", b'{"schema": 7}'), "an unusable schema for .*: it has no text"),
-            ((200, "application/json", b"{}"), "an unusable schema for .*: it has no text"),
-            ((204, "application/json", b""), "gave no valid answer"),
-            ((302, "text/html", b""), "HTTP 302"),
+            (
+                (500, "application/json", b'{"error_code": 50001, "message": "in the backend store"}'),
+                "HTTP 500.*LC4026",
+            ),
+            ((404, "text/html", b"<html>not here</html>"), "HTTP 404.*LC4026"),
+            ((404, "application/json", b'{"error_code": 404, "message": "HTTP 404 Not Found"}'), "HTTP 404.*LC4026"),
+            (
+                (401, "application/json", b'{"error_code": 401, "message": "Unauthorized"}'),
+                "check the credentials.*LC4026",
+            ),
+            ((403, "application/json", b'{"error_code": 40301, "message": "no"}'), "check the credentials.*LC4026"),
+            (HTML, "gave no valid answer.*LC4025"),
+            ((200, "application/json", b"[]"), "gave no valid answer.*LC4025"),
+            ((200, "application/json", b'{"schema": 7}'), "an unusable schema for .*: it has no text.*LC4022"),
+            ((200, "application/json", b"{}"), "an unusable schema for .*: it has no text.*LC4022"),
+            ((204, "application/json", b""), "gave no valid answer.*LC4025"),
+            ((302, "text/html", b""), "HTTP 302.*LC4026"),
         ],
     )
     def test_an_answer_that_is_none_blames_no_record(
@@ -200,9 +206,9 @@ class TestFaults:
 
     def test_away(self, fake: FakeRegistry) -> None:
         registry = connected(fake)
-        gone = SchemaRegistry({"url": "http://127.0.0.1:9", **QUICK})
+        unreachable = SchemaRegistry({"url": "http://127.0.0.1:9", **QUICK})
         with pytest.raises(RegistryError, match="LC4025"):
-            gone.schema(1)
+            unreachable.schema(1)
         with pytest.raises(UnknownSchemaError):
             registry.schema(1)
 
@@ -274,6 +280,6 @@ class TestSettings:
         assert registry_of(kafka) is not registry_of(with_registry({}, {"url": "http://other"}))
         assert registry_of({"bootstrap.servers": "b:1"}) is None
 
-    def test_a_format_that_needs_one_says_so(self) -> None:
+    def test_a_format_that_needs_one_reports_it(self) -> None:
         with pytest.raises(SpecError, match="LC4023"):
             needed(None, "orders", "avro")

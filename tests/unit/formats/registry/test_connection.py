@@ -28,7 +28,7 @@ def first() -> Iterator[FakeRegistry]:
         yield running
 
 
-def test_the_next_address_is_asked_where_one_does_not_answer(first: FakeRegistry) -> None:
+def test_the_next_address_is_requested_where_one_does_not_answer(first: FakeRegistry) -> None:
     first.register("s", "long")
     registry = SchemaRegistry({"url": f"{DEAD}, {first.url}", **QUICK})
     assert registry.schema(1).text == "long"
@@ -40,7 +40,7 @@ def test_all_of_them_are_named_where_none_answers(first: FakeRegistry) -> None:
         SchemaRegistry({"url": f"{DEAD},{first.url}", **QUICK}).schema(1)
 
 
-def test_one_that_has_too_many_questions_is_said_so(first: FakeRegistry) -> None:
+def test_one_that_has_too_many_questions_reports_it(first: FakeRegistry) -> None:
     first.before = lambda _path: (429, "application/json", b'{"error_code": 429, "message": "too many"}')
     with pytest.raises(RegistryError, match="LC4026"):
         SchemaRegistry({"url": first.url, **QUICK}).schema(2)
@@ -49,11 +49,11 @@ def test_one_that_has_too_many_questions_is_said_so(first: FakeRegistry) -> None
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((302, "text/html", b""), "it redirects: use the target address as its url"),
-        ((404, "text/html", b"no"), "check that its url has the full path"),
-        ((401, "text/html", b"no"), "check the credentials"),
-        ((200, "text/html", b"<html>"), "check its url: the answer is not JSON"),
-        ((500, "text/html", b"no"), "check its url and its own log"),
+        ((302, "text/html", b""), "it redirects: use the target address as its url.*LC4026"),
+        ((404, "text/html", b"no"), "check that its url has the full path.*LC4026"),
+        ((401, "text/html", b"no"), "check the credentials.*LC4026"),
+        ((200, "text/html", b"<html>"), "check its url: the answer is not JSON.*LC4025"),
+        ((500, "text/html", b"no"), "check its url and its own log.*LC4026"),
     ],
 )
 def test_the_remedy_is_that_of_the_answer(first: FakeRegistry, answer: tuple[int, str, bytes], message: str) -> None:
@@ -101,7 +101,7 @@ def test_a_timeout_that_cannot_be_meant(stated: object) -> None:
 @pytest.mark.parametrize(
     "url", ["h:8081", "http//h:1", "httph", "http://", "http://a,h:1", "", None, 8081, ["http://a"]]
 )
-def test_a_url_that_is_none_is_shown_with_one_that_is(url: object) -> None:
+def test_a_url_that_is_none_is_printed_with_one_that_is(url: object) -> None:
     with pytest.raises(SpecError, match="LC1008"):
         SchemaRegistry({"url": url})
 
@@ -131,7 +131,7 @@ def test_files_of_certificates_are_named_with_the_machine(tmp_path: Path) -> Non
 
 
 class TestUuids:
-    def test_one_that_serves_none_by_uuid_blames_the_record_and_is_asked_once(self, first: FakeRegistry) -> None:
+    def test_one_that_serves_none_by_uuid_blames_the_record_and_is_requested_once(self, first: FakeRegistry) -> None:
         first.register("s", "long")
 
         def old(path: str) -> tuple[int, str, bytes] | None:
@@ -144,7 +144,7 @@ class TestUuids:
         for n in range(5):
             with pytest.raises(UnknownSchemaError, match="it does not serve schemas by UUID"):
                 registry.schema(UUID(int=n))
-        assert len(first.asked) == 2
+        assert len(first.requests) == 2
         assert registry.schema(1).text == "long"
 
     @pytest.mark.parametrize("types", [(404, "text/html", b""), (200, "text/html", b"<html>"), (200, "x", b"{}")])

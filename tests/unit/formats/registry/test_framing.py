@@ -52,7 +52,7 @@ def test_a_value_that_is_not_framed_is_named_alone(value: bytes, message: str) -
     assert list(framed([value]).unframed) == [0]
 
 
-def test_a_header_stands_before_the_value() -> None:
+def test_a_header_comes_before_the_value() -> None:
     head = SchemaId("AVRO", guid=str(GUID)).guid_to_bytes()
     value = with_header(b"payload", [(VALUE_HEADER, b"older"), ("other", b"x"), (VALUE_HEADER, head)])
     assert framed([value]).groups == (Framed(key=GUID, start=17, positions=[0]),)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several schemas are asked for at a time, each once, and the first error is the last question."""
+"""Several schemas are requested at a time, each once, and the first error is the last question."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from airflow_provider_lakecommit.formats.registry.schemas import (
 
 
 class Source:
-    """Knows even numbers, each as soon as as many are asked for at once as may be."""
+    """Knows even numbers, each as soon as as many are requested at once as may be."""
 
     def __init__(self) -> None:
-        self.asked: list[SchemaKey] = []
+        self.requests: list[SchemaKey] = []
         self._together = threading.Barrier(MOST_AT_ONCE)
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
-        self.asked.append(key)
+        self.requests.append(key)
         self._together.wait(20)
         if not isinstance(key, int) or key % 2:
             raise UnknownSchemaError(f"no {key}")
@@ -37,7 +37,7 @@ def test_many_at_a_time() -> None:
     keys = range(4 * MOST_AT_ONCE)
     found = learned(source, [*keys, *keys])
     assert set(found) == set(keys)
-    assert sorted(source.asked, key=str) == sorted(keys, key=str)
+    assert sorted(source.requests, key=str) == sorted(keys, key=str)
     texts = {key: one.text for key, one in found.items() if isinstance(one, RegisteredSchema)}
     assert texts == {key: str(key) for key in keys if key % 2 == 0}
     assert str(found[3]) == "no 3"
@@ -45,18 +45,18 @@ def test_many_at_a_time() -> None:
 
 class Away:
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
-        self.asked += 1
+        self.requests += 1
         raise RegistryError("LC9999", "away")
 
 
-def test_one_that_is_away_is_not_asked_for_all() -> None:
+def test_one_that_is_away_is_not_requested_all() -> None:
     away = Away()
     with pytest.raises(RegistryError, match="LC9999"):
         learned(away, range(10_000))
-    assert away.asked <= MOST_AT_ONCE
+    assert away.requests <= MOST_AT_ONCE
 
 
 def test_none_and_one_need_no_thread() -> None:

@@ -35,10 +35,10 @@ class Follower:
 
     def __init__(self, clock: Clock, at: float) -> None:
         self._clock, self._at = clock, clock.now + at
-        self.asked = 0
+        self.requests = 0
 
-    def ask(self) -> str:
-        self.asked += 1
+    def request(self) -> str:
+        self.requests += 1
         if self._clock.now < self._at:
             raise UnknownSchemaError("no schema id 7")
         return "schema"
@@ -54,7 +54,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_what_it_hears_of_soon_is_known(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     began, follower = clock.now, Follower(clock, at=1.5)
     with caplog.at_level(logging.WARNING):
-        assert UnknownWait(5).asked(7, follower.ask) == "schema"
+        assert UnknownWait(5).asked(7, follower.request) == "schema"
     assert clock.now - began < 2.5
     assert "no schema id 7; retrying for 5 s" in caplog.text
     assert "has schema id 7 after" in caplog.text
@@ -63,49 +63,49 @@ def test_what_it_hears_of_soon_is_known(clock: Clock, caplog: pytest.LogCaptureF
 def test_what_it_never_hears_of_is_waited_for_once(clock: Clock) -> None:
     began, never, waits = clock.now, Follower(clock, at=1e9), UnknownWait(5)
     with pytest.raises(UnknownSchemaError):
-        waits.asked(7, never.ask)
+        waits.asked(7, never.request)
     assert clock.now - began == pytest.approx(5)
-    asked = never.asked
-    assert asked <= 9
+    requests = never.requests
+    assert requests <= 9
     with pytest.raises(UnknownSchemaError):
-        waits.asked(7, never.ask)
-    assert (never.asked, clock.now - began) == (asked + 1, pytest.approx(5))
+        waits.asked(7, never.request)
+    assert (never.requests, clock.now - began) == (requests + 1, pytest.approx(5))
 
 
 def test_a_topic_full_of_unknown_keys_is_not_waited_for_without_end(clock: Clock) -> None:
     began, never, waits = clock.now, Follower(clock, at=1e9), UnknownWait(5)
     for key in range(1000):
         with pytest.raises(UnknownSchemaError):
-            waits.asked(key, never.ask)
+            waits.asked(key, never.request)
     assert clock.now - began == pytest.approx(5 * MOST_WAITS)
     clock.now += WITHIN
-    assert waits.asked(UUID(int=9), Follower(clock, at=1).ask) == "schema"
+    assert waits.asked(UUID(int=9), Follower(clock, at=1).request) == "schema"
 
 
 def test_what_is_met_late_in_a_wait_has_its_own_time(clock: Clock) -> None:
     waits = UnknownWait(5)
-    assert waits.asked(1, Follower(clock, at=4).ask) == "schema"
-    assert waits.asked(2, Follower(clock, at=4).ask) == "schema"
+    assert waits.asked(1, Follower(clock, at=4).request) == "schema"
+    assert waits.asked(2, Follower(clock, at=4).request) == "schema"
 
 
 def test_what_it_can_never_hear_of_is_not_waited_for(clock: Clock) -> None:
-    def ask() -> None:
+    def request() -> None:
         raise AbsentKindError("none by UUID")
 
     began = clock.now
     with pytest.raises(AbsentKindError):
-        UnknownWait(5).asked(UUID(int=7), ask)
+        UnknownWait(5).asked(UUID(int=7), request)
     assert clock.now == began
 
 
 def test_another_error_while_it_is_waited_for_is_its_own(clock: Clock) -> None:
     answers = [UnknownSchemaError("no"), RegistryError("LC9999", "away")]
 
-    def ask() -> None:
+    def request() -> None:
         raise answers.pop(0)
 
     with pytest.raises(RegistryError, match="LC9999"):
-        UnknownWait(5).asked(7, ask)
+        UnknownWait(5).asked(7, request)
 
 
 def test_by_a_registry(clock: Clock) -> None:
@@ -118,10 +118,10 @@ def test_by_a_registry(clock: Clock) -> None:
         fake.before = hears
         assert SchemaRegistry({"url": fake.url}).schema(1).text == "long"
         fake.forget(1)
-        fake.asked.clear()
+        fake.requests.clear()
         with pytest.raises(UnknownSchemaError):
             SchemaRegistry({"url": fake.url, "unknown.wait.seconds": 0}).schema(2)
-        assert fake.asked == ["/schemas/ids/2"]
+        assert fake.requests == ["/schemas/ids/2"]
 
 
 @pytest.mark.parametrize("stated", ["soon", -1, True, None, 301, float("nan")])

@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
 
 
 @pytest.mark.parametrize("name", ["routed.yaml", "transformed.yaml", "changes.yaml"])
-def test_a_shown_spec_fills_the_tables_that_it_makes(name: str) -> None:
+def test_a_printed_spec_fills_the_tables_that_it_makes(name: str) -> None:
     landing = load_spec(EXAMPLES / name).landing
     schemas = {table: create_from_spec(landing.create_of(table) or {})[0] for table in landing.data_tables}
     block_decoder(landing, schemas).close()

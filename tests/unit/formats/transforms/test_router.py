@@ -31,8 +31,8 @@ def routed(values: Sequence[bytes], field: str = "type", other: str = "dead_lett
     return block
 
 
-def fates(block: Block) -> dict[int, Any]:
-    """What became of each value, by its place; each has one fate."""
+def dispositions(block: Block) -> dict[int, Any]:
+    """What became of each value, by its place; each has exactly one disposition."""
     found: list[tuple[int, Any]] = [(r.index, r.kind) for r in block.rejects]
     for table, decoded in block.tables.items():
         places = range(decoded.table.num_rows) if decoded.records is None else decoded.records
@@ -41,11 +41,11 @@ def fates(block: Block) -> dict[int, Any]:
         found += [(place, (table, row)) for place, row in zip(places, rows, strict=True)]
     out = dict(found)
     assert len(out) == len(found)
-    assert block.landed(len(out)) == sorted(p for p, fate in out.items() if isinstance(fate, tuple))
+    assert block.landed(len(out)) == sorted(p for p, found in out.items() if isinstance(found, tuple))
     return out
 
 
-def fate(value: bytes, other: str) -> Any:
+def disposition(value: bytes, other: str) -> Any:
     """By the words of the contract alone."""
     try:
         record = json.loads(value)
@@ -77,8 +77,8 @@ VALUES = st.one_of(
 
 @settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(st.lists(VALUES.map(str.encode), max_size=40), st.sampled_from(["dead_letter", "s.refunds"]))
-def test_every_value_has_the_fate_that_its_field_says(values: list[bytes], other: str) -> None:
-    assert fates(routed(values, other=other)) == {i: fate(value, other) for i, value in enumerate(values)}
+def test_every_value_has_the_disposition_that_its_field_reports(values: list[bytes], other: str) -> None:
+    assert dispositions(routed(values, other=other)) == {i: disposition(value, other) for i, value in enumerate(values)}
 
 
 @pytest.mark.parametrize("field", ["a.b.c", "a"])
@@ -88,14 +88,14 @@ def test_a_field_may_be_within_objects(field: str) -> None:
     for name in reversed(path):
         inner = {name: inner}
     values = [json.dumps({"id": 1, "cents": 2, **inner}).encode(), b'{"id": 1, "a": {"b": 1}}', b'{"id": 2, "a": []}']
-    assert fates(routed(values, field)) == {0: ("s.refunds", 1), 1: "not_routed", 2: "not_routed"}
+    assert dispositions(routed(values, field)) == {0: ("s.refunds", 1), 1: "not_routed", 2: "not_routed"}
 
 
 def test_one_table_alone_costs_no_copy_of_the_values() -> None:
     values = [json.dumps({"type": "order", "id": i}).encode() for i in range(1000)]
-    assert fates(routed(values)) == {i: ("s.orders", i) for i in range(1000)}
+    assert dispositions(routed(values)) == {i: ("s.orders", i) for i in range(1000)}
 
 
-def test_a_long_text_is_shown_short() -> None:
+def test_a_long_text_is_printed_short() -> None:
     (reject,) = routed([json.dumps({"type": "x" * 9999}).encode()]).rejects
     assert len(reject.reason) < 200

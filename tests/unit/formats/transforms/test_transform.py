@@ -217,11 +217,11 @@ def test_a_filter_finds_a_number_that_is_none_greater_than_others_as_an_expressi
     read = Read(columns, [{"id": i, "d": d} for i, d in enumerate([math.nan, -0.0, 7.0, math.inf, None])])
     table = schema_of([TABLE[0], {"name": "holds", "type": "boolean"}])
     of = TransformDecoder(read, f"select id from record where {condition}", table, frozenset(), {}).decode([])
-    told = TransformDecoder(read, f"select id, {condition} as holds from record", table, frozenset(), {}).decode([])
-    assert [i for (i,) in rows(of, "id")] == [i for i, holds in rows(told, "id", "holds") if holds] == kept
+    block = TransformDecoder(read, f"select id, {condition} as holds from record", table, frozenset(), {}).decode([])
+    assert [i for (i,) in rows(of, "id")] == [i for i, holds in rows(block, "id", "holds") if holds] == kept
 
 
-def test_what_a_record_says_to_be_infinite_may_be() -> None:
+def test_what_a_record_reports_to_be_infinite_may_be() -> None:
     texts = ["inf", "-Infinity", "NaN", "1e999", "1.5"]
     made = transformed(
         "select id, cast(name as double) as d from record",
@@ -244,7 +244,7 @@ def test_a_try_makes_null_of_what_would_be_refused() -> None:
         ("coalesce(n, name::int + 1) as n, coalesce(n + 1, name::int + 1)::varchar as text", (5, "6")),
     ],
 )
-def test_what_is_asked_twice_and_need_not_be_answered_refuses_no_record(sql: str, row: tuple[Any, ...]) -> None:
+def test_an_expression_used_twice_but_not_needed_refuses_no_record(sql: str, row: tuple[Any, ...]) -> None:
     made = transformed(f"select id, {sql} from record", values({"id": 1, "name": "x", "n": 5}))
     assert (rows(made, "n", "text"), made.rejects) == ([row], ())
 
@@ -276,17 +276,17 @@ def test_many_functions_are_looked_up_at_once() -> None:
 
     class Counted:
         def __init__(self, inner: duckdb.DuckDBPyConnection) -> None:
-            self.inner, self.asked = inner, 0
+            self.inner, self.requests = inner, 0
 
         def execute(self, *args: Any) -> duckdb.DuckDBPyConnection:
-            self.asked += "duckdb_functions" in args[0]
+            self.requests += "duckdb_functions" in args[0]
             return self.inner.execute(*args)
 
     with duckdb.connect() as connection:
         counted = Counted(connection)
         columns = ", ".join(f"{name}(id) + {n} as c{n}" for n, name in enumerate(["abs", "sign", "ceil"] * 50))
         assert "c149" in row_wise(cast(Any, counted), f"select {columns} from record", ["id"])[0]
-    assert counted.asked == 1
+    assert counted.requests == 1
 
 
 def test_a_star_may_be_that_of_a_struct() -> None:
@@ -300,7 +300,7 @@ def test_a_star_may_be_that_of_a_struct() -> None:
     assert rows(made, "id", "text", "n") == [(1, "a", 5)]
 
 
-def test_a_row_does_not_depend_on_where_its_record_stands() -> None:
+def test_a_row_does_not_depend_on_where_its_record_is() -> None:
     sql = "select id, concat_ws(',', *columns(c -> c in ('id', 'name'))) as text from record"
     given = values(*({"id": i, "name": "a"} for i in range(3)))
     alone = [rows(transformed(sql, [value]), "id", "text")[0] for value in given]
@@ -308,7 +308,7 @@ def test_a_row_does_not_depend_on_where_its_record_stands() -> None:
 
 
 @pytest.mark.parametrize("kind", ["long", "decimal(38, 0)", "decimal(38, 2)", "int"])
-def test_whole_numbers_of_sixteen_bytes_go_into_what_holds_them(kind: str) -> None:
+def test_complete_numbers_of_sixteen_bytes_go_into_what_holds_them(kind: str) -> None:
     most = {"long": 2**63 - 1, "decimal(38, 0)": 10**38 - 1, "decimal(38, 2)": 10**36 - 1, "int": 2**31 - 1}[kind]
     table = [TABLE[0], {"name": "n", "type": kind}, {"name": "ns", "type": f"list<{kind}>"}]
     given = [0, -1, most, -most, most + 1, -most - 2, None, 2**127 - 1, -(2**127), 5]
@@ -328,7 +328,7 @@ def test_whole_numbers_of_sixteen_bytes_go_into_what_holds_them(kind: str) -> No
     assert [int(n) for (n,) in rows(unsigned, "n")] == [7, most]
 
 
-def test_what_the_format_refuses_is_refused_as_before_and_keeps_its_place() -> None:
+def test_what_the_format_refuses_is_refused_as_before_and_keeps_its_position() -> None:
     made = transformed(
         "select id, name as text from record where id <> 3",
         [b"{", *values({"id": 1}, {"id": "x"}, {"id": 3}, {"name": "a"}, {"id": 5, "more": 1})],
@@ -442,7 +442,7 @@ def once(n: int) -> Decimal:
 
 
 @pytest.mark.parametrize("call", ["maybe(n)", "several(n)[2]", "named(n)['a']", "wide(n)"])
-def test_an_answer_is_looked_at_with_all_that_is_in_it(call: str) -> None:
+def test_an_answer_is_checked_with_all_that_is_in_it(call: str) -> None:
     name = call.partition("(")[0]
     made = transformed(
         f"select id, cast({call} as long) as id2 from record",
@@ -545,11 +545,14 @@ def test_what_is_not_of_one_record_each_or_does_not_fit_is_named(sql: str, messa
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ({"gone": "tests.unit.formats.transforms.test_transform.gone"}, "gone cannot be imported"),
-        ({"upper": f"{__name__}.doubled"}, "SQL already has a function upper"),
-        ({"bare": f"{__name__}.bare"}, "bare .* cannot be used"),
-        ({"once": f"{__name__}.once"}, "once .* cannot be used: .* bool, int, float, str, bytes, and lists and dicts"),
-        ({"table": f"{__name__}.TABLE"}, "table .* is not a function but a list"),
+        ({"gone": "tests.unit.formats.transforms.test_transform.gone"}, "gone cannot be imported.*LC4031"),
+        ({"upper": f"{__name__}.doubled"}, "SQL already has a function upper.*LC4033"),
+        ({"bare": f"{__name__}.bare"}, "bare .* cannot be used.*LC4034"),
+        (
+            {"once": f"{__name__}.once"},
+            "once .* cannot be used: .* bool, int, float, str, bytes, and lists and dicts.*LC4034",
+        ),
+        ({"table": f"{__name__}.TABLE"}, "table .* is not a function but a list.*LC4032"),
     ],
 )
 def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], message: str) -> None:
@@ -594,7 +597,7 @@ def test_a_function_that_cannot_be_used_is_named(functions: dict[str, str], mess
         ),
     ],
 )
-def test_wrong_fields_are_told_without_an_engine(fields: dict[str, Any], message: str) -> None:
+def test_wrong_fields_are_reported_without_an_engine(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as refused:
         landing_of(name="a", topics="a", table="s.t", **fields)
     assert message in str(refused.value)
@@ -729,7 +732,7 @@ FALLIBLE_RECORDS = st.fixed_dictionaries(
 
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(FALLIBLE_SQL, st.lists(FALLIBLE_RECORDS, max_size=25))
-def test_rows_reasons_and_places_are_those_of_each_record_alone(sql: str, records: list[dict[str, Any]]) -> None:
+def test_rows_reasons_and_positions_are_those_of_each_record_alone(sql: str, records: list[dict[str, Any]]) -> None:
     of = landing(sql, functions={"doubled": f"{__name__}.doubled"})
     decoder = block_decoder(of, {"s.t": schema_of(MADE)})
     block = decoder.decode(values(*records))
@@ -741,10 +744,10 @@ def test_rows_reasons_and_places_are_those_of_each_record_alone(sql: str, record
         expected += [(i, r.kind, r.column, r.reason) for r in alone.rejects]
         expected += [(i, "filtered") for _ in alone.filtered]
     decoder.close()
-    told: list[Any] = list(zip(made.records or (), made.table.to_pylist(), strict=True))
-    told += [(r.index, r.kind, r.column, r.reason) for r in block.rejects]
-    told += [(i, "filtered") for i in block.filtered]
-    assert sorted(told, key=lambda each: each[0]) == expected
+    found: list[Any] = list(zip(made.records or (), made.table.to_pylist(), strict=True))
+    found += [(r.index, r.kind, r.column, r.reason) for r in block.rejects]
+    found += [(i, "filtered") for i in block.filtered]
+    assert sorted(found, key=lambda each: each[0]) == expected
 
 
 @pytest.mark.heavy(

@@ -184,8 +184,8 @@ def test_every_transform_of_every_type_is_the_specifications(name: str) -> None:
     @settings(max_examples=25, deadline=None)
     def check(values: list[Any]) -> None:
         schema, table = table_of(kind, values)
-        wanted = [tuple(expected(t, kind, v) for t in transforms) for v in values]
-        assert values_by_row(spec, schema, table) == wanted
+        values_expected = [tuple(expected(t, kind, v) for t in transforms) for v in values]
+        assert values_by_row(spec, schema, table) == values_expected
 
     check()
 
@@ -208,17 +208,17 @@ VECTORS: list[tuple[IcebergType, Any, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "told"), VECTORS, ids=[f"{k} {v}" for k, v, _ in VECTORS])
-def test_the_test_vectors_of_the_specification(kind: IcebergType, value: Any, told: int) -> None:
+@pytest.mark.parametrize(("kind", "value", "expected_hash"), VECTORS, ids=[f"{k} {v}" for k, v, _ in VECTORS])
+def test_the_test_vectors_of_the_specification(kind: IcebergType, value: Any, expected_hash: int) -> None:
     schema, table = table_of(kind, [value])
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2**31 - 1), "b"))
 
-    assert hash_of(kind, value) == told
-    assert Partitioning(spec, schema).deal(table).keys == [((told & 0x7FFFFFFF) % (2**31 - 1),)]
+    assert hash_of(kind, value) == expected_hash
+    assert Partitioning(spec, schema).deal(table).keys == [((expected_hash & 0x7FFFFFFF) % (2**31 - 1),)]
 
 
 @pytest.mark.parametrize("kind", [FloatType(), DoubleType()])
-def test_floats_are_told_apart_by_bits_and_nan_is_one(kind: IcebergType) -> None:
+def test_floats_are_distinguished_by_bits_and_nan_is_one(kind: IcebergType) -> None:
     width = np.float32 if isinstance(kind, FloatType) else np.float64
     odd_nan = np.array([-np.nan], width)
     schema = Schema(NestedField(1, "c", kind))

@@ -71,7 +71,7 @@ SORTED = {**STORED, "double": (DoubleType(), st.floats()), "small": (LongType(),
 
 
 @pytest.mark.parametrize("name", SORTED)
-def test_every_type_is_sorted_as_the_specification_says(name: str) -> None:
+def test_every_type_is_sorted_as_the_specification_reports(name: str) -> None:
     kind, stored = SORTED[name]
     transforms: list[Transform[Any, Any]] = [IdentityTransform(), BucketTransform(3), TruncateTransform(2)]
 

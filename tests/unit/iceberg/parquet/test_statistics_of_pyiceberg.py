@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why the statistics are not pyiceberg's (ADR 0015). One that fails here is a reason to look at that decision again."""
+"""Why the statistics are not pyiceberg's (ADR 0015). One that fails here is a reason to check that decision again."""
 
 from __future__ import annotations
 

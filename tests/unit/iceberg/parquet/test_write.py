@@ -190,7 +190,7 @@ def values_of(inside: pa.Table, field: PartitionField) -> set[Any]:
 
 
 def test_statistics_are_pyicebergs_where_those_are_right(make_table: Callable[..., Table], catalog: Catalog) -> None:
-    """Beside pyiceberg's own we have NaN counts, bounds of nested columns and no counts below lists."""
+    """Next to pyiceberg's own we have NaN counts, bounds of nested columns and no counts below lists."""
     data = rows(300)
     ours = land(make_table(spec((3, IdentityTransform()))), data)
     other = catalog.create_table("shop.other", SCHEMA, partition_spec=spec((3, IdentityTransform())))

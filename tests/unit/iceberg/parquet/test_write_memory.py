@@ -99,7 +99,7 @@ def test_records_of_a_megabyte(tmp_path: Path, spec: PartitionSpec) -> None:
         assert max(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)) <= 17 * MIB
 
 
-def test_whether_values_repeat_is_judged_by_a_few_where_they_are_big() -> None:
+def test_whether_values_repeat_is_evaluated_by_a_few_where_they_are_big() -> None:
     rows = pa.table({"v": [os.urandom(MIB) for _ in range(32)], "same": ["a" * 1000] * 32})
     pool = pa.proxy_memory_pool(pa.default_memory_pool())
     before = pa.default_memory_pool()
@@ -113,7 +113,7 @@ def test_whether_values_repeat_is_judged_by_a_few_where_they_are_big() -> None:
     assert most < 24 * MIB
 
 
-def test_a_small_partition_beside_a_big_one_keeps_no_more_than_its_rows(tmp_path: Path) -> None:
+def test_a_small_partition_next_to_a_big_one_keeps_no_more_than_its_rows(tmp_path: Path) -> None:
     """Blocks are dealt out as they come; what stays behind of a block must not hold all of it."""
     to = target(tmp_path, BY_PART)
     writer = FanoutWriter(to, file_io({"warehouse": to.location}), uuid4(), buffer_bytes=4 * MIB)

@@ -155,7 +155,7 @@ def wide_rows(n: int = 60) -> pa.Table:
     return pa.Table.from_arrays([ts, pa.array(range(n)), names, names], schema=arrow_schema(WIDE))
 
 
-def test_two_fields_of_one_source_and_names_like_columns_are_told_apart(catalog: Catalog) -> None:
+def test_two_fields_of_one_source_and_names_like_columns_are_distinguished(catalog: Catalog) -> None:
     spec = PartitionSpec(
         PartitionField(1, 1000, DayTransform(), "ts_of_day"),
         PartitionField(1, 1001, HourTransform(), "a/b=c"),
@@ -183,7 +183,7 @@ def test_two_fields_of_one_source_and_names_like_columns_are_told_apart(catalog:
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_dropped_fields_stay_in_place_as_void_or_are_gone(catalog: Catalog, version: str) -> None:
+def test_dropped_fields_stay_in_place_as_void_or_are_missing(catalog: Catalog, version: str) -> None:
     table = catalog.create_table(
         "shop.by",
         WIDE,

@@ -197,7 +197,7 @@ def test_data_path_and_object_storage(write: Write, tmp_path: Path) -> None:
 
 
 class Shelf(LocationProvider):
-    """Somebody's own place for files."""
+    """A user's own place for files."""
 
     def new_data_location(self, data_file_name: str, partition_key: Any = None) -> str:
         return f"{self.table_location}/shelf/{data_file_name}"
@@ -219,7 +219,7 @@ def test_a_location_provider_that_the_landing_does_not_allow_is_not_imported(cat
 
 
 @pytest.mark.parametrize("name", ["SimpleLocationProvider", "ObjectStoreLocationProvider"])
-def test_the_location_providers_of_pyiceberg_need_no_word(catalog: Catalog, name: str) -> None:
+def test_the_location_providers_of_pyiceberg_are_accepted_silently(catalog: Catalog, name: str) -> None:
     target = target_of(catalog.create_table("shop.orders", SCHEMA))
     check_target(replace(target, properties={"write.py-location-provider.impl": f"pyiceberg.table.locations.{name}"}))
 

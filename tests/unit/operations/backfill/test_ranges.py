@@ -73,7 +73,7 @@ ORDERS = ("orders", "orders")
         (data_file("f", 10, lower_bounds=None, upper_bounds=None, null_value_counts=None), FileShare.UNKNOWN),
     ],
 )
-def test_what_statistics_say(file: Any, share: FileShare) -> None:
+def test_what_statistics_report(file: Any, share: FileShare) -> None:
     assert ranges_of(("orders", 0, 5, 10), ("orders", 0, 20, 22)).of_file(file) is share
 
 
@@ -93,7 +93,7 @@ RANGE = st.tuples(st.sampled_from(["orders", "returns"]), st.integers(0, 2), st.
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(ROW, max_size=30), st.lists(RANGE, max_size=5))
-def test_rows_are_told_apart_as_one_by_one(rows: list[Any], ranges: list[Any]) -> None:
+def test_rows_are_distinguished_as_one_by_one(rows: list[Any], ranges: list[Any]) -> None:
     named = [(t, p, min(a, b), max(a, b)) for t, p, a, b in ranges]
     found = ranges_of(*named).of_rows(
         pa.array([t for t, _, _, _ in rows], pa.string()),
@@ -121,7 +121,7 @@ def marked(names: tuple[str, ...]) -> list[NestedField]:
     return [NestedField(n, name, kind) for n, (name, kind) in enumerate(zip(names, kinds, strict=True), 1)]
 
 
-def test_dead_letters_say_it_in_columns_of_their_own() -> None:
+def test_dead_letters_report_it_in_columns_of_their_own() -> None:
     assert mark_columns(DEAD_LETTER_SCHEMA, Role.DEAD_LETTERS) == (1, 2, 12, 3)
     assert mark_columns(Schema(*marked(MARK_COLUMNS)), Role.ROWS) == (1, 2, 3, 4)
 
@@ -138,7 +138,7 @@ def test_a_table_without_one_of_the_columns_has_no_marks(fields: list[NestedFiel
     assert mark_columns(Schema(*fields), Role.ROWS) == ()
 
 
-def test_parts_that_say_it_in_different_columns_are_refused() -> None:
+def test_parts_that_report_it_in_different_columns_are_refused() -> None:
     def share(columns: tuple[int, ...]) -> Share:
         part = Coverage.of([(SourcePartition("orders", 0, "id"), OffsetRange(0, 5))])
         return Share(entry=Provenance.counted(READING, part, 5, columns), part=part)

@@ -11,7 +11,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRes
 from airflow_provider_lakecommit.operations.kafka_connect.sink import Sink
 
 
-def test_a_connect_that_cannot_stop_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connect_that_cannot_stop_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_there(*_: object) -> None:
         raise ConnectorError("LC9999", "no connector 'sink'")
 

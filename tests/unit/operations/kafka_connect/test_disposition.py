@@ -105,7 +105,7 @@ def test_a_file_in_no_snapshot_of_a_table_that_forgot_none_waits() -> None:
         assert only(GroupLog(announced=(announced(7),)), history(numbers)).disposition is Disposition.WAITING
 
 
-def test_a_file_that_an_expired_snapshot_may_have_held_is_unknown() -> None:
+def test_a_file_that_an_expired_snapshot_may_have_kept_is_unknown() -> None:
     found = only(GroupLog(announced=(announced(7),)), history([4, 5]))
     assert found.disposition is Disposition.UNKNOWN
     assert "before number 4 have expired" in found.reason
@@ -121,7 +121,7 @@ def test_a_gap_since_the_older_snapshot_leaves_it_unknown() -> None:
     assert only(GroupLog(announced=(announced(7),)), history([2, 4], floors=floors)).disposition is Disposition.UNKNOWN
 
 
-def test_a_snapshot_that_was_told_of_before_the_announcement_proves_that_it_is_older() -> None:
+def test_a_snapshot_that_was_reported_before_the_announcement_proves_that_it_is_older() -> None:
     log = GroupLog(announced=(announced(7),), made=(made(4, 6),))
     assert only(log, history([4, 5])).disposition is Disposition.WAITING
     later = GroupLog(announced=(announced(7),), made=(made(4, 8),))
@@ -159,7 +159,7 @@ def test_across_partitions_only_the_start_of_the_cycle_gives_an_order() -> None:
     )
 
 
-def test_a_snapshot_told_of_after_it_that_is_gone_leaves_it_unknown_though_the_position_says_otherwise() -> None:
+def test_a_snapshot_reported_after_it_that_is_missing_leaves_it_unknown_though_the_position_reports_otherwise() -> None:
     # A connector whose position went back once: its own rule would take the file a second time.
     log = GroupLog(announced=(announced(7),), made=(made(99, 12),))
     found = only(log, history([4, 5], floors={4: {0: 3}}))
@@ -174,7 +174,7 @@ def test_snapshots_that_expired_before_the_announcement_do_no_harm() -> None:
     assert only(log, history([3, 4])).disposition is Disposition.WAITING
 
 
-def test_a_past_before_the_first_number_is_no_whole_past() -> None:
+def test_a_past_before_the_first_number_is_no_complete_past() -> None:
     log = GroupLog(announced=(announced(7),))
     assert only(log, history([1, 2], first_parent=77)).disposition is Disposition.UNKNOWN
     assert only(
@@ -182,7 +182,7 @@ def test_a_past_before_the_first_number_is_no_whole_past() -> None:
     ).disposition is (Disposition.WAITING)
 
 
-def test_format_version_1_tells_nothing() -> None:
+def test_format_version_1_reports_nothing() -> None:
     assert only(GroupLog(announced=(announced(7),)), history([], version=1)).disposition is Disposition.UNKNOWN
 
 
@@ -191,7 +191,7 @@ def test_another_table_of_that_name() -> None:
     assert found.disposition is Disposition.OTHER_TABLE
 
 
-def test_without_a_table_id_a_snapshot_must_tell_that_it_is_the_same_table() -> None:
+def test_without_a_table_id_a_snapshot_must_report_that_it_is_the_same_table() -> None:
     log = GroupLog(announced=(announced(7, table_uuid=None),))
     assert only(log, history([1, 2])).disposition is Disposition.UNKNOWN
     assert only(log, history([1, 2], floors={1: {0: 4}})).disposition is Disposition.WAITING

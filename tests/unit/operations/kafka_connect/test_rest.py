@@ -96,7 +96,7 @@ def test_a_status_names_what_is_dead_and_why(worker: Worker) -> None:
     assert found.to_dict()["dead"] == {"sink-1": dead.cause}
 
 
-def test_each_order_is_asked_for_as_connect_wants_it(worker: Worker) -> None:
+def test_each_order_is_requested_as_connect_wants_it(worker: Worker) -> None:
     worker.answers = [(204, None)]
     client = rest(worker)
     client.pause("a b/c")
@@ -104,7 +104,7 @@ def test_each_order_is_asked_for_as_connect_wants_it(worker: Worker) -> None:
     client.stop("x")
     client.restart("x")
     client.restart("x", include_tasks=False, only_failed=False)
-    assert worker.asked == [
+    assert worker.requests == [
         ("PUT", "/connectors/a%20b%2Fc/pause"),
         ("PUT", "/connectors/x/resume"),
         ("PUT", "/connectors/x/stop"),
@@ -117,7 +117,7 @@ def test_each_order_is_asked_for_as_connect_wants_it(worker: Worker) -> None:
 def test_a_rebalance_is_waited_for(worker: Worker, code: int) -> None:
     worker.answers = [(code, {"message": "rebalancing"})] * 3 + [(202, None)]
     rest(worker).pause("x")
-    assert len(worker.asked) == 4
+    assert len(worker.requests) == 4
 
 
 def test_a_rebalance_that_does_not_end_is_an_error(worker: Worker) -> None:
@@ -142,14 +142,14 @@ def test_a_connector_that_is_not_there_is_not_tried_again(worker: Worker) -> Non
         ((200, b"<html>hello</html>"), "does not answer GET /connectors"),
     ],
 )
-def test_what_is_wrong_is_told(worker: Worker, answer: tuple[int, Any], message: str) -> None:
+def test_what_is_wrong_is_reported(worker: Worker, answer: tuple[int, Any], message: str) -> None:
     worker.answers = [answer]
     with pytest.raises(ConnectError) as caught:
         rest(worker).connectors()
     assert message in str(caught.value)
 
 
-def test_a_worker_that_is_away_is_told_without_its_password() -> None:
+def test_a_worker_that_is_away_is_reported_without_its_password() -> None:
     stopped = Worker()
     stopped.server_close()
     with pytest.raises(ConnectError, match="LC7519") as caught:
@@ -159,7 +159,7 @@ def test_a_worker_that_is_away_is_told_without_its_password() -> None:
 
 
 @pytest.mark.heavy
-def test_waiting_looks_until_it_is_so(worker: Worker) -> None:
+def test_waiting_checks_until_it_is_so(worker: Worker) -> None:
     worker.answers = [(200, status("RUNNING", "RUNNING")), (200, status("PAUSED", "RUNNING", "FAILED"))]
     worker.answers += [(200, status("PAUSED", "PAUSED", "FAILED"))]
     found = rest(worker).wait_for("sink", lambda s: s.is_paused, 60, "paused")
@@ -192,7 +192,7 @@ def test_login_and_headers_are_sent(worker: Worker) -> None:
     assert worker.headers["X-Tenant"] == "t"
 
 
-def test_a_login_in_the_address_is_sent_and_not_shown(worker: Worker) -> None:
+def test_a_login_in_the_address_is_sent_and_not_printed(worker: Worker) -> None:
     worker.answers = [(200, ["a"]), (500, {"message": "no"})]
     client = rest(worker)
     client.url = worker.url.replace("//", "//me:p%40ss@")
@@ -208,7 +208,7 @@ def test_a_redirect_is_followed_and_takes_no_credentials_to_another_host(worker:
         other.answers = [(200, ["theirs"])]
         worker.answers = [(302, f"{worker.url}/moved"), (307, f"{other.url}/connectors")]
         assert rest(worker, **options).connectors() == ["theirs"]
-        assert worker.asked == [("GET", "/connectors"), ("GET", "/moved")]
+        assert worker.requests == [("GET", "/connectors"), ("GET", "/moved")]
         assert {"Authorization", "X-Api-Key"} <= worker.headers.keys()
         assert {"authorization", "x-api-key"}.isdisjoint(name.lower() for name in other.headers)
 
@@ -218,7 +218,7 @@ def test_an_order_is_not_redirected(worker: Worker, code: int) -> None:
     worker.answers = [(code, f"{worker.url}/elsewhere")]
     with pytest.raises(ConnectError, match="LC7521"):
         rest(worker).pause("x")
-    assert len(worker.asked) == 1
+    assert len(worker.requests) == 1
 
 
 def test_a_worker_that_is_silent_is_given_up(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which connectors a landing can go on for, by what they are told to do; all that cannot be is named."""
+"""Which connectors a landing can go on for, by what they are reported to do; all that cannot be is named."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_what_cannot_be_known_is_a_problem(offset: int | None, announced: int, m
 
 
 @pytest.mark.parametrize(("by", "end"), [(By.OFFSETS, 30), (By.ANNOUNCED, 40)])
-def test_a_person_says_whose_word_holds(by: By, end: int) -> None:
+def test_a_user_states_whose_decision_holds(by: By, end: int) -> None:
     found = sink_offsets(progress(30, 40), {P0: MARK}, by=by)
     assert (dict(found.next), found.problems) == ({P0: end}, ())
 
@@ -76,12 +76,12 @@ def test_a_partition_of_a_topic_before_the_turn_is_of_no_concern() -> None:
     assert sink_offsets(progress(40, 40), {}, known={PLACE: 5}).problems
 
 
-def test_a_partition_that_is_gone_is_named() -> None:
+def test_a_partition_that_is_missing_is_named() -> None:
     (problem,) = sink_offsets(progress(40, 40), {}).problems
     assert "recreated" in problem
 
 
-def test_a_sink_that_begins_at_the_end_says_nothing_of_a_partition_it_never_read() -> None:
+def test_a_sink_that_begins_at_the_end_reports_nothing_of_a_partition_it_never_read() -> None:
     assert sink_offsets(progress(None, None), {P0: MARK}, earliest=False).problems
     empty = Watermark(start=7, stable=7, high=7)
     assert sink_offsets(progress(None, None), {P0: empty}, earliest=False).problems == ()

@@ -19,7 +19,7 @@ def landing(timeout: timedelta) -> Landing:
     return landing_of(name="orders", topics="orders", table="shop.orders", completion_timeout=timeout)
 
 
-def test_nobody_asks_for_less_than_a_task_may_take() -> None:
+def test_no_request_is_shorter_than_a_task_may_take() -> None:
     with pytest.raises(SpecError, match="LC7712"):
         least_age(landing(2 * HOUR), HOUR)
     assert least_age(landing(2 * HOUR), 2 * HOUR) == 2 * HOUR

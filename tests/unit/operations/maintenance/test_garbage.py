@@ -54,13 +54,13 @@ def test_a_second_report_makes_no_garbage_of_an_attempt(forged_first: bool) -> N
     assert reports_of(both, ledger()) == {attempt: None}
 
 
-def test_only_what_stands_in_front_of_an_offset_counts() -> None:
+def test_only_what_replaces_front_of_an_offset_counts() -> None:
     entries, attempt = reported()
     assert reports_of(entries, ledger(), before=entries[1].offset) == {}
     assert reports_of(entries, ledger(), before=entries[-1].offset + 1) == {attempt: None}
 
 
-def test_names_of_data_files_tell_table_landing_and_lane() -> None:
+def test_names_of_data_files_report_table_landing_and_stream() -> None:
     attempt, mark = uuid4(), file_mark(TABLE, "orders", "live")
     path = f"s3://lake/data/0101-{file_name(attempt, mark, 123456)}"
     assert (attempt_of(path), mark_of(path)) == (attempt, mark)
@@ -70,7 +70,7 @@ def test_names_of_data_files_tell_table_landing_and_lane() -> None:
     assert mark_of(f"{attempt}-{'9' * 24}.parquet") is None
 
 
-def test_names_of_manifests_tell_the_table() -> None:
+def test_names_of_manifests_report_the_table() -> None:
     commit = attempt_id(TABLE, uuid4())
     assert commit_of(f"{commit}-m0.avro", TABLE) == (commit, False)
     assert commit_of(f"snap-17-0-{commit}.avro", TABLE) == (commit, True)
@@ -86,7 +86,7 @@ def test_names_of_manifests_tell_the_table() -> None:
         assert commit_of(name, TABLE) is None
 
 
-def test_a_manifest_list_tells_its_parent() -> None:
+def test_a_manifest_list_reports_its_parent() -> None:
     assert parent_of({"parent-snapshot-id": "17"}) == 17
     assert parent_of({"parent-snapshot-id": "null"}) is None
     assert parent_of({}) is None

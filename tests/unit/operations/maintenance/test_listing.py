@@ -66,7 +66,7 @@ def test_no_folder_has_no_files(tmp_path: Path, store: KeyedStore) -> None:
     assert list(FileStore("s3://lake/none", properties(store)).walk()) == []
 
 
-def test_what_is_refused_is_told_without_keys(store: KeyedStore) -> None:
+def test_what_is_refused_is_reported_without_keys(store: KeyedStore) -> None:
     keys = store.give("lake")
     files = FileStore("s3://lake/t", {**store.properties, **keys.properties})
     store.end(keys)

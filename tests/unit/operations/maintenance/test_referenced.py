@@ -27,7 +27,7 @@ def names(lake: Lake) -> set[str]:
     return {t.file.file_path.rsplit("/", 1)[-1] for t in lake.load().scan().plan_files()}
 
 
-def test_files_of_all_snapshots_are_held_on_any_branch(lake: Lake) -> None:
+def test_files_of_all_snapshots_are_kept_on_any_branch(lake: Lake) -> None:
     ours = lake.join()
     lake.publish(lake.request(staged((0, 0, 5), epoch=ours.epoch)))
     first = lake.load().metadata.current_snapshot_id

@@ -92,7 +92,7 @@ def test_several_rows_of_a_record_are_compared_in_any_order() -> None:
     assert dict(compare(ours, rows((1, 2, "b"), (1, 1, "a"), (2, 9, "z")), MARKS).counts) == {"lost": 1}
 
 
-def test_an_example_names_place_column_and_values() -> None:
+def test_an_example_names_position_column_and_values() -> None:
     found = compare(rows((7, 1, "a" * 500)), rows((7, 1, None)), MARKS)
     (example,) = found.examples
     assert str(example).startswith("altered: t[0] offset 7, column t: the source has 'aaa")

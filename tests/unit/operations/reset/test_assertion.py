@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's word on what a table holds: what it would change, what cannot be true, and that it is written once."""
+"""A user's decision on what a table holds: what it would change, what cannot be true, and that it is written once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.story import coverage
 
 
-def test_a_table_in_order_is_attested_only_by_its_name(landing: FakeLanding) -> None:
+def test_a_table_in_order_is_asserted_only_by_its_name(landing: FakeLanding) -> None:
     landing.cycle()
     with pytest.raises(LedgerError, match="LC7010"):
         from_log(landing.session)
@@ -24,7 +24,7 @@ def test_a_table_in_order_is_attested_only_by_its_name(landing: FakeLanding) -> 
     assert not one.never_read
 
 
-def test_the_log_says_what_was_published(landing: FakeLanding) -> None:
+def test_the_log_reports_what_was_published(landing: FakeLanding) -> None:
     landing.cycle()
     (one,) = from_log(landing.session, [DATA]).tables
     assert one.section.covered == coverage([(P0, 0, 20), (P1, 0, 10)])
@@ -57,7 +57,7 @@ def test_what_is_reported_and_not_published_is_named_apart(landing: FakeLanding)
 
 
 @pytest.mark.heavy
-def test_a_word_on_what_is_reported_and_on_what_is_not_tells_both(landing: FakeLanding) -> None:
+def test_a_decision_on_what_is_reported_and_on_what_is_not_reports_both(landing: FakeLanding) -> None:
     landing.cycle("a")
     landing.source.ends = {P0: 30, P1: 10}
     landing.report(landing.open("b"))
@@ -80,7 +80,7 @@ def test_it_is_written_under_a_new_epoch_and_the_next_plan_goes_on_there(landing
     assert [str(s) for s in landing.open("b").slices] == ["orders[1][5, 10)"]
 
 
-def test_a_word_on_a_ledger_that_has_changed_since_is_refused(landing: FakeLanding) -> None:
+def test_a_decision_on_a_ledger_that_has_changed_since_is_refused(landing: FakeLanding) -> None:
     landing.cycle("a")
     asserted = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
     landing.source.ends = {P0: 40, P1: 10}
@@ -92,7 +92,7 @@ def test_a_word_on_a_ledger_that_has_changed_since_is_refused(landing: FakeLandi
 
 
 @pytest.mark.heavy
-def test_a_snapshot_says_what_its_ledger_says(landing: FakeLanding) -> None:
+def test_a_snapshot_reports_what_its_ledger_reports(landing: FakeLanding) -> None:
     landing.cycle("a")
     first = landing.session.tables.load(DATA).metadata.current_snapshot_id
     landing.source.ends = {P0: 40, P1: 10}
@@ -107,11 +107,11 @@ def test_a_snapshot_says_what_its_ledger_says(landing: FakeLanding) -> None:
 @pytest.mark.parametrize(
     ("at", "message"),
     [
-        ({("orders", 9): 0}, r"orders\[9\]: the source has no such partition"),
-        ({("orders", 0): 99}, r"cannot hold orders\[0\] .*the partition ends at 20"),
+        ({("orders", 9): 0}, r"orders\[9\]: the source has no such partition.*LC7007"),
+        ({("orders", 0): 99}, r"cannot hold orders\[0\] .*the partition ends at 20.*LC7018"),
     ],
 )
-def test_a_word_that_cannot_be_true_is_refused(
+def test_a_decision_that_cannot_be_true_is_refused(
     landing: FakeLanding, at: dict[tuple[str, int], int], message: str
 ) -> None:
     landing.cycle()
@@ -119,7 +119,7 @@ def test_a_word_that_cannot_be_true_is_refused(
         from_offsets(landing.session, at, [DATA])
 
 
-def test_a_log_that_was_cut_tells_nothing_of_a_partition_without_a_ledger(landing: FakeLanding) -> None:
+def test_a_log_that_was_cut_reports_nothing_of_a_partition_without_a_ledger(landing: FakeLanding) -> None:
     landing.source.ends = {P0: 20, P1: 0}
     landing.cycle()
     landing.catalog.drop_table(DATA)
@@ -130,18 +130,20 @@ def test_a_log_that_was_cut_tells_nothing_of_a_partition_without_a_ledger(landin
         from_log(landing.session, [DATA])
 
 
-def test_the_log_is_not_believed_against_a_ledger_that_was_rolled_back(landing: FakeLanding) -> None:
+def test_the_log_is_not_trusted_against_a_ledger_that_was_rolled_back(landing: FakeLanding) -> None:
     landing.cycle("a")
     first = landing.session.tables.load(DATA).metadata.current_snapshot_id
     landing.source.ends = {P0: 40, P1: 10}
     landing.cycle("b")
     assert first is not None
     landing.session.tables.load(DATA).manage_snapshots().rollback_to_snapshot(first).commit()
-    with pytest.raises(LedgerError, match=rf"orders\[0\] \[20, 40\) was published.*rolled back.*--snapshot {first}"):
+    with pytest.raises(
+        LedgerError, match=rf"orders\[0\] \[20, 40\) was published.*rolled back.*--snapshot {first}.*LC7014"
+    ):
         from_log(landing.session, [DATA])
 
 
-def test_the_log_is_not_believed_of_a_landing_that_was_rolled_back_to_before_its_first_snapshot(
+def test_the_log_is_not_trusted_for_a_landing_that_was_rolled_back_to_before_its_first_snapshot(
     landing: FakeLanding,
 ) -> None:
     """The rows of others are as many as those that it had."""
@@ -160,7 +162,7 @@ def test_the_log_is_not_believed_of_a_landing_that_was_rolled_back_to_before_its
 
 
 @pytest.mark.heavy
-def test_the_log_is_not_believed_of_a_table_that_has_fewer_rows(landing: FakeLanding) -> None:
+def test_the_log_is_not_verified_of_a_table_that_has_fewer_rows(landing: FakeLanding) -> None:
     landing.cycle("a")
     landing.catalog.drop_table(DATA)
     landing.session.tables.create(DATA, SCHEMA)
@@ -168,20 +170,20 @@ def test_the_log_is_not_believed_of_a_table_that_has_fewer_rows(landing: FakeLan
         from_log(landing.session, [DATA])
 
 
-def test_what_is_reported_and_gone_at_the_source_is_not_voided_by_a_word(landing: FakeLanding) -> None:
+def test_what_is_reported_and_missing_at_the_source_is_not_voided_by_a_decision(landing: FakeLanding) -> None:
     landing.cycle("a")
     landing.source.ends = {P0: 40, P1: 10}
     landing.report(landing.open("b"))
     landing.source.starts = {P0: 40}
     asserted = from_offsets(landing.session, {("orders", 1): 5}, [DATA])
     before = landing.snapshots()
-    with pytest.raises(LedgerError, match=r"orders\[0\] \[20, 40\) \(20 records\) is reported.*--give-up-reported"):
+    with pytest.raises(LedgerError, match=r"orders\[0\] \[20, 40\) \(20 records\).*--give-up-reported.*LC7009"):
         assert_tables(landing.session, asserted)
     assert landing.snapshots() == before
     assert_tables(landing.session, asserted, give_up_reported=True)
 
 
-def test_a_cut_ledger_is_attested_under_its_epoch_where_that_keeps_what_is_reported(landing: FakeLanding) -> None:
+def test_a_cut_ledger_is_asserted_under_its_epoch_where_that_keeps_what_is_reported(landing: FakeLanding) -> None:
     landing.cycle("a")
     kept = landing.session.tables.load(DATA).metadata.current_snapshot_id
     landing.source.ends = {P0: 40, P1: 10}
@@ -200,7 +202,7 @@ def test_a_cut_ledger_is_attested_under_its_epoch_where_that_keeps_what_is_repor
     assert landing.close("b", opened).rows == 20
 
 
-def test_a_log_with_a_record_that_cannot_be_read_has_no_word(landing: FakeLanding) -> None:
+def test_a_log_with_a_record_that_cannot_be_read_has_no_decision(landing: FakeLanding) -> None:
     """It may have told of a commit, and what was landed would be read again."""
     landing.cycle()
     partition = landing.control.partition_for(landing.session.landing.group_id)

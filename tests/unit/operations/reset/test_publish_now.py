@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person does not wait for windows: what is under way ends, and what is reported is published, by whom ever."""
+"""A user does not wait for windows: what is under way ends, and what is reported is published, by whom ever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def now(landing: FakeLanding, wait: float = 0.0) -> PublishedNow:
     return publish_now(landing.session, landing.run_identity("person"), "Ada wants it now", wait=wait)
 
 
-def test_where_nothing_is_under_way_nothing_is_asked(landing: FakeLanding) -> None:
+def test_where_nothing_is_under_way_nothing_is_requested(landing: FakeLanding) -> None:
     landing.cycle()
     done = now(landing)
     assert not done.requested
@@ -34,7 +34,7 @@ def test_where_nothing_is_under_way_nothing_is_asked(landing: FakeLanding) -> No
     assert "EndRequested" not in landing.kinds()
 
 
-def test_of_a_landing_that_never_ran_nobody_knows(landing: FakeLanding) -> None:
+def test_a_landing_that_never_ran_is_unknown(landing: FakeLanding) -> None:
     with pytest.raises(TableError, match="LC6013"):
         now(landing)
     landing.cycle()
@@ -43,7 +43,7 @@ def test_of_a_landing_that_never_ran_nobody_knows(landing: FakeLanding) -> None:
         publish_now(other, landing.run_identity("person"), "Ada wants it now", wait=0.0)
 
 
-def test_where_the_catalog_is_away_nobody_knows_either(landing: FakeLanding) -> None:
+def test_where_the_catalog_is_away_it_is_unknown_too(landing: FakeLanding) -> None:
     opened = landing.open("dead")
     landing.report(opened)
     landing.catalog.away = True
@@ -65,12 +65,12 @@ def test_a_run_that_lives_publishes_its_window_itself(landing: FakeLanding) -> N
     opened = landing.open("alive")
     landing.report(opened, lambda s: s is opened.slices[0])
 
-    def close_when_asked() -> None:
+    def close_on_request() -> None:
         while not any(isinstance(e, EndRequested) for e in landing.session.read_state(()).entries):
             threading.Event().wait(0.01)
         landing.close("alive", opened)
 
-    run = threading.Thread(target=close_when_asked, daemon=True)
+    run = threading.Thread(target=close_on_request, daemon=True)
     run.start()
     done = now(landing, wait=SECONDS)
     run.join(SECONDS)
@@ -78,7 +78,7 @@ def test_a_run_that_lives_publishes_its_window_itself(landing: FakeLanding) -> N
     assert not done.published
 
 
-def test_asking_twice_asks_once(landing: FakeLanding) -> None:
+def test_asking_twice_requests_once(landing: FakeLanding) -> None:
     landing.open("dead")
     now(landing)
     now(landing)

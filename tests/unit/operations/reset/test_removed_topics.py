@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a ledger is gone for good, and what is left of it."""
+"""What of a ledger is missing for good, and what is left of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECTION = replace(
         ({}, (), set()),
     ],
 )
-def test_what_is_gone_is_what_no_record_can_come_of(
+def test_what_is_missing_is_what_no_record_can_come_of(
     ids: dict[str, str | None], named: Collection[str], expected: set[SourcePartition]
 ) -> None:
     assert missing(SECTION, "c", ids, named) == expected
@@ -57,7 +57,7 @@ def test_what_is_left_has_another_epoch_and_lacks_nothing_else() -> None:
     )
 
 
-def test_what_is_known_of_a_topic_that_is_gone_goes_with_it_and_the_rest_is_told() -> None:
+def test_what_is_known_of_a_topic_that_is_missing_goes_with_it_and_the_rest_is_reported() -> None:
     known = replace(
         SECTION,
         evaluated={"old": Coverage.of([(OLD, OffsetRange(4, 9))]), "new": Coverage.of([(P0, OffsetRange(4, 9))])},

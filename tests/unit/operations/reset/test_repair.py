@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's decisions: where a ledger goes on, and how a blocked range does."""
+"""A user's decisions: where a ledger goes on, and how a blocked range does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ends(landing: FakeLanding) -> dict[str, int]:
     return {str(p): table.ledger.section.end(p) for p in (P0, P1)}
 
 
-SAID = Decision(command="a command", actor="ann", host="here", at="now", landing="rows", reason="an outage")
+DECISION = Decision(command="a command", actor="ann", host="here", at="now", landing="rows", reason="an outage")
 
 
 def notes(landing: FakeLanding) -> list[str]:
@@ -52,21 +52,21 @@ class TestResetOffsets:
         }
         opened = landing.open("b", release=lambda cycle: cycle.run == "a")
         assert [str(s) for s in opened.slices] == ["orders[0][15, 20)", "orders[1][0, 10)"]
-        assert landing.said("gives up orders[0] [0, 15), which it has not landed")
+        assert landing.printed("gives up orders[0] [0, 15), which it has not landed")
 
     def test_it_never_goes_back_over_what_is_landed(self, landing: FakeLanding) -> None:
         landing.cycle()
         ledger_init(landing.session, {("orders", 0): 5})
         assert ends(landing) == {"orders[0]": 20, "orders[1]": 10}
 
-        assert landing.said("does not go back over orders[0] [5, 20), which it has")
+        assert landing.printed("does not go back over orders[0] [5, 20), which it has")
         (previewed,) = init_preview(landing.session, {("orders", 0): 5}).tables
         assert str(previewed.behind) == "orders[0] [5, 20)"
         assert not previewed.loses
 
-    def test_verify_names_what_was_given_up_by_whom_and_why(self, landing: FakeLanding) -> None:
-        ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=SAID)
-        ledger_init(landing.session, {("orders", 0): 15}, decision=SAID)
+    def test_verify_names_what_was_given_up_by_which_user_and_why(self, landing: FakeLanding) -> None:
+        ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=DECISION)
+        ledger_init(landing.session, {("orders", 0): 15}, decision=DECISION)
         lines = notes(landing)
         assert "a user set the ledger of landing 'rows'; it starts at orders[0]@3, orders[1]@0" in lines
         assert "a user set the ledger of landing 'rows'; gives up orders[0] [3, 15), 12 offsets" in lines
@@ -76,19 +76,19 @@ class TestResetOffsets:
         assert lines[-1].endswith("an outage; gives up orders[0] [3, 15)")
 
     @pytest.mark.heavy
-    def test_what_a_table_has_passed_without_a_row_is_not_told_as_given_up(
+    def test_what_a_table_has_passed_without_a_row_is_not_reported_as_given_up(
         self, make_landing: Callable[..., FakeLanding]
     ) -> None:
         """Good records leave no row in the dead-letter table, and its ledger is brought forward rarely."""
         landing = make_landing(dead_letter_table=DEAD)
         landing.cycle()
-        ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10}, decision=SAID)
+        ledger_init(landing.session, {("orders", 0): 20, ("orders", 1): 10}, decision=DECISION)
         history = read_history(landing.session.tables, DEAD, "main", progress=landing.lines.append)
         lines = [f.text for f in check_landing(landing.session.landing, [history])]
         assert "a user set the ledger of landing 'rows'; gives up nothing" in lines
         assert not any("gives up orders" in text for text in lines)
 
-    def test_beside_what_was_passed_it_names_what_is_given_up(self, make_landing: Callable[..., FakeLanding]) -> None:
+    def test_next_to_what_was_passed_it_names_what_is_given_up(self, make_landing: Callable[..., FakeLanding]) -> None:
         landing = make_landing(dead_letter_table=DEAD)
         opened = landing.open()
         landing.report(opened, lambda s: s.spans[0].partition == P1)
@@ -101,11 +101,11 @@ class TestResetOffsets:
     @pytest.mark.parametrize(
         ("start", "message"),
         [
-            ({("orders", 7): 0}, r"orders\[7\]: the source has no such partition"),
-            ({("orders", 0): 21}, r"orders\[0\] ends at 20, not at 21 or later: nothing is changed"),
+            ({("orders", 7): 0}, r"orders\[7\]: the source has no such partition.*LC7046"),
+            ({("orders", 0): 21}, r"orders\[0\] ends at 20, not at 21 or later: nothing is changed.*LC7045"),
         ],
     )
-    def test_a_word_that_cannot_be_changes_nothing(
+    def test_a_decision_that_cannot_be_changes_nothing(
         self, landing: FakeLanding, start: dict[tuple[str, int], int], message: str
     ) -> None:
         landing.cycle()
@@ -121,7 +121,7 @@ class TestResetOffsets:
 
 
 class TestResetBlocked:
-    def test_where_nothing_is_blocked_it_says_so(self, landing: FakeLanding) -> None:
+    def test_where_nothing_is_blocked_it_reports_it(self, landing: FakeLanding) -> None:
         landing.cycle()
         with pytest.raises(BlockedRangeError, match="LC7043"):
             unblock(landing.session)
@@ -150,26 +150,26 @@ class TestResetBlocked:
         completed = landing.kinds().count("CycleClosed")
         with monkeypatch.context() as patch:
             patch.setattr(landing.catalog, "commit_table", refuse)
-            assert unblock(landing.session, skip=True, decision=SAID)["committed"] is False
+            assert unblock(landing.session, skip=True, decision=DECISION)["committed"] is False
         assert landing.kinds().count("CycleClosed") == completed
         assert landing.kinds().count("CommitFailed") == 1
-        assert landing.said("recorded the decision in the control log")
+        assert landing.printed("recorded the decision in the control log")
         landing.close("b", landing.open("b"))
         assert ends(landing)["orders[0]"] == 20
         (message,) = [text for text in notes(landing) if text.startswith("decision of a user")]
-        assert message == f"decision of a user: {replace(SAID, what='gives up orders[0] [0, 20)')}"
+        assert message == f"decision of a user: {replace(DECISION, what='gives up orders[0] [0, 20)')}"
 
-    def test_the_history_tells_once_who_had_a_range_read_again_also_where_the_commit_failed(
+    def test_the_history_reports_once_which_user_had_a_range_read_again_also_where_the_commit_failed(
         self, landing: FakeLanding, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         block(landing)
         with monkeypatch.context() as patch:
             patch.setattr(landing.catalog, "commit_table", refuse)
-            unblock(landing.session, raise_to=Budget(max_records=5, max_ratio=1.0), decision=SAID)
+            unblock(landing.session, raise_to=Budget(max_records=5, max_ratio=1.0), decision=DECISION)
         for run in ("b", "c"):
             landing.source.ends = {**landing.source.ends, P1: landing.source.ends[P1] + 1}
             landing.cycle(run)
-        message = f"decision of a user: {replace(SAID, what='reads orders[0] [0, 20) again')}"
+        message = f"decision of a user: {replace(DECISION, what='reads orders[0] [0, 20) again')}"
         assert [text for text in notes(landing) if text.startswith("decision of a user")] == [message]
         (summary,) = {s["lakecommit.decisions"] for s in landing.snapshots() if "lakecommit.decisions" in s}
         assert summary.count("ann") == 1
@@ -183,7 +183,7 @@ class TestResetBlocked:
     def test_good_records_are_read_again_under_a_budget_of_the_bad_ones(self, landing: FakeLanding) -> None:
         block(landing, rejected=3)
         assert [(p.bad, p.good) for p in blocked_parts(landing.session)] == [(3, 7), (3, 7)]
-        done = unblock(landing.session, skip=True, only_bad=True, decision=SAID)
+        done = unblock(landing.session, skip=True, only_bad=True, decision=DECISION)
         assert done["read_again"] == {"orders[0]": [[0, 20]]}
         opened = landing.open("b")
         assert {s.budget for s in opened.slices} == {Budget(max_records=3, max_ratio=1.0)}
@@ -194,7 +194,7 @@ class TestResetBlocked:
         unblock(landing.session, skip=True, only_bad=True)
         assert ends(landing)["orders[0]"] == 20
 
-    def test_where_nobody_knows_which_are_bad_the_whole_range_has_to_be_named(self, landing: FakeLanding) -> None:
+    def test_where_it_is_unknown_which_are_bad_the_complete_range_has_to_be_named(self, landing: FakeLanding) -> None:
         block(landing)
         with pytest.raises(BlockedRangeError, match="LC7042") as raised:
             unblock(landing.session, skip=True, only_bad=True)
@@ -239,7 +239,7 @@ class TestTriedAgain:
         assert landing.cycle("b").rows == 20
         assert ends(landing)["orders[0]"] == 20
 
-    def test_a_preview_says_it_and_lifts_nothing(self, landing: FakeLanding) -> None:
+    def test_a_preview_reports_it_and_lifts_nothing(self, landing: FakeLanding) -> None:
         block(landing)
         landing.session = landing.connect(unknown_fields="dead_letter")
         assert sum(len(s) for s in preview(landing.session).slices) == 20

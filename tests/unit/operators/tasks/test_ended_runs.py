@@ -21,7 +21,7 @@ ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 
 
 @dataclass
-class Asked:
+class Answers:
     """A task instance that knows some runs, or gets no answer at all."""
 
     runs: dict[tuple[str, str], str]
@@ -48,7 +48,7 @@ def cycle(run: str, *, dag: str = "land", deployment: str | None = None, number:
     return Cycle(commit_id=made, dag=dag, run=run, number=number, slot=0)
 
 
-def is_gone(answers: Asked, of: Cycle) -> bool:
+def has_ended(answers: Answers, of: Cycle) -> bool:
     task = PlanWindowOperator(task_id="plan", landing=ORDERS)
     return EndedRuns(answers, task.log).of(cast(LandingSession, Here(ORDERS)))(of)
 
@@ -57,28 +57,30 @@ def is_gone(answers: Asked, of: Cycle) -> bool:
     ("state", "ended"),
     [("queued", False), ("running", False), ("restarting", False), ("success", True), ("failed", True), (None, True)],
 )
-def test_a_run_is_gone_when_it_has_ended_or_is_not_there(state: str | None, ended: bool) -> None:
+def test_a_run_is_missing_when_it_has_ended_or_is_not_there(state: str | None, ended: bool) -> None:
     runs = {("land", "other"): state} if state else {}
-    assert is_gone(Asked(runs), cycle("other", number=2)) is ended
+    assert has_ended(Answers(runs), cycle("other", number=2)) is ended
 
 
-def test_a_run_of_another_dag_of_this_airflow_is_asked_for_there() -> None:
-    assert is_gone(Asked({("renamed", "other"): "failed", ("land", "other"): "running"}), cycle("other", dag="renamed"))
+def test_a_run_of_another_dag_of_this_airflow_is_requested_there() -> None:
+    assert has_ended(
+        Answers({("renamed", "other"): "failed", ("land", "other"): "running"}), cycle("other", dag="renamed")
+    )
 
 
 def test_a_run_that_is_not_there_may_be_of_an_airflow_of_the_same_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert is_gone(Asked({}), cycle("other"))
+    assert has_ended(Answers({}), cycle("other"))
     assert "another Airflow also has the [lakecommit] deployment_id 'airflow'" in capsys.readouterr().out
 
 
-def test_the_own_run_is_alive_whatever_airflow_says() -> None:
-    assert not is_gone(Asked({}), cycle("own"))
+def test_the_own_run_is_alive_whatever_airflow_reports() -> None:
+    assert not has_ended(Answers({}), cycle("own"))
 
 
-def test_cycles_of_other_deployments_and_of_the_command_line_are_not_ours_to_judge() -> None:
-    assert not is_gone(Asked({}), cycle("other", deployment="elsewhere"))
-    assert not is_gone(Asked({}), replace(cycle("other"), run="another"))
+def test_cycles_of_other_deployments_and_of_the_command_line_are_not_ours_to_evaluate() -> None:
+    assert not has_ended(Answers({}), cycle("other", deployment="elsewhere"))
+    assert not has_ended(Answers({}), replace(cycle("other"), run="another"))
 
 
 def test_without_an_answer_everybody_is_alive() -> None:
-    assert not is_gone(Asked({}, away=True), cycle("other"))
+    assert not has_ended(Answers({}, away=True), cycle("other"))

@@ -40,10 +40,10 @@ def test_a_lifetime_with_its_window_age_is_taken() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"follow_for": TEN, "execution_timeout": TEN}, "must end a minute before execution_timeout 0:10:00"),
-        ({"follow_for": timedelta(0)}, "lifetime datetime.timedelta.0. is not a time above zero"),
-        ({"follow_for": TEN, "window_age": timedelta(seconds=-1)}, "window_age .* is not a time above zero"),
-        ({"follow_for": TEN, "max_cycles": 3}, "max_cycles and follow_for exclude each other"),
+        ({"follow_for": TEN, "execution_timeout": TEN}, "must end a minute before execution_timeout 0:10:00.*LC8353"),
+        ({"follow_for": timedelta(0)}, "lifetime datetime.timedelta.0. is not a time above zero.*LC6216"),
+        ({"follow_for": TEN, "window_age": timedelta(seconds=-1)}, "window_age .* is not a time above zero.*LC6216"),
+        ({"follow_for": TEN, "max_cycles": 3}, "max_cycles and follow_for exclude each other.*LC8334"),
     ],
     ids=["timeout", "lifetime", "age", "cycles"],
 )
@@ -53,7 +53,7 @@ def test_what_does_not_go_together_is_refused_when_the_dag_is_parsed(options: di
 
 
 @pytest.mark.parametrize(("paused", "expected"), [(True, True), (False, False), (None, False)])
-def test_a_dag_is_running_until_airflow_says_that_it_is_paused(paused: bool | None, expected: bool) -> None:
+def test_a_dag_is_running_until_airflow_reports_that_it_is_paused(paused: bool | None, expected: bool) -> None:
     def get_dag(_: str) -> Any:
         if paused is None:
             raise RuntimeError("no answer")
@@ -68,7 +68,7 @@ def test_of_a_run_whose_start_is_not_known_all_of_the_log_is_read(context: Any) 
     assert began(context) is None
 
 
-def test_a_run_is_looked_for_from_its_start_on_but_for_what_clocks_may_differ() -> None:
+def test_a_run_is_searched_for_from_its_start_on_but_for_what_clocks_may_differ() -> None:
     start = datetime(2026, 1, 1, 12, tzinfo=UTC)
     context: Any = {"dag_run": SimpleNamespace(start_date=start)}
     assert began(context) == start - CLOCKS

@@ -25,7 +25,7 @@ from tests.support.waiting import until
 
 
 @dataclass
-class Held:
+class Started:
     """An engine whose jobs run until they are asked to end, or it is stopped."""
 
     landing: FakeLanding
@@ -37,13 +37,13 @@ class Held:
 
     def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         self.running += 1
-        until(lambda: self.stopped.is_set() or str(job.job_id) in self.asked(), what="its end")
+        until(lambda: self.stopped.is_set() or str(job.job_id) in self.ending(), what="its end")
         self.running -= 1
         if self.stopped.is_set():
             raise SparkJobError("LC9999", "it was stopped")
         return []
 
-    def asked(self) -> list[str]:
+    def ending(self) -> list[str]:
         """The jobs that were asked to end."""
         if self.landing.control.away:
             return []
@@ -58,8 +58,8 @@ class Held:
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Held:
-    return Held(FakeLanding(tmp_path, {"groups": 2}))
+def started(tmp_path: Path) -> Started:
+    return Started(FakeLanding(tmp_path, {"groups": 2}))
 
 
 def jobs_of(landing: FakeLanding) -> Sequence[WindowJob]:
@@ -69,35 +69,35 @@ def jobs_of(landing: FakeLanding) -> Sequence[WindowJob]:
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_kill_or_a_deadline_asks_every_job_and_no_further_one_begins(held: Held, killed: bool) -> None:
-    jobs = WriteJobs(held, held.landing.session.tables, {}, logging.getLogger())
-    first, second = jobs_of(held.landing)
+def test_a_kill_or_a_deadline_requests_every_job_and_no_further_one_begins(started: Started, killed: bool) -> None:
+    jobs = WriteJobs(started, started.landing.session.tables, {}, logging.getLogger())
+    first, second = jobs_of(started.landing)
     with ThreadPoolExecutor() as pool, jobs.until_deadline(None if killed else timedelta(seconds=1)):
-        running = [pool.submit(jobs.run, job, held.landing.control) for job in (first, second)]
-        until(lambda: held.running == 2 or not killed, what="both run")
+        running = [pool.submit(jobs.run, job, started.landing.control) for job in (first, second)]
+        until(lambda: started.running == 2 or not killed, what="both run")
         if killed:
             jobs.end_for_kill()
         assert [each.result() for each in running] == [[], []]
-        assert len(set(held.asked())) == 2
-        assert not held.stopped.is_set()
+        assert len(set(started.ending())) == 2
+        assert not started.stopped.is_set()
         with pytest.raises(SparkJobError, match="LC8354"):
-            jobs.run(first, held.landing.control)
+            jobs.run(first, started.landing.control)
 
 
-def test_a_kill_between_two_jobs_stops_the_engine(held: Held) -> None:
-    jobs = WriteJobs(held, held.landing.session.tables, {}, logging.getLogger())
+def test_a_kill_between_two_jobs_stops_the_engine(started: Started) -> None:
+    jobs = WriteJobs(started, started.landing.session.tables, {}, logging.getLogger())
     jobs.end_for_kill()
-    until(held.stopped.is_set, what="the engine is stopped")
-    assert held.asked() == []
+    until(started.stopped.is_set, what="the engine is stopped")
+    assert started.ending() == []
 
 
-def test_jobs_that_cannot_be_asked_are_stopped(held: Held) -> None:
-    jobs = WriteJobs(held, held.landing.session.tables, {}, logging.getLogger())
-    job, _ = jobs_of(held.landing)
+def test_jobs_that_cannot_be_requested_are_stopped(started: Started) -> None:
+    jobs = WriteJobs(started, started.landing.session.tables, {}, logging.getLogger())
+    job, _ = jobs_of(started.landing)
     with ThreadPoolExecutor() as pool:
-        running = pool.submit(jobs.run, job, held.landing.control)
-        until(lambda: held.running == 1, what="it runs")
-        held.landing.control.away = ControlTopicError("LC9999", "the brokers are away")
+        running = pool.submit(jobs.run, job, started.landing.control)
+        until(lambda: started.running == 1, what="it runs")
+        started.landing.control.away = ControlTopicError("LC9999", "the brokers are away")
         jobs.end_for_kill()
         with pytest.raises(SparkJobError, match="LC9999"):
             running.result()

@@ -47,10 +47,10 @@ def official(name: str) -> Any:
     from google.protobuf import any_pb2
     from google.rpc import error_details_pb2, status_pb2
 
-    beside = {"google.protobuf": any_pb2, "google.rpc": status_pb2}
+    modules = {"google.protobuf": any_pb2, "google.rpc": status_pb2}
     package, _, last = name.rpartition(".")
-    found: Any = error_details_pb2 if last == "ErrorInfo" else beside.get(package, proto)
-    for part in (last if package in beside else name).split("."):
+    found: Any = error_details_pb2 if last == "ErrorInfo" else modules.get(package, proto)
+    for part in (last if package in modules else name).split("."):
         found = getattr(found, part)
     return found.DESCRIPTOR
 
@@ -109,7 +109,7 @@ def test_a_wish_for_encryption_is_not_taken_for_a_refusal(word: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["sc://spark", "sc://10.0.0.7:15002/;user_id=me", "sc://127.0.0.1.example.org"])
-def test_beyond_this_host_nothing_is_sent_unencrypted_unless_that_is_said(url: str) -> None:
+def test_beyond_this_host_nothing_is_sent_unencrypted_unless_that_is_reported(url: str) -> None:
     with pytest.raises(SpecError, match="LC5020"):
         ConnectUrl.parse(url)
     joined = url if "/;" in url else f"{url}/"
@@ -134,20 +134,20 @@ def test_no_token_is_in_a_text() -> None:
         assert CANARY not in str(raised.value)
 
 
-def test_of_a_long_text_the_first_line_and_the_error_are_told() -> None:
+def test_of_a_long_text_the_first_line_and_the_error_are_reported() -> None:
     text = "[X] Job aborted: worker:\n Traceback (most recent call last):\nModuleNotFoundError: No module\n\tat y"
     assert one_line(text) == "[X] Job aborted: worker:: ModuleNotFoundError: No module"
     assert one_line("") == ""
 
 
-def test_a_server_that_is_away_is_told_with_the_remedy() -> None:
+def test_a_server_that_is_away_is_reported_with_the_remedy() -> None:
     engine = ConnectEngine(f"sc://127.0.0.1:{free_port()}", deployment="d", landing="l")
     with pytest.raises(SparkJobError, match="LC5016"):
         engine.start()
     engine.close()
 
 
-def test_sessions_are_of_a_deployment_a_landing_and_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_are_of_a_deployment_a_landing_and_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     def family(**fields: str) -> object:
         return ConnectEngine("sc://localhost", **{"deployment": "d", "landing": "l", "lane": "live", **fields})._family
 

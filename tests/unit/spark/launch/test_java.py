@@ -33,12 +33,12 @@ def test_a_java_fits_by_its_release(tmp_path: Path, version: str, fits: bool) ->
     assert found == (fits, f"Java {release} in {binary}")
 
 
-def test_what_is_no_java_is_told_with_its_place(tmp_path: Path) -> None:
+def test_what_is_no_java_is_reported_with_its_path(tmp_path: Path) -> None:
     assert java_here({"PATH": str(tmp_path)}) == (False, "no java on the search path, and JAVA_HOME is not set")
-    fits, seen = java_here({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": shutil.which("sh") or ""})
+    fits, found = java_here({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": shutil.which("sh") or ""})
     assert not fits
-    assert f"{tmp_path}/nowhere/bin/java" in seen
-    assert "JAVA_HOME" in seen
+    assert f"{tmp_path}/nowhere/bin/java" in found
+    assert "JAVA_HOME" in found
     assert "reported no version" in java_here(home(tmp_path, "exit 1"))[1]
 
 

@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSect
 
 
 @pytest.mark.parametrize(
-    ("asked", "used"),
+    ("master", "used"),
     [
         (None, "local[*,3]"),
         ("local", "local[1,3]"),
@@ -23,8 +23,8 @@ from airflow_provider_lakecommit.spark.launch.local import LocalSpark, SparkSect
         ("spark://master:7077", "spark://master:7077"),
     ],
 )
-def test_a_local_master_gives_a_task_more_than_one_attempt(asked: str | None, used: str) -> None:
-    assert SparkSection({} if asked is None else {"master": asked}).master == used
+def test_a_local_master_gives_a_task_more_than_one_attempt(master: str | None, used: str) -> None:
+    assert SparkSection({} if master is None else {"master": master}).master == used
 
 
 @pytest.mark.parametrize(

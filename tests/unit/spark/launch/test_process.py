@@ -77,15 +77,15 @@ def test_a_process_id_that_was_given_again_is_another_process(child: subprocess.
         ({"host": "elsewhere", "boot": "an earlier one"}, False),
     ],
 )
-def test_of_another_place_only_an_earlier_boot_of_the_same_host_is_certain(changed: dict[str, str], dead: bool) -> None:
-    gone = replace(ProcessName.own(), pid=2**22 + 1, start="1", **changed)
-    assert is_dead(cycle_of(gone)) is dead
+def test_of_another_host_only_an_earlier_boot_of_the_same_host_is_certain(changed: dict[str, str], dead: bool) -> None:
+    ended = replace(ProcessName.own(), pid=2**22 + 1, start="1", **changed)
+    assert is_dead(cycle_of(ended)) is dead
 
 
 def test_cycles_of_dags_are_never_dead() -> None:
-    gone = replace(ProcessName.own(), pid=2**22 + 1, start="1")
-    assert is_dead(cycle_of(gone))
-    assert not is_dead(cycle_of(gone, dag="land_orders"))
+    ended = replace(ProcessName.own(), pid=2**22 + 1, start="1")
+    assert is_dead(cycle_of(ended))
+    assert not is_dead(cycle_of(ended, dag="land_orders"))
 
 
 @pytest.mark.parametrize("run", ["", "cli", "cli|x", "manual__2026-01-01", "cli|a|b|c|pid|1|x", "cli|a|b|c|1|1"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas of a job beside each other: what becomes of the job, whatever becomes of them."""
+"""Replicas of a job next to each other: what becomes of the job, whatever becomes of them."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def test_one_alone_is_run_as_it_is(job: WindowJob) -> None:
         ((S.DONE, S.AGAIN), (S.AGAIN, S.DONE), S.DONE),
     ],
 )
-def test_each_slice_is_as_the_replica_tells_that_came_furthest(
+def test_each_slice_is_as_the_replica_reports_that_came_furthest(
     job: WindowJob, first: Sequence[SliceStatus], second: Sequence[SliceStatus], together: SliceStatus
 ) -> None:
-    statuses, said = run(job, ends(*first), ends(*second))
-    assert (statuses, said) == ([together] * len(job.plan.slices), [])
+    statuses, lines = run(job, ends(*first), ends(*second))
+    assert (statuses, lines) == ([together] * len(job.plan.slices), [])
 
 
 def test_what_two_have_done_counts_once(job: WindowJob) -> None:
@@ -112,12 +112,12 @@ def test_what_two_have_done_counts_once(job: WindowJob) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_one_that_dies_costs_nothing_and_is_told(job: WindowJob, number: int) -> None:
+def test_one_that_dies_costs_nothing_and_is_reported(job: WindowJob, number: int) -> None:
     acts = [ends(S.DONE), ends(S.DONE)]
     acts[number] = dies(SparkJobError("LC9999", "its executors are gone"))
-    statuses, said = run(job, *acts)
+    statuses, lines = run(job, *acts)
     assert statuses == [S.DONE] * len(job.plan.slices)
-    assert said == [f"replica {number} of group 0 ended early: its executors are gone [LC9999]"]
+    assert lines == [f"replica {number} of group 0 ended early: its executors are gone [LC9999]"]
 
 
 def test_an_engine_that_knows_no_slices_has_done_all_when_it_ends_well(job: WindowJob) -> None:
@@ -135,7 +135,7 @@ def test_what_is_no_end_of_a_spark_job_is_raised(job: WindowJob) -> None:
         run(job, ends(S.DONE), dies(SpecError("LC9999", "no such server")))
 
 
-def test_who_waited_for_earlier_work_asks_what_is_left_unless_all_is_done(job: WindowJob) -> None:
+def test_a_process_that_waited_for_earlier_work_requests_what_is_left_unless_all_is_done(job: WindowJob) -> None:
     waited = dies(EarlierWorkError("LC9999", "it has ended"))
     with pytest.raises(EarlierWorkError):
         run(job, waited, ends(S.DONE, S.AGAIN))
@@ -149,9 +149,9 @@ def test_one_that_hangs_is_left_alone_when_all_is_reported(
     monkeypatch.setattr(replicas, "GOODBYE_SECONDS", 0.05)
     acts = [ends(S.DONE), ends(S.DONE)]
     acts[number] = hangs
-    statuses, said = run(job, *acts)
+    statuses, lines = run(job, *acts)
     assert statuses == [S.DONE] * len(job.plan.slices)
-    assert said == [f"group 0: all slices are reported; abandoned replica {number}, which does not end"]
+    assert lines == [f"group 0: all slices are reported; abandoned replica {number}, which does not end"]
 
 
 def test_a_job_knows_its_replica_on_the_other_side(job: WindowJob) -> None:
@@ -178,28 +178,28 @@ class Slow:
 
 
 @pytest.fixture
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def checks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(replicas, "GOODBYE_SECONDS", 0.05)
 
 
 def test_two_that_hang_each_at_what_the_other_one_did_hold_nothing_up(
-    job: WindowJob, hangs: Act, looks_often: None
+    job: WindowJob, hangs: Act, checks_often: None
 ) -> None:
-    slow, said = Slow(job, is_slow=False), list[str]()
+    slow, lines = Slow(job, is_slow=False), list[str]()
     threading.Timer(0.1, lambda: setattr(slow, "reported", True)).start()
-    assert run_replicas(job, hangs, said.append, slow) == []
-    assert said == ["group 0: all slices are reported; abandoned replica 0, 1, which does not end"]
+    assert run_replicas(job, hangs, lines.append, slow) == []
+    assert lines == ["group 0: all slices are reported; abandoned replica 0, 1, which does not end"]
 
 
-@pytest.mark.usefixtures("looks_often")
+@pytest.mark.usefixtures("checks_often")
 class TestSlowSlices:
     @pytest.fixture
     def job(self, job: WindowJob) -> WindowJob:
         return replace(job, landing=changed_landing(job.landing, speculation=2.0))
 
     def test_they_are_done_a_second_time_and_a_task_that_hangs_is_left_alone(self, job: WindowJob, hangs: Act) -> None:
-        slow, said, begun = Slow(job), list[str](), list[WindowJob]()
+        slow, lines, begun = Slow(job), list[str](), list[WindowJob]()
 
         def act(each: WindowJob) -> Sequence[SliceResult]:
             begun.append(each)
@@ -209,9 +209,9 @@ class TestSlowSlices:
             return ends(S.DONE)(each)
 
         # Of the others this process knows nothing: the log is asked.
-        assert run_replicas(job, act, said.append, slow) == []
+        assert run_replicas(job, act, lines.append, slow) == []
         assert [(each.replica, len(each.plan.slices)) for each in begun] == [(0, len(job.plan.slices)), (1, 1)]
-        assert said == [
+        assert lines == [
             "group 0: started 1 slow slices a second time",
             "group 0: all slices are reported; abandoned replica 0, which does not end",
         ]

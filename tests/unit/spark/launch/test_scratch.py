@@ -41,7 +41,7 @@ def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_are_no
     assert unrelated.exists()
 
 
-def test_a_folder_of_another_container_stays_though_no_such_process_is_seen_here(
+def test_a_folder_of_another_container_stays_though_no_such_process_is_observed_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "_machine", lambda process: "elsewhere")

@@ -17,7 +17,7 @@ from tests.support.story import P0 as STORY_P0
 from tests.support.story import VOID_EPOCH, Story
 
 
-def look(landing: FakeLanding) -> CheckResult:
+def check(landing: FakeLanding) -> CheckResult:
     (found,) = deployments(landing.session)
     return found
 
@@ -25,9 +25,9 @@ def look(landing: FakeLanding) -> CheckResult:
 def test_runs_that_go_on_after_they_were_given_up_are_named(landing: FakeLanding) -> None:
     theirs = landing.open("scheduled of one")
     open_cycle(landing.session, landing.run_identity("scheduled of another"), release=lambda _: True)
-    assert look(landing).level is Level.OK
+    assert check(landing).level is Level.OK
     landing.report(theirs)
-    found = look(landing)
+    found = check(landing)
     assert found.level is Level.WARN
     assert "1 runs of deployment test continued" in found.observed
     assert "scheduled of one of dag (by scheduled of another)" in found.observed
@@ -40,7 +40,7 @@ def test_a_run_that_is_dead_is_no_sign(landing: FakeLanding) -> None:
     opened = open_cycle(landing.session, landing.run_identity("next"), release=lambda _: True)
     landing.report(opened)
     landing.close("next", opened)
-    assert look(landing).level is Level.OK
+    assert check(landing).level is Level.OK
 
 
 @pytest.mark.parametrize("reason", ["other deployment", "own run", "epoch"])

@@ -29,7 +29,7 @@ HERE = {"airflow-provider-lakecommit": "1.0", "pyspark": "4.2.0", "pyarrow": "26
     ],
     ids=str,
 )
-def test_what_differs_there_is_told_by_how_much_it_matters(there: dict[str, str], level: Level) -> None:
+def test_what_differs_there_is_reported_by_how_much_it_matters(there: dict[str, str], level: Level) -> None:
     [found] = compared({**HERE, **there}, HERE)
     assert found.level is level
 

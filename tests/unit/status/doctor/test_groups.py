@@ -31,7 +31,7 @@ def record(group: str, *names: str) -> Record:
     return Record(encode(event), tuple((name, b"x") for name in names))
 
 
-def test_groups_are_told_once_by_their_newest_record() -> None:
+def test_groups_are_reported_once_by_their_newest_record() -> None:
     records = [
         record(OWN, HEADER),
         record("lakecommit-b", HEADER),
@@ -69,7 +69,7 @@ def test_who_does_not_sign_on_a_topic_of_several_is_warned(
     assert bool(found.remedy) is (level is Level.WARN)
 
 
-def test_names_that_somebody_made_up_are_cut_and_shown_without_control_characters() -> None:
+def test_names_that_a_user_made_up_are_cut_and_printed_without_control_characters() -> None:
     (found,) = other_groups([record("lakecommit-\x1b[2J" + "x" * 500, HEADER)], OWN)
     assert str(found).startswith("landing �[2Jx")
     assert len(str(found)) < 100

@@ -34,15 +34,15 @@ def granted(**changes: Any) -> GrantedRights:
     return GrantedRights(**{**whole, **changes})
 
 
-def found(rights: GrantedRights, *asked: Role) -> dict[str, CheckResult]:
-    return {f.check: f for f in role_findings(rights, asked or LANDING_ROLES)}
+def found(rights: GrantedRights, *roles: Role) -> dict[str, CheckResult]:
+    return {f.check: f for f in role_findings(rights, roles or LANDING_ROLES)}
 
 
 def test_who_has_all_rights_has_those_of_every_role() -> None:
     assert {check: f.observed for check, f in found(granted()).items()} == {f"role {r}": "has its rights" for r in Role}
 
 
-def test_what_a_role_lacks_is_told_by_resource_with_what_grants_it() -> None:
+def test_what_a_role_lacks_is_reported_by_resource_with_what_grants_it() -> None:
     rights = granted(sources={"orders": frozenset({DESCRIBE}), "returns": frozenset()}, ids=False)
     (plan,) = (f for f in role_findings(rights, LANDING_ROLES) if f.check == "role plan")
     assert plan.level is Level.FAIL
@@ -54,42 +54,42 @@ def test_what_a_role_lacks_is_told_by_resource_with_what_grants_it() -> None:
     assert "--transactional-id lakecommit-orders- --resource-pattern-type prefixed --operation WRITE" in plan.remedy
 
 
-@pytest.mark.parametrize("asked", list(Role))
-def test_only_what_the_connection_is_for_fails(asked: Role) -> None:
+@pytest.mark.parametrize("role", list(Role))
+def test_only_what_the_connection_is_for_fails(role: Role) -> None:
     rights = granted(sources={"orders": frozenset()}, on_control=frozenset({READ, DESCRIBE}), ids=False)
-    levels = {check: f.level for check, f in found(rights, asked).items()}
-    fails = [] if asked is Role.SENSOR else [f"role {asked}"]
+    levels = {check: f.level for check, f in found(rights, role).items()}
+    fails = [] if role is Role.SENSOR else [f"role {role}"]
     assert [check for check, level in levels.items() if level is Level.FAIL] == fails
-    assert next(iter(levels)) == f"role {asked}"
+    assert next(iter(levels)) == f"role {role}"
 
 
 @pytest.mark.parametrize("role", [r for r in Role if NEEDS[r].source])
 def test_each_operation_of_a_role_is_missed(role: Role) -> None:
     for operation in NEEDS[role].source:
-        assert f"{operation.name} on topic orders" in seen(role, sources={"orders": EVERYTHING - {operation}})
+        assert f"{operation.name} on topic orders" in text_of(role, sources={"orders": EVERYTHING - {operation}})
     for operation in NEEDS[role].control:
-        assert f"{operation.name} on topic control" in seen(role, on_control=EVERYTHING - {operation})
+        assert f"{operation.name} on topic control" in text_of(role, on_control=EVERYTHING - {operation})
 
 
-def seen(role: Role, **changes: Any) -> str:
+def text_of(role: Role, **changes: Any) -> str:
     found_ = found(granted(**changes), role)[f"role {role}"]
     assert found_.level is Level.FAIL
     return found_.observed
 
 
-def test_settings_that_may_not_be_read_are_a_warning_for_those_who_look_at_them() -> None:
+def test_settings_that_may_not_be_read_are_a_warning_for_those_who_check_them() -> None:
     rights = granted(sources={"orders": EVERYTHING - {CONFIGS}}, on_control=EVERYTHING - {CONFIGS})
-    told = found(rights)
-    assert told["role plan"].level is told["role commit"].level is Level.WARN
+    results = found(rights)
+    assert results["role plan"].level is results["role commit"].level is Level.WARN
     both = "lacks DESCRIBE_CONFIGS on topic orders; DESCRIBE_CONFIGS on topic control"
-    assert told["role plan"].observed.startswith(both)
-    assert told["role write"].level is told["role sensor"].level is Level.OK
+    assert results["role plan"].observed.startswith(both)
+    assert results["role write"].level is results["role sensor"].level is Level.OK
 
 
-def test_of_what_does_not_exist_nothing_is_said_to_be_lacking() -> None:
-    told = found(granted(sources={"orders": None}, on_control=None, ids=None))
-    assert {f.level for f in told.values()} == {Level.OK}
-    assert told["role write"].observed == "has its rights on topics"
+def test_nothing_is_reported_as_lacking_for_what_does_not_exist() -> None:
+    results = found(granted(sources={"orders": None}, on_control=None, ids=None))
+    assert {f.level for f in results.values()} == {Level.OK}
+    assert results["role write"].observed == "has its rights on topics"
 
 
 def rows_of_the_page() -> list[tuple[str, str, str]]:
@@ -105,16 +105,16 @@ def rows_of_the_page() -> list[tuple[str, str, str]]:
 
 def test_the_documentation_has_the_same_table() -> None:
     names = {"plan": Role.PLAN, "write (Spark's tasks)": Role.WRITE, "commit": Role.COMMIT}
-    told: dict[tuple[Role, str], tuple[set[str], bool]] = {}
+    needed: dict[tuple[Role, str], tuple[set[str], bool]] = {}
     for role, resource, operations in rows_of_the_page():
         firmly, _, where_it_may = operations.partition(";")
         kind = "source" if "source" in resource else "control" if "control" in resource else "ids"
-        told[names.get(role, Role.SENSOR), kind] = (set(firmly.split(", ")), "DESCRIBE_CONFIGS" in where_it_may)
-    wanted: dict[tuple[Role, str], tuple[set[str], bool]] = {}
+        needed[names.get(role, Role.SENSOR), kind] = (set(firmly.split(", ")), "DESCRIBE_CONFIGS" in where_it_may)
+    documented: dict[tuple[Role, str], tuple[set[str], bool]] = {}
     for role, needs in NEEDS.items():
         for kind, operations in (("source", needs.source), ("control", needs.control)):
             if operations:
-                wanted[role, kind] = ({o.name for o in operations}, kind in needs.settings)
+                documented[role, kind] = ({o.name for o in operations}, kind in needs.settings)
         if needs.ids:
-            wanted[role, "ids"] = ({"WRITE", "DESCRIBE"}, False)
-    assert told == wanted
+            documented[role, "ids"] = ({"WRITE", "DESCRIBE"}, False)
+    assert needed == documented

@@ -23,7 +23,7 @@ def test_a_table_with_which_nothing_is_handed_out_has_no_finding() -> None:
         (30, "FAIL", "expire in 30 s"),
     ],
 )
-def test_names_are_told_and_how_long_they_hold(left: float | None, level: str, message: str) -> None:
+def test_names_are_reported_and_how_long_they_hold(left: float | None, level: str, message: str) -> None:
     until = None if left is None else NOW + left
     storage = TableStorage(properties=KEYS, handed_out=("s3.session-token",), expires_at=until)
     (found,) = vended(storage, "shop.orders", NOW)
