@@ -575,7 +575,9 @@ def test_a_value_that_no_sample_shows_widens_its_column_by_the_window_after_the_
 
 @pytest.mark.heavy
 def test_while_a_table_lags_behind_columns_stay_as_they_are(make_world: Make, produce: Produce) -> None:
-    """The data table has a range whose dead letters are not in theirs yet: by other columns it could be evaluated anew."""
+    """The data table has a range whose dead letters are not in theirs yet: by other columns it could be
+    evaluated anew.
+    """
     world = make_world(partitions=1, create=PLAIN, evolve="add", dead_letter_max_ratio=1.0)
     produce(world.landing.topics, values({"id": 1}))
     world.run()

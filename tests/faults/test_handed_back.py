@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table that is the connector's again: runs of the landing are skipped and report it, and nothing else lands in it."""
+"""A table that is the connector's again: runs of the landing are skipped and report it, and nothing else lands
+in it.
+"""
 
 from __future__ import annotations
 

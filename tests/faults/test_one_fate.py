@@ -282,7 +282,9 @@ def lag(world: World, produce: Produce) -> None:
 def test_a_table_without_rows_is_brought_forward_when_the_rules_change(
     make_world: Make, produce: Produce, admin: AdminClient
 ) -> None:
-    """So that a control topic that is lost later leaves nothing that was evaluated otherwise to be read for it alone."""
+    """So that a control topic that is lost later leaves nothing that was evaluated otherwise to be read for it
+    alone.
+    """
     world = make_world(**FIELDS)
     produce(world.landing.topics, [(str(i), {"id": i}) for i in range(20)])
     world.run()

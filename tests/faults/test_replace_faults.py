@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacements that go wrong, and what others do next to them: the rows of the range are missing once, or not at all."""
+"""Replacements that go wrong, and what others do next to them: the rows of the range are missing once, or not
+at all.
+"""
 
 from __future__ import annotations
 

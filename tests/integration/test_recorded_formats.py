@@ -91,7 +91,9 @@ class Lake:
 
 
 class Before:
-    """The reading commands, run on the recorded bytes before anything is written. Each runs once, when a test needs it."""
+    """The reading commands, run on the recorded bytes before anything is written. Each runs once, when a test
+    needs it.
+    """
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation and the messages tell people to type is understood; what they are reported will be printed is."""
+"""What the documentation and the messages tell people to type is understood; what they are reported will be
+printed is.
+"""
 
 from __future__ import annotations
 

@@ -186,7 +186,9 @@ class UpsertModel(Model):
                 self.bound[mark] = self.read.get(mark)
 
     def _clouded(self, covered: Coverage) -> set[Key]:
-        """Return the keys of which a landed record was missing back over: it is not read again, or was given up then."""
+        """Return the keys of which a landed record was missing back over: it is not read again, or was given up
+        then.
+        """
         newest: dict[Place, int] = {}
         for generation, p, offset in self.present:
             newest[p, offset] = max(generation, newest.get((p, offset), generation))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The declaration of many topics: what it refuses, all at once, and how it is distinguished from that of one landing."""
+"""The declaration of many topics: what it refuses, all at once, and how it is distinguished from that of one
+landing.
+"""
 
 from __future__ import annotations
 

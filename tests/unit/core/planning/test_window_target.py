@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows by their target: limits hold, what was measured counts, one odd window does not; a model machine gets there."""
+"""Windows by their target: limits hold, what was measured counts, one odd window does not; a model machine gets
+there.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated schemas, values and corruption: rows equal to an expectation in plain Python, and to what `fastavro` reads."""
+"""Generated schemas, values and corruption: rows equal to an expectation in plain Python, and to what
+`fastavro` reads.
+"""
 
 from __future__ import annotations
 
