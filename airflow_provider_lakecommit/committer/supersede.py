@@ -39,6 +39,7 @@ from airflow_provider_lakecommit.committer.delete_files import (
     require_parquet,
 )
 from airflow_provider_lakecommit.committer.head import HeadReader
+from airflow_provider_lakecommit.committer.key_columns import check_key_columns
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, is_of, newest_changes, readings_by
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
@@ -84,8 +85,10 @@ class Superseding:
         """Return what slices supersede on this head.
 
         :raises TableError: rows of the table are not known
+        :raises LedgerError: the columns of the key were replaced
         :raises StorageError: the storage cannot be read or written
         """
+        check_key_columns(self._name, table.metadata, self._branch, self._rule.key)
         self._prepare(table, slices)
         head = self._heads.read(table, self._branch)
         require_known_rows(head, self._name)
