@@ -33,6 +33,7 @@ from airflow_provider_lakecommit.committer.executor import Committer as Committe
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.head import Head as Head
 from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
+from airflow_provider_lakecommit.committer.key_columns import check_key_columns as check_key_columns
 from airflow_provider_lakecommit.committer.key_rows import KeyRows as KeyRows
 from airflow_provider_lakecommit.committer.key_rows import rekey_table as rekey_table
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition

@@ -24,7 +24,14 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertTableUUID
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger, tag_name
+from airflow_provider_lakecommit.committer.ledger import (
+    Condition,
+    LedgerState,
+    ancestry,
+    read_ledger,
+    tag_name,
+    with_topics,
+)
 from airflow_provider_lakecommit.committer.stage import (
     Attempt,
     Staging,
@@ -300,7 +307,9 @@ def _decided(
 
 
 def _before(metadata: TableMetadata, found: Unpublished) -> tuple[LedgerSection, ...]:
-    """Return the ledger of ``main``, and the first entry of each stream that has published nothing yet."""
+    """Return the ledger of ``main`` with topics that were added since, and the first entry of each stream that has
+    published nothing yet.
+    """
     holder = next(filter(has_ledger, ancestry(metadata, MAIN_BRANCH)), None)
     sections = {} if holder is None else {s.key: s for s in sections_of(holder)}
     for snapshot in reversed(found.snapshots):
@@ -308,4 +317,5 @@ def _before(metadata: TableMetadata, found: Unpublished) -> tuple[LedgerSection,
         if record is not None and record.kind is SnapshotKind.ORIGIN:
             own = (s for s in sections_of(snapshot) if s.key == (record.landing, record.lane))
             sections = {**{s.key: s for s in own}, **sections}
-    return tuple(sections.values())
+    newest = next(filter(has_ledger, found.snapshots), None)
+    return tuple(with_topics(sections.values(), () if newest is None else sections_of(newest)))

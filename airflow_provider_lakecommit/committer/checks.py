@@ -160,10 +160,12 @@ def evaluate_slices(
     state: LedgerState,
     section: LedgerSection,
     kept: Collection[UUID] = (),
+    key: Collection[str] = (),
 ) -> AppendDecision:
     """Sort slices; ``section`` is the ledger entry to add them to.
 
     :param kept: attempts whose ranges cannot be read again: they are taken under their own partition spec
+    :param key: columns that each file must have
     """
     others = state.covered(exclude=section.key)
     accepted: list[StagedSlice] = []
@@ -181,6 +183,7 @@ def evaluate_slices(
             or _overlap(coverage, taken)
             # Without a file it has no schema and no spec.
             or (_table(one, metadata, own_spec=one.attempt in kept) if one.files else None)
+            or (_key(one, metadata, key) if one.files or one.tombstones else None)
             or _accounting(one, metadata, paths)
         )
         if found:
@@ -226,6 +229,14 @@ def _table(one: StagedSlice, metadata: TableMetadata, *, own_spec: bool) -> Find
         f"schema {one.schema_id}, which it was written under, {problem} (the table is at schema "
         f"{metadata.current_schema_id})"
     )
+
+
+def _key(one: StagedSlice, metadata: TableMetadata, key: Collection[str]) -> Finding:
+    written = metadata.schema_by_id(one.schema_id)
+    for field in metadata.schema().fields:
+        if field.name in key and (written is None or written.find_column_name(field.field_id) is None):
+            return Grounds.SCHEMA, f"schema {one.schema_id}, which it was written under, lacks key column {field.name}"
+    return None
 
 
 def _has_spec(metadata: TableMetadata, spec_id: int) -> bool:

@@ -15,7 +15,7 @@ rolled back: it may not be the newest, so pending slices are voided and their ra
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -76,9 +76,9 @@ class Condition(StrEnum):
 class LedgerState:
     """The ledger of one branch of one table. ``foreign_since`` counts foreign snapshots after the ledger's. ``newest``:
     neither the tag nor another snapshot of the metadata has a newer ledger. ``remembered`` are the entries of a lost or
-    cut ledger, from the newest snapshot of the metadata that has them; ``decisions`` are those of users, by the same
-    snapshot or the ledger's. ``share`` is the used part of a ledger's room, ``picked_id`` the landing snapshot with
-    cherry-picked rows.
+    cut ledger, from the newest snapshot of the metadata that has them, ``undone`` those that a rollback took away;
+    ``decisions`` are those of users, by the snapshot of ``remembered`` or the ledger's. ``share`` is the used part of a
+    ledger's room, ``picked_id`` the landing snapshot with cherry-picked rows.
     """
 
     condition: Condition
@@ -93,6 +93,7 @@ class LedgerState:
     reason: str = ""
     newest: bool = False
     remembered: tuple[LedgerSection, ...] = ()
+    undone: tuple[LedgerSection, ...] = ()
     decisions: tuple[Decision, ...] = ()
     share: float = 0.0
     picked_id: int | None = None
@@ -166,6 +167,7 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
     if picked is not None:
         condition, reason = Condition.PICKED, picked.reason
     memory = _memory(metadata, branch) if condition in (Condition.LOST, Condition.CUT) else holder
+    undone = _memory(metadata, branch) if condition is Condition.ROLLED_BACK else None
     return LedgerState(
         condition=condition,
         branch=branch,
@@ -179,6 +181,7 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
         reason=reason,
         newest=condition is Condition.PRESENT or _is_newest(metadata, branch, holder),
         remembered=() if memory is None or memory is holder else sections_of(memory),
+        undone=() if undone is None else sections_of(undone),
         decisions=() if memory is None else decisions_of(memory),
         share=0.0 if holder is None else ledger_share(holder),
         picked_id=None if picked is None else picked.source_id,
@@ -199,6 +202,17 @@ def require_ledger(state: LedgerState, table: str) -> None:
             f"`{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`, or the offsets to go on from, `{RESET_OFFSETS} SPEC "
             f"--from OFFSETS`; or roll the branch to snapshot {state.tag_id or 'ID'}, which holds the ledger",
         )
+
+
+def with_topics(sections: Iterable[LedgerSection], undone: Iterable[LedgerSection]) -> Iterator[LedgerSection]:
+    """Yield entries with the topics that were added to them in snapshots that are undone: their records are read again
+    from there, not from where a landing with ``start: latest`` would begin now.
+    """
+    later = {(*s.key, s.cluster_id): s.starts for s in undone}
+    for s in sections:
+        known = {p.topic for p in s.starts}
+        starts = later.get((*s.key, s.cluster_id), {})
+        yield replace(s, starts={**{p: at for p, at in starts.items() if p.topic not in known}, **s.starts})
 
 
 def needs_refresh(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bool:

@@ -20,7 +20,13 @@ from uuid import UUID, uuid4
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
+from airflow_provider_lakecommit.committer.ledger import (
+    Condition,
+    LedgerState,
+    read_ledger,
+    require_ledger,
+    with_topics,
+)
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
@@ -95,7 +101,8 @@ def renew_epochs(
         epochs = {s.key: s.epoch for s in state.sections}
         before.append(epochs)
         needed = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
-        return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if needed and epochs else None
+        sections = with_topics(state.sections, state.undone)
+        return tuple(replace(s, epoch=new_epoch()) for s in sections) if needed and epochs else None
 
     record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=lane)
     return swap_sections(tables, table, record, update, retry_policy)

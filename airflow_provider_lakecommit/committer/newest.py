@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,8 @@ from airflow_provider_lakecommit.iceberg import (
     mark_columns,
     opened,
     order_numbers,
+    partition_constants,
+    repeated,
 )
 
 _PARTITIONS = 1 << 32
@@ -109,11 +112,16 @@ class Columns:
         found += [self.schema.find_field(i) for i in marks]
         self._ids, self._fields = [f.field_id for f in found], [_stored(f) for f in found]
 
-    def keys(self, rows: ParquetRows, group: int) -> list[pa.Array] | None:
-        """Return the key columns of a row group; ``None`` if the file lacks one, so that no row has a key."""
+    def keys(
+        self, rows: ParquetRows, group: int, constants: Mapping[int, Any] = MappingProxyType({})
+    ) -> list[pa.Array] | None:
+        """Return the key columns of a row group; ``None`` if the file lacks one, so that no row has a key.
+
+        :param constants: the values of columns that the file may lack, by field id
+        """
         many = len(self.key)
-        found = self._read(rows, group, range(many))
-        return None if any(rows.name(i) is None for i in self._ids[:many]) else found
+        found = self._read(rows, group, range(many), constants)
+        return None if any(rows.name(i) is None and i not in constants for i in self._ids[:many]) else found
 
     def name(self, rows: ParquetRows, number: int) -> str | None:
         """Return the name of a key column in a file."""
@@ -157,13 +165,18 @@ class Columns:
         out: Numbers = numbers.take(pairs.indices.to_numpy())
         return out
 
-    def _read(self, rows: ParquetRows, group: int, which: Iterable[int]) -> list[pa.Array]:
+    def _read(
+        self, rows: ParquetRows, group: int, which: Iterable[int], constants: Mapping[int, Any] = MappingProxyType({})
+    ) -> list[pa.Array]:
         numbers = list(which)
         names = [rows.name(self._ids[i]) for i in numbers]
         block = rows.group(group, [n for n in names if n is not None])
         made = []
         for i, name in zip(numbers, names, strict=True):
             kind = self._fields[i].type
+            if name is None and self._ids[i] in constants:
+                made.append(repeated(constants[self._ids[i]], kind, block.num_rows))
+                continue
             array = pa.nulls(block.num_rows, kind) if name is None else block.column(name).combine_chunks()
             array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
             array = array.storage if isinstance(array, pa.ExtensionArray) else array
@@ -191,10 +204,11 @@ def live_rows(table: Table, head: Head, positions: DeletePositions, columns: Col
     """
     for number, (path, entry) in enumerate(head.entries.items()):
         dead, at = positions.of(table, entry.data_file, head.deletes.of(entry)), 0
+        constants = partition_constants(table, entry.data_file)
         with opened(table.io, path, table.metadata.name_mapping()) as parquet:
             for group, many in enumerate(parquet.group_rows):
                 live = live_of(dead, at, many)
-                yield LiveRows(number, parquet, group, at, live, columns.keys(parquet, group))
+                yield LiveRows(number, parquet, group, at, live, columns.keys(parquet, group, constants))
                 at += many
 
 

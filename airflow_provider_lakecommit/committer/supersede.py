@@ -39,11 +39,12 @@ from airflow_provider_lakecommit.committer.delete_files import (
     require_parquet,
 )
 from airflow_provider_lakecommit.committer.head import HeadReader
+from airflow_provider_lakecommit.committer.key_columns import check_key_columns
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, is_of, newest_changes, readings_by
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core import LIVE, RangeSet, current_readings
-from airflow_provider_lakecommit.iceberg import Numbers, opened, transformed
+from airflow_provider_lakecommit.iceberg import Numbers, opened, partition_constants, transformed
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -84,8 +85,10 @@ class Superseding:
         """Return what slices supersede on this head.
 
         :raises TableError: rows of the table are not known
+        :raises LedgerError: the columns of the key were replaced
         :raises StorageError: the storage cannot be read or written
         """
+        check_key_columns(self._name, table.metadata, self._branch, self._rule.key)
         self._prepare(table, slices)
         head = self._heads.read(table, self._branch)
         require_known_rows(head, self._name)
@@ -152,9 +155,10 @@ class Superseding:
         if file.file_path in self._found:
             return self._found[file.file_path]
         rows, keys, at, scanned = [_NOTHING], [_NOTHING], 0, 0
+        constants = partition_constants(table, file)
         with opened(table.io, file.file_path, table.metadata.name_mapping()) as parquet:
             for group, many in enumerate(parquet.group_rows):
-                block = self._columns.keys(parquet, group) if self._group_may_have(parquet, group) else None
+                block = self._columns.keys(parquet, group, constants) if self._group_may_have(parquet, group) else None
                 if block is not None:
                     scanned += many
                     found, key = self._newest.keys.find(block)

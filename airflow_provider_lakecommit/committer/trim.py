@@ -4,9 +4,10 @@ them all.
 
 Contract: a table with the property ``lakecommit.keep-snapshots`` (set on tables that landings create) is trimmed to
 that number; a continuous landing expires its own old snapshots in any table, and a user may expire all old ones. Only
-snapshots of the branch's own past are expired: never the ledger or later ones, a snapshot with a branch or tag, or one
-to keep. Files that a snapshot removed, as a compaction does, are deleted when no older snapshot is left anywhere in the
-table; manifests, when no snapshot lists them.
+snapshots of the branch's own past are expired: never the ledger or later ones, a snapshot with a branch or tag, one to
+keep, or one of an audited branch that ``main`` lacks: through these, ``main`` moves there. Files that a snapshot
+removed, as a compaction does, are deleted when no older snapshot is left anywhere in the table; manifests, when no
+snapshot lists them.
 
 Failure story: best effort. A request that fails, or whose outcome is unknown, is left; the next commit tries again. It
 asserts the positions of all branches and tags, so that one that arrives late, after a rollback or another commit, does
@@ -18,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import dropwhile, takewhile
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus
@@ -37,34 +39,45 @@ MOST_READ = 50
 _log = logging.getLogger(__name__)
 
 
-def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH) -> int:
+def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH, *, audited: bool = False) -> int:
     """Expire the oldest snapshots of a branch, if it exceeds the table's number by a quarter; returns how many.
 
+    :param audited: ``main`` takes publications from the branch
     :raises TableError: the table does not exist
     :raises CatalogError: the catalog is unreachable
     """
     loaded = tables.load(table)
-    return _expire(tables, loaded, table, branch, _expirable(loaded, branch))
+    return _expire(tables, loaded, table, branch, _expirable(loaded, branch, audited))
 
 
 def old_snapshots(
-    loaded: Table, branch: str, *, before_ms: int, landing: str | None = None, keep: int = 0
+    loaded: Table, branch: str, *, before_ms: int, landing: str | None = None, keep: int = 0, audited: bool = False
 ) -> list[Snapshot]:
     """Return the snapshots of a branch's own past that are older than a time and may be expired.
 
     :param landing: only those of this landing
     :param keep: number of the branch's newest snapshots to keep, whatever their age
+    :param audited: ``main`` takes publications from the branch
     """
     line = list(ancestry(loaded.metadata, branch))
     newest = {s.snapshot_id for s in line[:keep]}
-    old = (s for s in _free(loaded, branch, line) if s.timestamp_ms < before_ms and s.snapshot_id not in newest)
+    old = (
+        s for s in _free(loaded, branch, line, audited) if s.timestamp_ms < before_ms and s.snapshot_id not in newest
+    )
     if landing is None:
         return list(old)
     return [s for s in old if (record := record_of(s)) is not None and record.landing == landing]
 
 
 def expire_older(
-    tables: Tables, table: str, branch: str, *, before_ms: int, landing: str | None = None, keep: int = 0
+    tables: Tables,
+    table: str,
+    branch: str,
+    *,
+    before_ms: int,
+    landing: str | None = None,
+    keep: int = 0,
+    audited: bool = False,
 ) -> int:
     """Expire :func:`old_snapshots`, also in a table without the property; returns how many.
 
@@ -72,7 +85,7 @@ def expire_older(
     :raises CatalogError: the catalog is unreachable
     """
     loaded = tables.load(table)
-    old = old_snapshots(loaded, branch, before_ms=before_ms, landing=landing, keep=keep)
+    old = old_snapshots(loaded, branch, before_ms=before_ms, landing=landing, keep=keep, audited=audited)
     return _expire(tables, loaded, table, branch, old)
 
 
@@ -154,24 +167,29 @@ def _references(table: Table) -> Iterator[AssertRefSnapshotId]:
         yield AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
 
 
-def _expirable(table: Table, branch: str) -> list[Snapshot]:
+def _expirable(table: Table, branch: str, audited: bool) -> list[Snapshot]:
     text = table.metadata.properties.get(KEEP_SNAPSHOTS, "")
     line = list(ancestry(table.metadata, branch))
     if not text.isdecimal() or len(line) <= int(text) * 5 // 4:
         return []
     newest = {s.snapshot_id for s in line[: int(text)]}
-    return [s for s in _free(table, branch, line) if s.snapshot_id not in newest]
+    return [s for s in _free(table, branch, line, audited) if s.snapshot_id not in newest]
 
 
-def _free(table: Table, branch: str, line: list[Snapshot]) -> list[Snapshot]:
+def _free(table: Table, branch: str, line: list[Snapshot], audited: bool) -> list[Snapshot]:
     """Return the unneeded snapshots of a branch's past: older than the ledger, and no ancestor of a branch or tag."""
     ledger = next((n for n, s in enumerate(line) if has_ledger(s)), None)
     if ledger is None:
         return []
     refs = table.metadata.refs
     pinned = {ref.snapshot_id for ref in refs.values()}
+    if audited and (main := refs.get(MAIN_BRANCH)):
+        published = dropwhile(lambda s: s.snapshot_id != main.snapshot_id, line)
+        known = next(filter(has_ledger, published), None)
+        pinned |= {s.snapshot_id for s in takewhile(lambda s: s is not known, line)}
+        pinned |= set() if known is None else {known.snapshot_id}
     for name, ref in refs.items():
-        if name != branch and ref.snapshot_ref_type == SnapshotRefType.BRANCH:
+        if name not in (branch, MAIN_BRANCH if audited else branch) and ref.snapshot_ref_type == SnapshotRefType.BRANCH:
             # Another branch's past may have its ledger.
             pinned |= {s.snapshot_id for s in ancestry(table.metadata, name)}
     return [s for s in line[ledger + 1 :] if s.snapshot_id not in pinned]

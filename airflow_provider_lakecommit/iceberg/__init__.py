@@ -18,7 +18,7 @@ __getattr__ = lazy_names(
         "parquet.parquet": "FileFormat",
         "parquet.parquet_rows": "Numbers ParquetRows live_of opened",
         "parquet.partitions": "transformed",
-        "parquet.rewrite": "GroupedFile live_blocks physical_schema",
+        "parquet.rewrite": "GroupedFile live_blocks partition_constants physical_schema repeated",
         "parquet.statistics": "Metrics",
         "parquet.write": "FanoutWriter",
         "schemas": "DEAD_LETTER_SCHEMA METADATA_TYPES OPTIONAL_DEAD_LETTER_COLUMNS mark_columns record_column_ids",

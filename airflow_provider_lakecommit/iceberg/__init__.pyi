@@ -32,7 +32,9 @@ from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import opened as o
 from airflow_provider_lakecommit.iceberg.parquet.partitions import transformed as transformed
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import GroupedFile as GroupedFile
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import live_blocks as live_blocks
+from airflow_provider_lakecommit.iceberg.parquet.rewrite import partition_constants as partition_constants
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import physical_schema as physical_schema
+from airflow_provider_lakecommit.iceberg.parquet.rewrite import repeated as repeated
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics as Metrics
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter as FanoutWriter
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA as DEAD_LETTER_SCHEMA

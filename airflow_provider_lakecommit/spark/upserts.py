@@ -2,8 +2,9 @@
 """What a slice of an upserting landing writes: the last change of each key, and a tombstone file with deleted keys.
 
 Contract: every record is counted. It gave a row, or a newer record of the slice superseded it, or it deletes a key, or
-it is filtered or rejected as in any landing. A row without a complete key is a reject, and so is a record with several
-rows: SQL states no order of them. A delete is a tombstone (a
+it is filtered or rejected as in any landing. A row without a complete key is a reject, and so are a record with several
+rows, since SQL states no order of them, and a delete without a value in the order column: it would be older than the
+row that it deletes. A delete is a tombstone (a
 record without a value, whose key fills the key columns) or, with `transform.unwrap`, an envelope of a delete. With
 ``deletes: soft`` it is a row like any other; with ``hard`` it is a row of the tombstone file, which has the key, the
 columns that order it, and no others; with ``ignore`` it is filtered.
@@ -41,8 +42,10 @@ from airflow_provider_lakecommit.landing import (
 from airflow_provider_lakecommit.spark.marks import marks_of
 
 BUFFER_BYTES = 128 << 20
-NO_KEY, REQUIRED, SEVERAL = "null_key", "missing_required", "several_rows"
-"""The kinds of rejects without a complete key, without another required value, and with more than one row."""
+NO_KEY, NO_ORDER, REQUIRED, SEVERAL = "null_key", "null_order", "missing_required", "several_rows"
+"""The kinds of rejects without a complete key, of deletes without an order, without another required value, and with
+more than one row.
+"""
 _SPAN, _RANK = "__span", "__rank"
 
 
@@ -97,7 +100,7 @@ class UpsertDecoder:
     """
 
     def __init__(self, landing: Landing, schema: Schema) -> None:
-        self._deletes, self._key = landing.upsert.deletes, landing.upsert.key
+        self._deletes, self._key, self._order = landing.upsert.deletes, landing.upsert.key, landing.upsert.order_column
         self._by_tombstone = landing.transform.unwrap is None
         elsewhere = {*landing.record_columns, IS_DELETED}
         self._required = [f.name for f in schema.fields if f.required and f.name not in elsewhere]
@@ -169,6 +172,11 @@ class UpsertDecoder:
             for i in np.flatnonzero(bad).tolist():
                 reason = f"{'key' if key else 'required'} column {name} {why}"
                 out.setdefault(i, Reject(index=positions[i], kind=kind, column=name, reason=reason))
+        if self._order is not None:
+            unknown = deleted & table.column(self._order).is_null().to_numpy()
+            reason = f"delete without a value in {self._order}, by which `upsert.order_by` orders it: it deletes no row"
+            for i in np.flatnonzero(unknown).tolist():
+                out.setdefault(i, Reject(index=positions[i], kind=NO_ORDER, column=self._order, reason=reason))
         left_out = deleted if self._deletes == IGNORE else np.zeros(len(deleted), bool)
         if not out and not left_out.any():
             return rows

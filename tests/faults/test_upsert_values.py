@@ -331,6 +331,28 @@ def test_an_envelope_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
         assert world.rows() == []
 
 
+@pytest.mark.parametrize("deletes", ["hard", "soft", "ignore"])
+def test_a_delete_without_an_order_is_a_dead_letter(tmp_path: Path, deletes: str) -> None:
+    """A source whose deletes state the key alone; the rows' own column orders them."""
+    marked = [{"name": "_is_deleted", "type": "boolean"}] if deletes == "soft" else []
+    options: dict[str, Any] = {
+        "create": {"schema": [COLUMNS[0], {"name": "version", "type": "long"}, *marked]},
+        "unwrap": "debezium",
+        "upsert_key": ["id"],
+        "upsert_order_by": ["version", "offset"],
+        "upsert_deletes": deletes,
+    }
+    source = Envelopes(plain_json)
+    with memory_world(tmp_path, **options) as world:
+        world.send(*(source.change("c", after={"id": n, "version": 5}) for n in (1, 2)))
+        world.send(source.change("d", before={"id": 1}), source.change("d", before={"id": 2, "version": 5}))
+        names = ("id", *(c["name"] for c in marked))
+        gone = {"hard": [], "soft": [(2, True)], "ignore": [(2,)]}[deletes]
+        assert world.found(*names) == [(1, *([False] if marked else [])), *gone]
+        assert world.dead() == ([] if deletes == "ignore" else [(0, 2, "null_order")])
+        check_verified(world)
+
+
 # -- SQL --------------------------------------------------------------------------------------------------------------
 
 RECORD = [{"name": "number", "type": "long"}, {"name": "called", "type": "list<string>"}]

@@ -98,12 +98,13 @@ def close_cycle(
 
 def _trim(session: LandingSession, closed: Closed, executor: CommitterThread) -> None:
     """Expire old snapshots of tables that want it; a failure does not affect the cycle."""
+    trim = partial(trim_snapshots, session.tables, audited=bool(session.landing.checks))
     for name in dict.fromkeys(p.table for p in closed.published):
         landing = session.landing.name
         about = TableCommit(landing=landing, lane=session.lane, commit_id=closed.commit_id, name=name, step="trim")
         try:
             if expired := executor.run_exclusive(
-                session.key(name), partial(trim_snapshots, session.tables, name, session.landing.branch), about=about
+                session.key(name), partial(trim, name, session.landing.branch), about=about
             ):
                 session.log(f"{name}: expired {expired} old snapshots")
         except LakecommitError as e:

@@ -119,7 +119,7 @@ class RowsToCheck:
                 "applies to them: have that engine rewrite its data files",
             )
         dead = self._positions.of(self._table, entry.data_file, self._head.deletes.of(entry))
-        return live_blocks(self._table, path, dead, self._schema, arrow)
+        return live_blocks(self._table, entry.data_file, dead, self._schema, arrow)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.committer import (
     LedgerState,
     check_adopted,
     check_key,
+    check_key_columns,
     check_no_other,
     check_not_brought_back,
     ensure_branch,
@@ -253,7 +254,10 @@ def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerSta
     if name == session.landing.table and not waits:
         check_adopted(table.metadata, state, session.landing.name, name)
     if name == session.landing.table:
-        check_key(name, session.landing.name, session.landing.upsert.key, state.sections)
+        key = session.landing.upsert.key
+        check_key(name, session.landing.name, key, state.sections)
+        if key:
+            check_key_columns(name, table.metadata, state.branch, key)
     return state
 
 

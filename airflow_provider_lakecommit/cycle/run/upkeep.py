@@ -48,8 +48,7 @@ class Upkeep:
     def _expire(self, name: str) -> None:
         landing, keep = self._session.landing, self._keep or timedelta()
         before = int((self._session.now() - keep).timestamp() * 1000)
-        expire = partial(
-            expire_older, self._session.tables, name, landing.branch, landing=landing.name, before_ms=before
-        )
+        expired = partial(expire_older, self._session.tables, name, landing.branch, landing=landing.name)
+        expire = partial(expired, before_ms=before, audited=bool(landing.checks))
         if gone := self._executor.run_exclusive(self._session.key(name), expire):
             self._session.log(f"{name}: expired {gone} old snapshots")

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of data files written to another data file: in the columns of the table, row group by row group.
 
-Contract: at most one row group and one block of rows are in memory. A file exists only once a row was added.
+Contract: at most one row group and one block of rows are in memory. A file exists only once a row was added. A column
+that a file lacks has the value of the file's partition if the partition is by that column, as in imported files.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.exceptions import ResolveError
@@ -17,6 +20,7 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, promote
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
@@ -85,15 +89,16 @@ class GroupedFile:
 class Projection:
     """Blocks of one file as rows of a schema: columns are matched by field id, missing ones are null.
 
+    :param file: the file of ``rows``
     :param schema: of the returned rows, with the column names of files
     :param arrow: the same for Arrow: for files that have it, columns are not compared
     :raises TableError: the file's columns cannot be read as columns of a table
     """
 
-    def __init__(self, table: Table, path: str, rows: ParquetRows, schema: Schema, arrow: pa.Schema) -> None:
-        self._path, self._schema = path, schema
+    def __init__(self, table: Table, file: DataFile, rows: ParquetRows, schema: Schema, arrow: pa.Schema) -> None:
+        self._path, self._schema, self._constants = file.file_path, schema, partition_constants(table, file)
         same = rows.schema.equals(arrow, check_metadata=True)
-        self._physical = schema if same else physical_schema(table, path, rows)
+        self._physical = schema if same else physical_schema(table, file.file_path, rows)
         self._same = same or self._physical.as_struct() == schema.as_struct()
 
     def __call__(self, block: pa.Table) -> pa.Table:
@@ -105,7 +110,12 @@ class Projection:
             return block
         try:
             there = {f.field_id: (f, _array(block.column(f.name))) for f in self._physical.fields}
-            columns = [_column(there.get(f.field_id), f, block.num_rows) for f in self._schema.fields]
+            columns = [
+                repeated(self._constants[f.field_id], arrow_field(f).type, block.num_rows)
+                if f.field_id not in there and f.field_id in self._constants
+                else _column(there.get(f.field_id), f, block.num_rows)
+                for f in self._schema.fields
+            ]
         except (ValueError, TypeError, KeyError, ResolveError, NotImplementedError, pa.ArrowException) as e:
             raise TableError(
                 "LC3363",
@@ -153,9 +163,23 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
+def partition_constants(table: Table, file: DataFile) -> Mapping[int, Any]:
+    """Return the values that a file's partition states for all its rows, by the ids of their columns."""
+    fields = enumerate(table.specs()[file.spec_id].fields)
+    stated = ((f.source_id, file.partition[at]) for at, f in fields if isinstance(f.transform, IdentityTransform))
+    return {field_id: value for field_id, value in stated if value is not None}
+
+
+def repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    """Return a value of a partition as a column."""
+    stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    values = pa.repeat(pa.array([value.bytes if isinstance(value, UUID) else value], stored)[0], rows)
+    return values if stored is kind else pa.ExtensionArray.from_storage(kind, values)
+
+
 def live_blocks(
     table: Table,
-    path: str,
+    file: DataFile,
     dead: Numbers,
     schema: Schema,
     arrow: pa.Schema,
@@ -169,8 +193,8 @@ def live_blocks(
     :raises StorageError: the file cannot be read
     :raises TableError: it cannot be read in these columns
     """
-    with opened(table.io, path, table.metadata.name_mapping()) as rows:
-        projected = Projection(table, path, rows, schema, arrow)
+    with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
+        projected = Projection(table, file, rows, schema, arrow)
         for block, live in rows.blocks(dead, groups=partial(groups, rows)):
             yield projected(block if live.all() else block.filter(pa.array(live)))
 

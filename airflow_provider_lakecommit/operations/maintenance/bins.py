@@ -209,7 +209,7 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
 
 
 def _blocks(table: Table, layout: Layout, source: Source, dead: Numbers) -> Iterator[pa.Table]:
-    return live_blocks(table, source.path, dead, layout.file_schema, layout.arrow)
+    return live_blocks(table, source.file, dead, layout.file_schema, layout.arrow)
 
 
 def _sorted(layout: Layout, blocks: list[pa.Table]) -> tuple[Iterator[pa.Table], Numbers]:

@@ -64,11 +64,13 @@ def expire(
 
 
 def _expire(session: LandingSession, name: str, older_than: timedelta, keep: int, remove: bool) -> ExpiredSnapshots:
-    branch = session.landing.branch
+    branch, audited = session.landing.branch, bool(session.landing.checks)
     before_ms = int((session.now() - older_than).timestamp() * 1000)
     loaded = session.tables.load(name)
-    old = old_snapshots(loaded, branch, before_ms=before_ms, keep=keep)
-    expired = expire_older(session.tables, name, branch, before_ms=before_ms, keep=keep) if old and remove else 0
+    old = old_snapshots(loaded, branch, before_ms=before_ms, keep=keep, audited=audited)
+    expired = 0
+    if old and remove:
+        expired = expire_older(session.tables, name, branch, before_ms=before_ms, keep=keep, audited=audited)
     short = remove and expired < len(old)
     return ExpiredSnapshots(
         table=name,

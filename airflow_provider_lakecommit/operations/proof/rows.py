@@ -62,10 +62,10 @@ class HeadRows:
             return bounds is None or any(bounds[0] < s.range.end and bounds[1] >= s.range.start for s in spans)
 
         parts, schema = [], self.table.schema()
-        for path, entry in self.head.entries.items():
+        for entry in self.head.entries.values():
             if any(self._may_have(entry.data_file, s) for s in spans):
                 dead = self._positions.of(self.table, entry.data_file, self.head.deletes.of(entry))
-                blocks = live_blocks(self.table, path, dead, schema, self.schema, may_have)
+                blocks = live_blocks(self.table, entry.data_file, dead, schema, self.schema, may_have)
                 parts += [self._inside(block, spans) for block in blocks]
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
 

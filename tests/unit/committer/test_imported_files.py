@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that another engine imported from folders, as Spark's `add_files` does: a column that a partition is by is only
+in the manifest. A row of them has its key, and a compaction keeps the values.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType, UUIDType
+
+from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.operations.maintenance.compact import compact
+from airflow_provider_lakecommit.status.upserted import check_keys
+from tests.fakes.lake import data_file
+from tests.support.upserts import UpsertLake
+
+BY_FIRST = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "by_first"))
+ONE, OTHER = UUID(int=7), UUID(int=7 << 100)
+COLUMNS: dict[str, tuple[IcebergType, Any, Any, Any]] = {
+    "string": (StringType(), "eu", "us", "eu"),
+    "int": (IntegerType(), 7, 8, 7),
+    "date": (DateType(), date(2026, 1, 2), date(2026, 1, 3), (date(2026, 1, 2) - date(1970, 1, 1)).days),
+    "uuid": (UUIDType(), ONE.bytes, OTHER.bytes, ONE),
+}
+"""A column's type, two of its values, and the first one as it is in a manifest."""
+
+
+def imported(lake: UpsertLake, stated: Any, files: int) -> None:
+    """Add files of two rows whose first column is in their partition only."""
+    table = lake.loaded
+    made = []
+    for n in range(files):
+        path = f"{table.location()}/imported-{n}.parquet"
+        rows = pa.table({"id": pa.array([2 * n, 2 * n + 1], pa.int64()), "value": pa.array([0, 0], pa.int64())})
+        pq.write_table(rows, path.removeprefix("file://"))
+        size = Path(path.removeprefix("file://")).stat().st_size
+        made.append(data_file(path, 2, partition=(stated,), file_size_in_bytes=size))
+    with table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
+        with change.update_snapshot().fast_append() as append:
+            for file in made:
+                append.append_data_file(file)
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_their_rows_are_replaced_and_compacted(tmp_path: Path, kind: str) -> None:
+    column, one, other, stated = COLUMNS[kind]
+    lake = UpsertLake(tmp_path, {"first": column, "id": LongType()}, BY_FIRST)
+    imported(lake, stated, 6)
+
+    def rows() -> list[tuple[Any, int, int]]:
+        found = lake.loaded.scan().to_arrow().to_pylist()
+        return sorted((str(r["first"]), r["id"], r["value"]) for r in found)
+
+    [before, *_] = {name for name, _, _ in rows()}
+    lake.land([((one, 1), 5), ((other, 2), 5), ((one, 4), None)])
+    expected = sorted([(before, n, 5 if n == 1 else 0) for n in range(12) if n != 4])
+    assert [r for r in rows() if r[0] == before] == expected
+    assert len(rows()) == len(expected) + 1
+    found = rows()
+    session = cast(LandingSession, SimpleNamespace(landing=lake.landing, tables=lake.tables))
+    (done,) = compact(session, write=True)
+    assert (done.error, len(done.snapshots)) == ("", 1)
+    assert rows() == found
+    assert list(check_keys(lake.landing, lake.tables, lambda _: None)) == []
+    lake.land([((one, 0), 6)])
+    assert (before, 0, 6) in rows()
+    assert (before, 0, 0) not in rows()
