@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import PAUSE, PUBLISH_NOW, RESUME, spoken
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.operations import PublishedNow, publish_now
-from airflow_provider_lakecommit.operations.reset import suspend as words
+from airflow_provider_lakecommit.operations.decisions import pause as words
 from airflow_provider_lakecommit.status import Status, read_status
 
 

@@ -50,7 +50,7 @@ from airflow_provider_lakecommit.operations import (
 def reset_offsets(session: LandingSession, options: Namespace, output: Output) -> int:
     """Start the ledger at ``--from``: ``earliest``, ``latest``, a time or ``topic:partition=offset,…``."""
     from airflow_provider_lakecommit.operations import Way, init_preview
-    from airflow_provider_lakecommit.operations.reset import ledger_init
+    from airflow_provider_lakecommit.operations.decisions import ledger_init
 
     if options.delete:
         return _delete_back(session, options, output, f"{spoken(RESET_OFFSETS)} --from {options.start} --delete")
@@ -83,7 +83,7 @@ def reset_hard(session: LandingSession, options: Namespace, output: Output) -> i
 def _delete_back(session: LandingSession, options: Namespace, output: Output, command: str) -> int:
     """Go back over landed offsets and delete their rows."""
     from airflow_provider_lakecommit.operations import Way
-    from airflow_provider_lakecommit.operations.reset import delete_back
+    from airflow_provider_lakecommit.operations.decisions import delete_back
 
     start, partitions = getattr(options, "start", None), getattr(options, "partition", None) or ()
     positions = None if start is None else parse_start(start)
@@ -96,7 +96,7 @@ def _delete_back(session: LandingSession, options: Namespace, output: Output, co
 
 def reset_assert(session: LandingSession, options: Namespace, output: Output) -> int:
     """Record what the tables hold, by a snapshot, the control topic or offsets."""
-    from airflow_provider_lakecommit.operations.reset import assertion
+    from airflow_provider_lakecommit.operations.decisions import assertion
 
     tables = session.landing.tables
     if strange := [t for t in options.table or () if t not in tables]:

@@ -43,7 +43,7 @@ __getattr__ = lazy_names(
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
         "key_columns": "check_key_columns",
-        "key_rows": "KeyRows rekey_table",
+        "excess_rows": "KeyRows rekey_table",
         "upsert_rule": "UpsertRule check_key key_text",
     },
 )

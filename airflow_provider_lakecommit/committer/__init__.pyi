@@ -29,13 +29,13 @@ from airflow_provider_lakecommit.committer.compact import compacted_of as compac
 from airflow_provider_lakecommit.committer.compact import require_present as require_present
 from airflow_provider_lakecommit.committer.debt import debt_of as debt_of
 from airflow_provider_lakecommit.committer.delete_files import Superseded as Superseded
+from airflow_provider_lakecommit.committer.excess_rows import KeyRows as KeyRows
+from airflow_provider_lakecommit.committer.excess_rows import rekey_table as rekey_table
 from airflow_provider_lakecommit.committer.executor import Committer as Committer
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.head import Head as Head
 from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
 from airflow_provider_lakecommit.committer.key_columns import check_key_columns as check_key_columns
-from airflow_provider_lakecommit.committer.key_rows import KeyRows as KeyRows
-from airflow_provider_lakecommit.committer.key_rows import rekey_table as rekey_table
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition
 from airflow_provider_lakecommit.committer.ledger import LedgerState as LedgerState
 from airflow_provider_lakecommit.committer.ledger import ancestry as ancestry

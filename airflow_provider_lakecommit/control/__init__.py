@@ -16,7 +16,7 @@ __getattr__ = lazy_names(
         "control_writer": "ControlWriter",
         "coverage": "coverage_from_json coverage_to_json offsets_from_json offsets_to_json spans_from_json",
         "data_file": "DataFile",
-        "envelope": "CORRUPTION count pack text unpack",
+        "packed_text": "CORRUPTION count pack text unpack",
         "errors": "ControlEventError",
         "events": "decode glance head",
         "headers": "CORRUPT_BATCH HEADER",

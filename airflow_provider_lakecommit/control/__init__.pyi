@@ -23,11 +23,6 @@ from airflow_provider_lakecommit.control.coverage import offsets_from_json as of
 from airflow_provider_lakecommit.control.coverage import offsets_to_json as offsets_to_json
 from airflow_provider_lakecommit.control.coverage import spans_from_json as spans_from_json
 from airflow_provider_lakecommit.control.data_file import DataFile as DataFile
-from airflow_provider_lakecommit.control.envelope import CORRUPTION as CORRUPTION
-from airflow_provider_lakecommit.control.envelope import count as count
-from airflow_provider_lakecommit.control.envelope import pack as pack
-from airflow_provider_lakecommit.control.envelope import text as text
-from airflow_provider_lakecommit.control.envelope import unpack as unpack
 from airflow_provider_lakecommit.control.errors import ControlEventError as ControlEventError
 from airflow_provider_lakecommit.control.events import decode as decode
 from airflow_provider_lakecommit.control.events import glance as glance
@@ -40,6 +35,11 @@ from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT as LEDGER_LI
 from airflow_provider_lakecommit.control.ledger import decode_ledger as decode_ledger
 from airflow_provider_lakecommit.control.ledger import encode_ledger as encode_ledger
 from airflow_provider_lakecommit.control.observed_records import offset_of as offset_of
+from airflow_provider_lakecommit.control.packed_text import CORRUPTION as CORRUPTION
+from airflow_provider_lakecommit.control.packed_text import count as count
+from airflow_provider_lakecommit.control.packed_text import pack as pack
+from airflow_provider_lakecommit.control.packed_text import text as text
+from airflow_provider_lakecommit.control.packed_text import unpack as unpack
 from airflow_provider_lakecommit.control.partition import PartitionField as PartitionField
 from airflow_provider_lakecommit.control.partition import PartitionValue as PartitionValue
 from airflow_provider_lakecommit.control.payloads import CommitComplete as CommitComplete

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, text
+from airflow_provider_lakecommit.control.packed_text import CORRUPTION, count, text
 from airflow_provider_lakecommit.core import Coverage, OffsetRange, RangeSet, ReadPosition, SourcePartition, Span
 from airflow_provider_lakecommit.exceptions import WireError
 

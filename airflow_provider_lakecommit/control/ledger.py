@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.control.coverage import (
     offsets_from_json,
     offsets_to_json,
 )
-from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, pack, text, unpack
+from airflow_provider_lakecommit.control.packed_text import CORRUPTION, count, pack, text, unpack
 from airflow_provider_lakecommit.core import (
     COORDINATES,
     MAINTAIN,

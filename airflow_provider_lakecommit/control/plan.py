@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.control.coverage import (
     spans_from_json,
     spans_to_json,
 )
-from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, text
+from airflow_provider_lakecommit.control.packed_text import CORRUPTION, count, text
 from airflow_provider_lakecommit.core import Budget, Plan, RefusalState, Slice, TableTarget, slice_id
 from airflow_provider_lakecommit.exceptions import WireError
 

@@ -17,7 +17,6 @@ from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.control.coverage import coverage_from_json, coverage_to_json
-from airflow_provider_lakecommit.control.envelope import CORRUPTION, count, text
 from airflow_provider_lakecommit.control.errors import UnverifiedError
 from airflow_provider_lakecommit.control.events import (
     CommitComplete,
@@ -34,6 +33,7 @@ from airflow_provider_lakecommit.control.events import (
     encode,
     head,
 )
+from airflow_provider_lakecommit.control.packed_text import CORRUPTION, count, text
 from airflow_provider_lakecommit.control.plan import plan_from_json, plan_to_json, time_from_json, time_to_json
 from airflow_provider_lakecommit.core import (
     AttemptsVoided,

@@ -64,7 +64,7 @@ __getattr__ = lazy_names(
         "row_checks": "RowCheck",
         "sections": "merged",
         "connected": "SPARK_KEYS wrong_with_spark",
-        "spec_file": "yaml_values",
+        "yaml_file": "yaml_values",
         "table": "RESERVED wrong_with_table",
         "table_names": "TOPIC fields_of filled_template",
         "times": "EXAMPLES duration_of seconds_of span_of",

@@ -39,7 +39,6 @@ from airflow_provider_lakecommit.landing.sections import Transform as Transform
 from airflow_provider_lakecommit.landing.sections import Upsert as Upsert
 from airflow_provider_lakecommit.landing.sections import Window as Window
 from airflow_provider_lakecommit.landing.sections import merged as merged
-from airflow_provider_lakecommit.landing.spec_file import yaml_values as yaml_values
 from airflow_provider_lakecommit.landing.table import RESERVED as RESERVED
 from airflow_provider_lakecommit.landing.table import wrong_with_table as wrong_with_table
 from airflow_provider_lakecommit.landing.table_names import TOPIC as TOPIC
@@ -66,3 +65,4 @@ from airflow_provider_lakecommit.landing.upsert import require_traces as require
 from airflow_provider_lakecommit.landing.upsert import wrong_columns as wrong_columns
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key as columns_of_key
 from airflow_provider_lakecommit.landing.variables import from_environment as from_environment
+from airflow_provider_lakecommit.landing.yaml_file import yaml_values as yaml_values

@@ -21,8 +21,8 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing.checks import unknown_keys
 from airflow_provider_lakecommit.landing.names import meant, mistaken, nearest
 from airflow_provider_lakecommit.landing.schema_file import schema_of_file
-from airflow_provider_lakecommit.landing.spec_file import filled_field, read_yaml
 from airflow_provider_lakecommit.landing.variables import Variables
+from airflow_provider_lakecommit.landing.yaml_file import filled_field, read_yaml
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import resolved
 

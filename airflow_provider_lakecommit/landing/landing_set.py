@@ -23,8 +23,8 @@ from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
 from airflow_provider_lakecommit.landing.connected import read_connected
 from airflow_provider_lakecommit.landing.names import meant, mistaken
 from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, TOP, label, merged, to_flat
-from airflow_provider_lakecommit.landing.spec_file import read_yaml
 from airflow_provider_lakecommit.landing.table_names import TOPIC, groups_of, wrong_with_pattern, wrong_with_template
+from airflow_provider_lakecommit.landing.yaml_file import read_yaml
 
 OWN = ("name", "topics", "table", "dead_letter_table")
 """Fields of a landing that the set fills in."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit pause`, `pause --drain` and `resume` as a task.
 
-Contract: see :mod:`~airflow_provider_lakecommit.operations.reset.suspend`. They give nothing up, so they need no
+Contract: see :mod:`~airflow_provider_lakecommit.operations.decisions.pause`. They give nothing up, so they need no
 approval; the task with its run is the decision.
 """
 
@@ -65,9 +65,9 @@ class PauseLandingOperator(LandingTask):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Pause, drain or resume."""
-        from airflow_provider_lakecommit.operations.reset import suspend
+        from airflow_provider_lakecommit.operations.decisions import pause
 
-        set_to = suspend.resume if self.action == spoken(RESUME) else suspend.suspend
+        set_to = pause.resume if self.action == spoken(RESUME) else pause.suspend
         decision = decision_of(COMMANDS[self.action], context, self.landing.name, self.reason)
         with no_retry_in_vain(self), self.session() as session:
             state = set_to(session, decision)

@@ -202,7 +202,14 @@ def _kinds_of_methods() -> dict[str, str]:
     return out
 
 
-SENDING = ("cycle/plan", "cycle/commit", "cycle/session", "operations/maintenance", "operations/reset/unblock", "spark")
+SENDING = (
+    "cycle/plan",
+    "cycle/commit",
+    "cycle/session",
+    "operations/maintenance",
+    "operations/decisions/unblock",
+    "spark",
+)
 """Rooms and modules that may write to the control topic."""
 
 

@@ -37,8 +37,8 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.committer.append import PublishOutcome
 from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.core.destinations import Role
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
-from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.targets import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables

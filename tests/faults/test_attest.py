@@ -22,14 +22,14 @@ from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.session.tables import MARKED
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.operations.reset.assertion import (
+from airflow_provider_lakecommit.operations.decisions.assertion import (
     Assertion,
     assert_tables,
     from_log,
     from_offsets,
     from_snapshot,
 )
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import Severity, check_landing
 from tests.support.world import World, records

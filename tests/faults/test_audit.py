@@ -21,8 +21,8 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
 from airflow_provider_lakecommit.exceptions import DecisionError, LakecommitError, LedgerError, TableError
+from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
-from airflow_provider_lakecommit.operations.reset.audit import AuditDecision, audit_preview, decide_audit
 from airflow_provider_lakecommit.operators.decisions.blocked import ResetBlocked
 from airflow_provider_lakecommit.operators.decisions.operation import NothingToDoError
 from tests.support.steps import check_verified

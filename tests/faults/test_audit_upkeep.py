@@ -17,8 +17,8 @@ from airflow_provider_lakecommit.committer import trim_snapshots
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.operations.decisions.audit import audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
-from airflow_provider_lakecommit.operations.reset.audit import audit_preview, decide_audit
 from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
 from tests.support.steps import check_verified
 

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.kafka import partition_tail
-from airflow_provider_lakecommit.operations.reset.unblock import unblock
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark import slices as slice_work
 from airflow_provider_lakecommit.spark.task import DEATHS_TO_REPORT, run_task

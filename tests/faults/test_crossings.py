@@ -24,11 +24,11 @@ from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_letters
-from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets, from_snapshot
-from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Way
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Way
 from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
@@ -381,7 +381,7 @@ def moved(landed: World, own_broker: Broker) -> World:
 
 
 def migrated(world: World) -> None:
-    from airflow_provider_lakecommit.operations.reset.migrate import Move, migrate_landing, migration_preview
+    from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
 
     with world.session() as session:
         migrate_landing(session, migration_preview(session, Move(start="same")), decision=DECISION)

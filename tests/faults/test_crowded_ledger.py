@@ -17,7 +17,7 @@ from airflow_provider_lakecommit.committer.summary import decisions_of
 from airflow_provider_lakecommit.control import ledger as wire_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.operations.reset.prune import prunable_sections, prune
+from airflow_provider_lakecommit.operations.decisions.prune import prunable_sections, prune
 from airflow_provider_lakecommit.status.status import read_status
 from tests.fixtures.kafka import delete_topic
 from tests.support.steps import check_verified

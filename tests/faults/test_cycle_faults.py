@@ -20,8 +20,8 @@ from pyiceberg.types import StringType
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.unblock import unblock
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.status.status import read_status
 from tests.fixtures.kafka import Sender, add_partitions
 from tests.support.steps import check_verified

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.cycle.write.write import group_job, run_group
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
-from airflow_provider_lakecommit.operations.reset.unblock import unblock
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.launch.base import Engine
 from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine

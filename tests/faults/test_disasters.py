@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import SourceError
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic
 from tests.support.messes import CREATE, TABLE, ledger_ends

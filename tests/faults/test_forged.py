@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.core.model import (
 )
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import cycle_id_of
-from airflow_provider_lakecommit.operations.reset.unblock import unblock
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.signing import KEY
 from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.status.history import read_history

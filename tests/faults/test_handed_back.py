@@ -16,8 +16,8 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import AdoptedSink
 from airflow_provider_lakecommit.core.planning.admission import resumed_by
 from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.operations.decisions.pause import resume
 from airflow_provider_lakecommit.operations.kafka_connect.hand_back import _handed
-from airflow_provider_lakecommit.operations.reset.suspend import resume
 from airflow_provider_lakecommit.status.status import read_status
 from tests.faults.test_lanes import lane
 from tests.support.world import World, records

@@ -20,10 +20,10 @@ from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 from airflow_provider_lakecommit.operations.backfill.request import LaneRequest, lane_request
-from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.starts import Way
+from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.starts import Way
 from tests.faults.test_lanes import LaneWorld
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths, records

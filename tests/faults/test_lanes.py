@@ -23,8 +23,8 @@ from airflow_provider_lakecommit.operations.backfill.closing import close_lane, 
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session, lane_session
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.operations.backfill.request import LaneRequest, lane_request
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.stated import parse_ranges
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE
 from tests.support.world import Killed, World, deaths, records

@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
-from airflow_provider_lakecommit.operations.reset.migrate import Move, migrate_landing, migration_preview
+from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
 from dev.servers.kafka import Broker
 from tests.faults.test_lanes import lane, sections
 from tests.fixtures.kafka import Sender, create_topic, delete_topic

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.backfill.live_first import live_first, overdue
-from airflow_provider_lakecommit.operations.reset.suspend import suspend
+from airflow_provider_lakecommit.operations.decisions.pause import suspend
 from tests.faults.test_lanes import lane
 from tests.support.world import World, records
 

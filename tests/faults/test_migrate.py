@@ -23,15 +23,15 @@ from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.migrate import (
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.migrate import (
     MigrationPreview,
     Move,
     migrate_landing,
     migration_preview,
 )
-from airflow_provider_lakecommit.operations.reset.starts import Way
-from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+from airflow_provider_lakecommit.operations.decisions.starts import Way
+from airflow_provider_lakecommit.operations.decisions.stated import parse_ranges
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from dev.servers.kafka import Broker
 from tests.faults.test_lanes import LaneWorld

@@ -15,13 +15,13 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
-from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.publish_now import publish_now
-from airflow_provider_lakecommit.operations.reset.suspend import resume, suspend
-from airflow_provider_lakecommit.operations.reset.unblock import unblock
-from airflow_provider_lakecommit.operations.reset.wording import init_text
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
+from airflow_provider_lakecommit.operations.decisions.publish_now import publish_now
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
+from airflow_provider_lakecommit.operations.decisions.wording import init_text
 from tests.support.declared import changed_landing
 from tests.support.world import World, records
 

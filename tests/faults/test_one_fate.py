@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
-from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.stated import parse_offsets
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
+from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.stated import parse_offsets
 from tests.faults.test_replay import DECISION
 from tests.fixtures.kafka import delete_topic
 from tests.support.declared import changed_landing

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.operations.reset.prune import prunable_sections, prune
+from airflow_provider_lakecommit.operations.decisions.prune import prunable_sections, prune
 from tests.fixtures.kafka import delete_topic
 from tests.support.declared import changed_landing
 from tests.support.steps import check_verified

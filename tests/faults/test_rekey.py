@@ -17,12 +17,12 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from airflow_provider_lakecommit.committer import key_rows
+from airflow_provider_lakecommit.committer import excess_rows
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.operations.decisions.key_change import KeyChange, change_key, key_preview
+from airflow_provider_lakecommit.operations.decisions.starts import Way
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
-from airflow_provider_lakecommit.operations.reset.key_change import KeyChange, change_key, key_preview
-from airflow_provider_lakecommit.operations.reset.starts import Way
 from tests.faults.test_crossings import anew, go_on
 from tests.faults.test_envelopes import Source
 from tests.faults.test_upserts import COLUMNS, Model, check_all, names_by_id
@@ -71,11 +71,11 @@ def names(source: Source) -> dict[int, str]:
     return {key: row["name"] for key, row in source.rows.items()}
 
 
-@pytest.mark.parametrize("rows_at_once", [key_rows.ROWS_AT_ONCE, 37])
+@pytest.mark.parametrize("rows_at_once", [excess_rows.ROWS_AT_ONCE, 37])
 def test_a_log_of_changes_becomes_its_newest_rows(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
 ) -> None:
-    monkeypatch.setattr(key_rows, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(excess_rows, "ROWS_AT_ONCE", rows_at_once)
     world, source = make_world(**CHANGES), Source(1)
     for _ in range(2):
         produced(world, produce, source, 60)

@@ -24,10 +24,10 @@ from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.preview import LanePreview, lane_preview
 from airflow_provider_lakecommit.operations.backfill.replaying import replace_lane, replaying_session, rows_to_replace
 from airflow_provider_lakecommit.operations.backfill.request import LaneRequest, lane_request
-from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
+from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.stated import parse_ranges
 from tests.faults.test_lanes import removed, sections
 from tests.support.declared import changed_landing
 from tests.support.steps import check_verified

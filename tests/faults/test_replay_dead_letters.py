@@ -26,8 +26,8 @@ from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from airflow_provider_lakecommit.operations.dead_letters.replay import Replayed, replay
-from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import Severity, check_landing
 from tests.faults.test_sweep import files

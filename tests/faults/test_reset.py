@@ -18,12 +18,12 @@ from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.replace import replace
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
-from airflow_provider_lakecommit.operations.reset import delete_back as delete_back_module
-from airflow_provider_lakecommit.operations.reset.delete_back import DeleteBack, delete_back, delete_preview
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.section_init import InitTable
-from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way
+from airflow_provider_lakecommit.operations.decisions import delete_back as delete_back_module
+from airflow_provider_lakecommit.operations.decisions.delete_back import DeleteBack, delete_back, delete_preview
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.section_init import InitTable
+from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import check_landing
 from tests.faults.test_lanes import LaneWorld, sections

@@ -20,7 +20,7 @@ from pyiceberg.types import BinaryType
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SpecError, TableError
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
-from airflow_provider_lakecommit.operations.reset.starts import Way
+from airflow_provider_lakecommit.operations.decisions.starts import Way
 from tests.faults.test_lanes import LaneWorld
 from tests.faults.test_lanes import lane as backfill
 from tests.faults.test_replay import ReplayWorld, replay

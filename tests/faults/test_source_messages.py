@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core import Budget
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations.reset.unblock import unblock
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from tests.support.declared import changed_landing
 from tests.support.world import World, records
 

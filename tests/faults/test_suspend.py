@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.suspend import Suspension, resume, suspend
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.pause import Suspension, resume, suspend
 from airflow_provider_lakecommit.status.status import read_status
 from tests.support.steps import check_verified
 from tests.support.world import World, records

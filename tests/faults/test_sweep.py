@@ -21,9 +21,9 @@ from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
 from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage, SweptTable, sweep
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.support.world import World, records

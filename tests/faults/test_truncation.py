@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic, unique
 from tests.support.declared import changed_landing

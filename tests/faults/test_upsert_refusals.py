@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.starts import Way
-from airflow_provider_lakecommit.operations.reset.wording import init_text
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.starts import Way
+from airflow_provider_lakecommit.operations.decisions.wording import init_text
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator

@@ -20,11 +20,11 @@ from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import SparkJobError, TableError
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.operations.decisions.starts import Way
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operations.proof.chosen import Sample
 from airflow_provider_lakecommit.operations.proof.prove import Proof, source_findings
-from airflow_provider_lakecommit.operations.reset.starts import Way
-from airflow_provider_lakecommit.operations.reset.unblock import unblock
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.status.table_history import Severity

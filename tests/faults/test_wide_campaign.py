@@ -28,10 +28,10 @@ from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 from airflow_provider_lakecommit.operations.backfill.request import LaneRequest, lane_request
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
+from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.decisions.stated import parse_offsets, parse_ranges
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep
-from airflow_provider_lakecommit.operations.reset.delete_back import delete_back, delete_preview
-from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_ranges
 from tests.faults.test_lane_campaign import PARTITIONS, Campaign
 from tests.faults.test_replay import DECISION, ReplayWorld, odd
 from tests.support.declared import changed_landing

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.operations.reset.unblock import unblock
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from tests.support.declared import changed_landing
 from tests.support.steps import check_verified
 from tests.support.world import World, records

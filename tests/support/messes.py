@@ -22,7 +22,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from airflow_provider_lakecommit.committer.ledger import ancestry, tag_name
 from airflow_provider_lakecommit.committer.summary import sections_of
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from tests.support.world import World
 
 TABLE = "shop.rows"

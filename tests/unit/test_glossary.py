@@ -70,6 +70,7 @@ PLAIN = """
     newest order upserts upserted supersede superseding
     compare differences example landed proof prove
     array decimal entries failing suspects guarded joined null parents release taken wrapped
+    excess rare collection yaml
     scan refresh assertion target referenced migration evaluated asserted result migrated move query
 """
 

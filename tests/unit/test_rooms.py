@@ -241,7 +241,7 @@ RULES = (
     ),
     rule("operations/backfill/request", "core", only=NOTHING),
     rule(
-        "operations/reset",
+        "operations/decisions",
         "committer control core core/planning cycle cycle/commit cycle/plan cycle/session kafka operations/backfill",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
@@ -306,7 +306,7 @@ RULES = (
     rule(
         "operators/decisions",
         "committer core cycle/session hooks landing operations/backfill operations/dead_letters "
-        "operations/kafka_connect operations/reset operators/tasks",
+        "operations/kafka_connect operations/decisions operators/tasks",
         nowhere=AIRFLOW | HEAVY,
         lazily=SPARK,
     ),
@@ -314,7 +314,7 @@ RULES = (
         "operators",
         "assets committer control core cycle cycle/commit cycle/plan cycle/run cycle/session "
         "cycle/sets cycle/write hooks iceberg landing operations/backfill operations/dead_letters "
-        "operations/kafka_connect operations/maintenance operations/proof operations/reset "
+        "operations/kafka_connect operations/maintenance operations/proof operations/decisions "
         "operators/decisions operators/tasks spark spark/launch status telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
@@ -341,7 +341,7 @@ RULES = (
         "__init__ cli/runs cli/terminal committer control core core/planning cycle/plan cycle/run "
         "cycle/session cycle/sets formats formats/evolution formats/registry formats/transforms hooks "
         "iceberg kafka landing operations/backfill operations/dead_letters operations/kafka_connect "
-        "operations/maintenance operations/proof operations/reset operators redaction spark "
+        "operations/maintenance operations/proof operations/decisions operators redaction spark "
         "spark/launch stall status status/doctor",
         lazily=AIRFLOW | SPARK,
     ),

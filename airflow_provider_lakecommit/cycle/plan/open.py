@@ -26,10 +26,10 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.core import abandoned, catalog_away, spec_waits
 from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, is_due
-from airflow_provider_lakecommit.cycle.plan.epochs import SpecWaits
 from airflow_provider_lakecommit.cycle.plan.evolving import evolve
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, decide
 from airflow_provider_lakecommit.cycle.plan.headroom import plan_lines, plan_threshold, request
+from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import SpecWaits
 from airflow_provider_lakecommit.cycle.plan.observe import observe, read
 from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, cycle_in, find_cycle
 from airflow_provider_lakecommit.cycle.plan.start import (

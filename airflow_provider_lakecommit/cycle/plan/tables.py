@@ -39,8 +39,8 @@ from airflow_provider_lakecommit.core import (
     TableTarget,
     merged,
 )
-from airflow_provider_lakecommit.cycle.plan.epochs import check_cluster, joined, renewed
 from airflow_provider_lakecommit.cycle.plan.known import check_first_run, check_lane_open, check_new, newest_target
+from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import check_cluster, joined, renewed
 from airflow_provider_lakecommit.cycle.plan.reports import ledger_state
 from airflow_provider_lakecommit.cycle.plan.sections import first_section
 from airflow_provider_lakecommit.cycle.plan.unread import with_unread

@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, for_all
 from airflow_provider_lakecommit.cycle.sets.expansion import Expansion
 from airflow_provider_lakecommit.cycle.sets.former_scan import Formers, former_landings
-from airflow_provider_lakecommit.cycle.sets.garbage import rarely_collected
+from airflow_provider_lakecommit.cycle.sets.rare_collection import rarely_collected
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import sample_values
 from airflow_provider_lakecommit.formats.infer import infer

@@ -2,8 +2,8 @@
 """`reset blocked`: how blocked ranges and refused rows continue.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
-:mod:`~airflow_provider_lakecommit.operations.reset.unblock` and
-:mod:`~airflow_provider_lakecommit.operations.reset.audit`. It applies to what was previewed only.
+:mod:`~airflow_provider_lakecommit.operations.decisions.unblock` and
+:mod:`~airflow_provider_lakecommit.operations.decisions.audit`. It applies to what was previewed only.
 
 Failure story: changes between preview and action are found before anything is written, and named.
 """

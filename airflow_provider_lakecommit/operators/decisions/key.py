@@ -2,7 +2,7 @@
 """`reset key`: make the rows of a table unique by `upsert.key`, or append again.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
-:mod:`~airflow_provider_lakecommit.operations.reset.key_change`.
+:mod:`~airflow_provider_lakecommit.operations.decisions.key_change`.
 
 Failure story: more rows to delete than were previewed, or another key, is refused.
 """

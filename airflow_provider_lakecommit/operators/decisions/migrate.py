@@ -2,8 +2,8 @@
 """`reset migrate`: a landing whose topics moved to another Kafka cluster continues there.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
-:mod:`~airflow_provider_lakecommit.operations.reset.migrate`. The approval covers offsets: `latest` is the end of the
-topic at the time of the preview.
+:mod:`~airflow_provider_lakecommit.operations.decisions.migrate`. The approval covers offsets: `latest` is the end of
+the topic at the time of the preview.
 
 Failure story: skipping records or reading them twice beyond the preview is refused.
 """

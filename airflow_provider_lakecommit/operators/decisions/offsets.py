@@ -2,9 +2,9 @@
 """`reset offsets` and `reset hard`: where a landing continues.
 
 Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
-:mod:`~airflow_provider_lakecommit.operations.reset.ledger_init` and
-:mod:`~airflow_provider_lakecommit.operations.reset.delete_back`. Nothing beyond the preview is given up: `latest` is
-the end of the topic at that time.
+:mod:`~airflow_provider_lakecommit.operations.decisions.ledger_init` and
+:mod:`~airflow_provider_lakecommit.operations.decisions.delete_back`. Nothing beyond the preview is given up: `latest`
+is the end of the topic at that time.
 
 Failure story: changes between preview and action are found before anything is written, and named.
 

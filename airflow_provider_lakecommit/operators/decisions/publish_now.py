@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`publish-now`: publish what running windows have read, without waiting for their end.
 
-Contract: see :mod:`~airflow_provider_lakecommit.operations.reset.publish_now`. It gives nothing up, so it needs no
+Contract: see :mod:`~airflow_provider_lakecommit.operations.decisions.publish_now`. It gives nothing up, so it needs no
 approval. The runs of these windows end with success as usual: later runs plan the rest of their windows, and the notes
 of the runs report it.
 """

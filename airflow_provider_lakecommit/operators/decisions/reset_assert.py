@@ -73,7 +73,7 @@ class ResetAssert(ApprovedOperation):
         return assert_tables(session, asserted, decision=decision, give_up_reported=give_up, rows_of_others=rows)
 
     def _asserted(self, session: LandingSession) -> Assertion:
-        from airflow_provider_lakecommit.operations.reset import assertion
+        from airflow_provider_lakecommit.operations.decisions import assertion
 
         tables, offsets = self._stated(session.landing)
         if self.from_log:

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.cli import arguments, everyday, maintain, upkee
 from airflow_provider_lakecommit.cli import main as command_line
 from airflow_provider_lakecommit.cli.runs import land, land_set, process, set_landings
 from airflow_provider_lakecommit.cycle import RunIdentity
-from airflow_provider_lakecommit.landing import spec_file
+from airflow_provider_lakecommit.landing import yaml_file
 from airflow_provider_lakecommit.operations.maintenance import compact
 from airflow_provider_lakecommit.operations.maintenance.bins import BinRules
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
@@ -147,7 +147,7 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         for module in (everyday, upkeep):
             patch.setattr(module, "duration", lambda text: timedelta(seconds=float(text.removesuffix("s"))))
         # Both take longer than most commands; JSON is YAML, too.
-        patch.setattr(spec_file, "yaml_values", json.loads)
+        patch.setattr(yaml_file, "yaml_values", json.loads)
         parser = command_line._parser()
         patch.setattr(command_line, "_parser", lambda: parser)
         yield Console(path, spec)

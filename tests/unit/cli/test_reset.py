@@ -18,8 +18,8 @@ from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.operations.reset import prune as cycle_prune
-from airflow_provider_lakecommit.operations.reset.stated import parse_offsets, parse_ranges
+from airflow_provider_lakecommit.operations.decisions import prune as cycle_prune
+from airflow_provider_lakecommit.operations.decisions.stated import parse_offsets, parse_ranges
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 

@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import Condition, read_ledger
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, record_of, sections_of, to_summary
-from airflow_provider_lakecommit.control.envelope import unpack
+from airflow_provider_lakecommit.control.packed_text import unpack
 from tests.fixtures.recorded import differences, table_metadata, told
 
 TABLES = {name: TableMetadataUtil.parse_raw(text) for name, text in table_metadata().items()}

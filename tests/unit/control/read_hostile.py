@@ -15,10 +15,10 @@ from pathlib import Path
 
 from airflow_provider_lakecommit.cli.control_log import to_dict
 from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.envelope import unpack
 from airflow_provider_lakecommit.control.events import decode, glance, head
 from airflow_provider_lakecommit.control.headers import HEADER
 from airflow_provider_lakecommit.control.ledger import decode_ledger
+from airflow_provider_lakecommit.control.packed_text import unpack
 from airflow_provider_lakecommit.control.quarantine import entry_of
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.exceptions import WireError

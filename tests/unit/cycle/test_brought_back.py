@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue
 
 from airflow_provider_lakecommit.exceptions import LedgerError
-from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets, from_snapshot
 from tests.fakes.lake import data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 

@@ -20,8 +20,8 @@ from airflow_provider_lakecommit.cycle.commit.drain import drain
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.signing import KEY
 from tests.fakes.kafka import FakeSource
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding

@@ -21,9 +21,9 @@ from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
-from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets, from_snapshot
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.prune import Prunable, prune
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets, from_snapshot
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.prune import Prunable, prune
 from tests.fakes.kafka import FakeControl, FakeSource
 from tests.fakes.session import CREATE, DATA, DEAD, P0, P1, FakeLanding
 

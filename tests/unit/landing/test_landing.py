@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from airflow_provider_lakecommit.core.destinations import Destination, Role
 from airflow_provider_lakecommit.core.model import Budget
-from airflow_provider_lakecommit.core.routing import Destination, Role
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, Landing, LandingSpec, load_spec
 from airflow_provider_lakecommit.landing.sections import label

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.formats.evolution.changes import Added, Change
 from airflow_provider_lakecommit.formats.evolution.commit import EvolveRequest, evolve_table
 from airflow_provider_lakecommit.landing import LandingSpec
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.status import landing_history
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.declared import changed_landing

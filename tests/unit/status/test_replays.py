@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_led
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.operations.reset.prune import pruned
+from airflow_provider_lakecommit.operations.decisions.prune import pruned
 from airflow_provider_lakecommit.status.accounts import RangeAccount
 from airflow_provider_lakecommit.status.replaced import Step, is_replay, replay_problems
 from tests.fakes.lake import at, coverage, section

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.partition_status import PartitionStatus
 from airflow_provider_lakecommit.status.status import Status, TableStatus, read_status
 from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict

@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.cycle.commit.drain import drain
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_offsets
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.signing import KEY
 from tests.fakes.kafka import FakeSource
 from tests.fakes.lake import data_file

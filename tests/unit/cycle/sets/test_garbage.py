@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.sets.garbage import OLDER, YOUNG, rarely_collected
+from airflow_provider_lakecommit.cycle.sets.rare_collection import OLDER, YOUNG, rarely_collected
 
 RARE = (YOUNG, OLDER, OLDER)
 

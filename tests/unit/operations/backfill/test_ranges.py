@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from airflow_provider_lakecommit.core.destinations import Role
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.provenance import Provenance, Share
-from airflow_provider_lakecommit.core.routing import Role
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA, mark_columns
 from airflow_provider_lakecommit.landing import MARK_COLUMNS

@@ -13,6 +13,7 @@ from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.planning.truncation import Truncation
 from airflow_provider_lakecommit.core.provenance import Provenance
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.decisions.stated import parse_ranges
 from airflow_provider_lakecommit.operations.proof.chosen import (
     PIECE,
     Sample,
@@ -22,7 +23,6 @@ from airflow_provider_lakecommit.operations.proof.chosen import (
     spread,
     table_ranges,
 )
-from airflow_provider_lakecommit.operations.reset.stated import parse_ranges
 
 P, OLD = SourcePartition("t", 0, "new"), SourcePartition("t", 0, "old")
 CONTROL = ControlPosition(cluster_id="c", topic="control", topic_id="i", partition=0, read_from=0, low=None)

@@ -65,7 +65,7 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
-from airflow_provider_lakecommit.operations.reset.known import (
+from airflow_provider_lakecommit.operations.decisions.known import (
     KnownTable,
     check_log,
     check_topics,

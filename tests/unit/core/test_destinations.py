@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from airflow_provider_lakecommit.core.routing import FAIL, Destination, Role, Route, role_of, schemas_of, tables_for
+from airflow_provider_lakecommit.core.destinations import (
+    FAIL,
+    Destination,
+    Role,
+    Route,
+    role_of,
+    schemas_of,
+    tables_for,
+)
 
 ORDERS = Destination(table="shop.orders", role=Role.ROWS)
 AUDIT = Destination(table="shop.audit", role=Role.ROWS)

@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, initial_position, ledger_state, new_section
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
-from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, offsets_of
+from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, offsets_of
 
 SAME = "same"
 """The copy keeps offsets."""

@@ -15,9 +15,9 @@ from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_table
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.unblock import blocked_parts, unblock
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.unblock import blocked_parts, unblock
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.verify import check_landing
 from tests.fakes.session import DATA, DEAD, P0, P1, FakeLanding

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.core import BACKFILL, LAND, Coverage
-from airflow_provider_lakecommit.operations.reset.ledger_init import BEHIND
+from airflow_provider_lakecommit.operations.decisions.ledger_init import BEHIND
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.operations.reset.assertion import AssertedTable, Assertion
-    from airflow_provider_lakecommit.operations.reset.section_init import InitPreview, InitTable
+    from airflow_provider_lakecommit.operations.decisions.assertion import AssertedTable, Assertion
+    from airflow_provider_lakecommit.operations.decisions.section_init import InitPreview, InitTable
 
 
 def init_text(preview: InitPreview) -> Iterable[str]:

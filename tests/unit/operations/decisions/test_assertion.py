@@ -7,9 +7,14 @@ import pytest
 
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
-from airflow_provider_lakecommit.operations.reset.assertion import assert_tables, from_log, from_offsets, from_snapshot
-from airflow_provider_lakecommit.operations.reset.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.reset.wording import assertion_text, assertion_to_dict
+from airflow_provider_lakecommit.operations.decisions.assertion import (
+    assert_tables,
+    from_log,
+    from_offsets,
+    from_snapshot,
+)
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.wording import assertion_text, assertion_to_dict
 from tests.fakes.lake import SCHEMA, data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.story import coverage

@@ -36,9 +36,9 @@ from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.backfill.level import check_pending, level
 from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace_preview
 from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out
-from airflow_provider_lakecommit.operations.reset.init_preview import init_preview
-from airflow_provider_lakecommit.operations.reset.ledger_init import check_init, ledger_init
-from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way, offsets_of
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import check_init, ledger_init
+from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way, offsets_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 """Preview `lakecommit reset offsets` for each table of a landing, in offsets, before anything is written.
 
 Contract: reads tables, log and source, and writes nothing; the effect is decided in
-:mod:`~airflow_provider_lakecommit.operations.reset.section_init`. A table that was dropped, recreated, or rolled back
-to before the landing's first snapshot has no record of what the landing had published in it: that is found in the
+:mod:`~airflow_provider_lakecommit.operations.decisions.section_init`. A table that was dropped, recreated, or rolled
+back to before the landing's first snapshot has no record of what the landing had published in it: that is found in the
 control log, and in the newest ledger in the metadata (:func:`published_before`).
 
 Failure story: ranges that retention removed from the control topic are unknown. Reported, unpublished slices count as
@@ -41,19 +41,19 @@ from airflow_provider_lakecommit.cycle import (
     unsigned_ranges,
 )
 from airflow_provider_lakecommit.kafka import SourceState
-from airflow_provider_lakecommit.operations.reset.section_init import (
+from airflow_provider_lakecommit.operations.decisions.section_init import (
     InitPreview,
     PublishedBefore,
     SectionInit,
     ends_of,
 )
-from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way, check_lane, offsets_of
+from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way, check_lane, offsets_of
 
 
 def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> InitPreview:
     """Return the effect of the decision; writes nothing.
 
-    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.reset.ledger_init.ledger_init`
+    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.decisions.ledger_init.ledger_init`
     """
     settings = section_inits(session, start, way)
     unknown = unknown_text(session, {name: ledger_state(session, name) for name in settings})
@@ -63,7 +63,7 @@ def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> Ini
 def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> dict[str, SectionInit]:
     """Return the new ledger entries by table, in the order of the landing.
 
-    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.reset.ledger_init.ledger_init`
+    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.decisions.ledger_init.ledger_init`
     """
     session.control.ensure()
     source = session.source.watermarks()

@@ -2,9 +2,9 @@
 """Set where a ledger continues: `lakecommit reset offsets`.
 
 Contract: durable before it is reported. A new ledger gets a new epoch, so nothing pending can be committed to it.
-:mod:`~airflow_provider_lakecommit.operations.reset.init_preview` shows what the decision gives up. Reported slices that
-the source no longer has are published first, over gaps that the same decision gives up; if they cannot be, the decision
-is refused unless it includes them.
+:mod:`~airflow_provider_lakecommit.operations.decisions.init_preview` shows what the decision gives up. Reported slices
+that the source no longer has are published first, over gaps that the same decision gives up; if they cannot be, the
+decision is refused unless it includes them.
 
 Failure story: after a kill, some tables have the decision, or only the reported slices were published; run the same
 command again. A loss beyond the approved preview is refused: preview again.
@@ -38,9 +38,9 @@ from airflow_provider_lakecommit.cycle import (
     unsigned_text,
 )
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
-from airflow_provider_lakecommit.operations.reset.init_preview import section_inits
-from airflow_provider_lakecommit.operations.reset.section_init import InitPreview, SectionInit
-from airflow_provider_lakecommit.operations.reset.starts import PLAIN, Start, Way
+from airflow_provider_lakecommit.operations.decisions.init_preview import section_inits
+from airflow_provider_lakecommit.operations.decisions.section_init import InitPreview, SectionInit
+from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
 
 BEHIND = (
     f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_lakecommit.core.log import EndRequested
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
-from airflow_provider_lakecommit.operations.reset import publish_now as module
-from airflow_provider_lakecommit.operations.reset.publish_now import PublishedNow, publish_now
+from airflow_provider_lakecommit.operations.decisions import publish_now as module
+from airflow_provider_lakecommit.operations.decisions.publish_now import PublishedNow, publish_now
 from tests.fakes.session import FakeLanding
 
 SECONDS = 30.0

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control.envelope import COMPRESS_ABOVE, VERSION, number, pack, text, unpack
+from airflow_provider_lakecommit.control.packed_text import COMPRESS_ABOVE, VERSION, number, pack, text, unpack
 from airflow_provider_lakecommit.exceptions import WireError
 from tests.support.values import FOREIGN, STEADY, value_or_error
 

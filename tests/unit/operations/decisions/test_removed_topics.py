@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.control.ledger import decode_ledger, encode_ledger
 from airflow_provider_lakecommit.core.model import ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.operations.reset.prune import missing, pruned
+from airflow_provider_lakecommit.operations.decisions.prune import missing, pruned
 from tests.support.story import P0, P1, VOID_EPOCH, ledger
 
 OLD = SourcePartition("orders", 0, "topic-0")
