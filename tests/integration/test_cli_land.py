@@ -204,13 +204,13 @@ def corrupted_file(landed: tuple[Path, Answer]) -> Iterator[Path]:
     ("corrupt", "message"), [(Path.unlink, "is missing"), (lambda p: p.write_bytes(b"PAR1"), "4 bytes")]
 )
 def test_verify_names_a_file_that_is_missing_or_cut(
-    corrupt: Callable[[Path], object], message: str, corrupted: Path, landed: tuple[Path, Answer]
+    corrupt: Callable[[Path], object], message: str, corrupted_file: Path, landed: tuple[Path, Answer]
 ) -> None:
-    corrupt(corrupted)
+    corrupt(corrupted_file)
     answer = run("verify", str(landed[0]), "--json")
     assert answer.code == 1
     (found,) = answer.value["findings"]
-    assert str(corrupted) in found["text"]
+    assert str(corrupted_file) in found["text"]
     assert message in found["text"]
     assert run("verify", str(landed[0]), "--no-files").code == 0
 
