@@ -81,7 +81,7 @@ class Campaign:
         w, self.names = self.world, self.names + 1
         # Each is a process of its own, whose runs have names that were never used.
         runs = 1000 * self.names
-        return LaneWorld(landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=request, lines=w.lines, runs=runs)
+        return LaneWorld(landing=w.landing, kafka=w.kafka, catalog=w.catalog, request=request, lines=w.lines, runs=runs)
 
     def hole(self) -> None:
         """The live stream goes to the end, or to somewhere, and leaves the rest to a stream."""

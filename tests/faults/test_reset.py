@@ -52,7 +52,7 @@ def lane(world: World, name: str) -> LaneWorld:
         landing=world.landing,
         kafka=world.kafka,
         catalog=world.catalog,
-        asked=lane_request(name=name),
+        request=lane_request(name=name),
         lines=world.lines,
     )
 

@@ -209,7 +209,7 @@ def test_what_needs_a_row_of_each_record_is_refused(make_world: Make, produce: P
     world.settle()
     with world.session() as session:
         with pytest.raises(SpecError, match="LC1335"):
-            lane_preview(session, lane(world, "0=0-10").requests)
+            lane_preview(session, lane(world, "0=0-10").request)
         with pytest.raises(SpecError, match="LC1334"):
             replace_preview(session, Coverage())
         with pytest.raises(SpecError, match="LC1334"):

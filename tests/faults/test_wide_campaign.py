@@ -87,7 +87,7 @@ class WideCampaign(Campaign):
         w, self.names = self.world, self.names + 1
         runs = 1000 * self.names
         return ReplayWorld(
-            landing=w.landing, kafka=w.kafka, catalog=w.catalog, asked=request, lines=w.lines, runs=runs, fewer=True
+            landing=w.landing, kafka=w.kafka, catalog=w.catalog, request=request, lines=w.lines, runs=runs, fewer=True
         )
 
     def go_on(self, name: str) -> None:

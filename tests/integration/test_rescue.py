@@ -244,7 +244,7 @@ def test_what_is_not_as_it_was_announced_is_left_out(
     other.parent.mkdir(parents=True, exist_ok=True)
     copy(path, other)
     (announced,) = to_wire([file], spec=table.spec(), schema=table.schema())
-    sink.tell([replace(announced, **forged(announced))])
+    sink.announce_files([replace(announced, **forged(announced))])
     sink.announce([77])
     report = commit(sink, tables, bootstrap)
     assert dispositions(report) == ["not as announced", "committed"]
@@ -271,9 +271,9 @@ def test_one_file_under_several_names_is_committed_once(sink: Sink, tables: Tabl
     path = urlparse(file.file_path).path
     names = [f"file:{path}", f"file://{path}", path, f"file://{path.replace('/data/', '/data//')}"]
     for name in names[:3]:
-        sink.tell([replace(announced, file_path=name)])
+        sink.announce_files([replace(announced, file_path=name)])
     assert dispositions(commit(sink, tables, bootstrap)) == ["committed"]
-    sink.tell([replace(announced, file_path=names[3])])
+    sink.announce_files([replace(announced, file_path=names[3])])
     assert set(dispositions(commit(sink, tables, bootstrap))) == {"committed"}
     assert sink.ids() == [1, 2]
 
