@@ -47,7 +47,7 @@ class Narrator:
     def opens(self, run: str, ranges: Ranges = ((P0, 0, 10),), *, groups: int = 1, **of_plan: Any) -> None:
         """A cycle with a slice for each range, in so many groups."""
         requested_at = datetime.fromtimestamp(time.time() - self.ago, UTC)
-        made = plan([[r] for r in ranges], **{"asked_at": requested_at, **of_plan})
+        made = plan([[r] for r in ranges], **{"requested_at": requested_at, **of_plan})
         slices = tuple(replace(s, group=n % groups) for n, s in enumerate(made.slices))
         self._plans[run] = replace(made, slices=slices)
         cycle = Cycle(

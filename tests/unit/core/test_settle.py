@@ -258,7 +258,7 @@ class TestValidThrough:
     def story(self, *ends: dict[SourcePartition, int]) -> Story:
         story = Story()
         for n, e in enumerate(ends):
-            story.opens(f"run {n}", ends=e, asked_at=NOON + timedelta(minutes=n))
+            story.opens(f"run {n}", ends=e, requested_at=NOON + timedelta(minutes=n))
         return story
 
     def through(self, story: Story, reached: dict[SourcePartition, int]) -> datetime | None:
@@ -271,9 +271,9 @@ class TestValidThrough:
 
     def test_a_clock_that_was_years_ahead_is_forgotten_with_the_next_cycle(self) -> None:
         story = self.story({P0: 5})
-        story.opens("ahead", ends={P0: 10}, asked_at=NOON + timedelta(days=3650))
+        story.opens("ahead", ends={P0: 10}, requested_at=NOON + timedelta(days=3650))
         assert self.through(story, {P0: 10}) == NOON + timedelta(days=3650)
-        story.opens("right", ends={P0: 15}, asked_at=NOON + timedelta(minutes=2))
+        story.opens("right", ends={P0: 15}, requested_at=NOON + timedelta(minutes=2))
         assert self.through(story, {P0: 15}) == NOON + timedelta(minutes=2)
 
     def test_every_partition_must_have_been_reached(self) -> None:
@@ -289,5 +289,5 @@ class TestValidThrough:
 
     def test_claims_report_nothing_about_it(self) -> None:
         story = self.story({P0: 5})
-        story.opens("more", [[(P0, 5, 9)]], ends={P0: 9}, asked_at=NOON + timedelta(hours=1))
+        story.opens("more", [[(P0, 5, 9)]], ends={P0: 9}, requested_at=NOON + timedelta(hours=1))
         assert self.through(story, {P0: 5}) == NOON
