@@ -106,7 +106,7 @@ def test_an_outage_after_the_request_is_waited_out(lake: Lake, ours: LedgerSecti
 def test_an_outage_that_lasts_leaves_the_outcome_unknown_and_nothing_deleted(lake: Lake, ours: LedgerSection) -> None:
     request = lake.request(staged((0, 0, 10), epoch=ours.epoch))
     lake.catalog.faults.append(Fault.AWAY_AFTER)
-    with pytest.raises(CommitUnknownError, match=r"1.*request\(s\).*shop\.orders.*LC3041"):
+    with pytest.raises(CommitUnknownError, match=r"1.*request\(s\).*shop\.orders.*LC3019"):
         lake.publish(request, seconds=60)
     assert lake.clock.now == pytest.approx(60)
     assert lake.rows() == 10
