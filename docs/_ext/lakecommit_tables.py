@@ -27,7 +27,7 @@ SENT_BY = {
     "cycle.commit.publish": "commit",
     "cycle.commit.refusals": "commit",
     "operations.maintenance.lane_files": "``lakecommit maintain``",
-    "operations.reset.unblock": "``lakecommit reset blocked``",
+    "operations.decisions.unblock": "``lakecommit reset blocked``",
     "cycle.session.early_end": "who is told to stop, or wants a window published now",
     "spark.report": "the Spark task of the slice",
 }

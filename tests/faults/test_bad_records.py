@@ -290,7 +290,7 @@ def test_a_corrupt_batch_is_blocked_alone_and_can_be_stepped_over(
         result = world.run()
         world.check(good)
     assert blocked(world) == [(0, 10, 20)]
-    assert "damage" in result.blocked[0]
+    assert "SourceCorruptError" in result.blocked[0]
     assert f"{topic}[0]: offsets 10 to 19" in result.blocked[0]
     assert "restore" in result.blocked[0]
     assert "--skip" in result.blocked[0]
