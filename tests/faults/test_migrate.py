@@ -261,4 +261,6 @@ def sections_of(world: World) -> dict[str, LedgerSection]:
 
 def lane(world: World, *texts: str, name: str) -> LaneWorld:
     request = lane_request(ranges=parse_ranges([f"{world.landing.topics}:{text}" for text in texts]), name=name)
-    return LaneWorld(landing=world.landing, kafka=world.kafka, catalog=world.catalog, request=request, lines=world.lines)
+    return LaneWorld(
+        landing=world.landing, kafka=world.kafka, catalog=world.catalog, request=request, lines=world.lines
+    )

@@ -275,7 +275,7 @@ def leaves(fields: Any, above: Path = ()) -> Iterator[tuple[Path, IcebergType]]:
 
 
 @settings(max_examples=examples(900), deadline=None)
-@given(table=TABLES, wanted=INFERRED, widen=st.booleans())
+@given(table=TABLES, inferred=INFERRED, widen=st.booleans())
 def test_changes_take_nothing_away_and_make_what_is_requested_fit(
     table: Schema, inferred: StructType, widen: bool
 ) -> None:
@@ -309,7 +309,7 @@ def test_changes_take_nothing_away_and_make_what_is_requested_fit(
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(table=TABLES, wanted=INFERRED)
+@given(table=TABLES, inferred=INFERRED)
 def test_what_was_dropped_stays_so(table: Schema, inferred: StructType) -> None:
     removed = frozenset(path for path, _ in paths_in(inferred.fields))
     found = evolution(table, inferred, widen=True, side=TableSide(gone=removed))
