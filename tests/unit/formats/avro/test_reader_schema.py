@@ -181,13 +181,9 @@ class TestDefaults:
 
 def has_union(kind: Any) -> bool:
     if isinstance(kind, Mapping):
-        return any(has_union(each) for each in kind.values())
-    if isinstance(kind, list):
-        # The fields of a record, or the branches of a union.
-        return any(not (isinstance(each, Mapping) and "name" in each and "type" in each) for each in kind) or any(
-            has_union(each["type"]) for each in kind
-        )
-    return False
+        parts = [kind[key] for key in ("type", "items", "values") if key in kind]
+        return any(map(has_union, [*parts, *(f["type"] for f in kind.get("fields", ()))]))
+    return isinstance(kind, list)
 
 
 def in_json(kind: Any, value: Any) -> Any:
