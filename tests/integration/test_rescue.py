@@ -459,7 +459,7 @@ def test_the_operator_shows_and_commits(
     (one_report,) = rescue()
     assert (one_report["fates"]["waiting"]["rows"], one_report["snapshot_ids"]) == (2, [])
     assert sink.ids() == [1]
-    (done,) = rescue(gone=True, commit=True, reason="the worker is gone")
+    (done,) = rescue(connector_is_gone=True, commit=True, reason="the worker is gone")
     snapshot = sink.table.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
