@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find rows of a table that are not the newest of their keys: an appended table has them in excess.
+"""Find rows of a table that are not the newest of their keys, and remove them in the snapshot that changes the key.
 
 Contract: reads the key and order columns of all live rows. The newest row of a key stays, in the order of
 :mod:`~airflow_provider_lakecommit.committer.newest`; if it is a delete in the source, it is removed too, unless deletes
@@ -8,10 +8,9 @@ are kept as rows. Rows without ``kafka_offset`` are older than all others. Keys 
 
 Memory: some 100 bytes, and the key, of :data:`ROWS_AT_ONCE` rows; larger tables are read several times.
 
-The snapshot after which a table has one row per key, or one per record again, by its ledger.
-
-Contract: rows are searched on the head that the request asserts, and removed in the snapshot that changes the ledger.
-All entries of the landing get a new epoch: slices written by the former rule are read again.
+After the snapshot of :func:`rekey_table`, a table has one row per key, or one per record again, by its ledger. Rows are
+searched on the head that the request asserts, and removed in the snapshot that changes the ledger. All entries of the
+landing get a new epoch: slices written by the former rule are read again.
 
 Failure story: as of any compare-and-swap, see :mod:`~airflow_provider_lakecommit.committer.swap`.
 """

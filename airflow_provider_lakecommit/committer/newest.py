@@ -74,7 +74,7 @@ def readings_by(sections: Sequence[LedgerSection]) -> dict[SourcePartition, dict
     return found
 
 
-def is_of(order: Order, source: int, generation: int, offsets: RangeSet) -> Numbers:
+def of_reading(order: Order, source: int, generation: int, offsets: RangeSet) -> Numbers:
     """Return which rows are of these offsets, by this reading."""
     out = np.zeros(len(order.source), bool)
     some = (order.source == source) & (order.generation == generation)
@@ -152,7 +152,7 @@ class Columns:
             if len(of) > 1:
                 source, newest = self.sources.get((p.topic, p.partition), -1), max(of)
                 for generation, offsets in of.items():
-                    out[is_of(order, source, generation, offsets)] = newest
+                    out[of_reading(order, source, generation, offsets)] = newest
         return order._replace(generation=out)
 
     def _sources(self, topics: pa.Array, partitions: Numbers) -> Numbers:

@@ -41,7 +41,7 @@ from airflow_provider_lakecommit.committer.delete_files import (
 from airflow_provider_lakecommit.committer.head import HeadReader
 from airflow_provider_lakecommit.committer.key_columns import check_key_columns
 from airflow_provider_lakecommit.committer.ledger import LedgerState
-from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, is_of, newest_changes, readings_by
+from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes, of_reading, readings_by
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core import LIVE, RangeSet, current_readings
 from airflow_provider_lakecommit.iceberg import Numbers, opened, partition_constants, transformed
@@ -292,7 +292,7 @@ def is_newer(old: Order, new: Order, readings: Readings, *, live: bool) -> Numbe
         # What an earlier reading has at a later offset is newer only while it is the record of that offset.
         current = old.generation >= new.generation
         for (source, generation), offsets in readings.current.items():
-            current |= is_of(old, source, generation, offsets)
+            current |= of_reading(old, source, generation, offsets)
         by_offset = same & known & later & current
     else:
         # A reading of an older topic of this name is older; what another partition or writer has, cannot be compared.

@@ -12,11 +12,9 @@ without progress raise the `away` error with the cause, a partition without read
 batch is requested once more, since it may have been corrupted in transit; then a :class:`CorruptBatch` takes its place,
 and the batches after it are read.
 
-Errors of clients and brokers about records that differ from what was written.
-
-Contract: a batch with altered bytes fails its checksum, cannot be decompressed, or has an unknown form. Waiting does
-not fix it, and it does not mean that brokers are unreachable. A batch is corrupt as a whole, because the exact place is
-unknown; its end is found by trying.
+Records that differ from what was written are an error of their own: a batch with altered bytes fails its checksum,
+cannot be decompressed, or has an unknown form. Waiting does not fix it, and it does not mean that brokers are
+unreachable. A batch is corrupt as a whole, because the exact place is unknown; its end is found by trying.
 """
 
 from __future__ import annotations

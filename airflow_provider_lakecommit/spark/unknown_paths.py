@@ -6,10 +6,9 @@ Contract: the first record of each of at most :data:`MOST_PATHS` fields, by its 
 own place. Ignored fields are only counted, so the block is decoded again by halves, at most once per field and slice;
 landings without `evolve` skip this.
 
-Rejects of an evolving table, with the table's current type.
-
-Contract: pure. The decoder's reason is kept; for a value that its column cannot take, the column's type is appended. If
-a table's types change, a dead letter must name the type it was evaluated with.
+Rejects of an evolving table name the table's current type. The decoder's reason is kept; for a value that its column
+cannot take, the column's type is appended. If a table's types change, a dead letter must name the type it was evaluated
+with.
 """
 
 from __future__ import annotations

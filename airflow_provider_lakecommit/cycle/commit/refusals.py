@@ -10,7 +10,7 @@ everything else is published.
 Failure story: if the source does not report its offsets, that is an error and nothing is voided: the next commit tries
 again.
 
-What has too many rejected records is blocked before a commit publishes anything:
+Before a commit publishes anything, what has too many rejected records is blocked:
 :mod:`~airflow_provider_lakecommit.core.window_budget` decides. Each range that is left out of a complete window is
 reported as blocked, which takes back its finished slice. What is left out of other windows waits.
 

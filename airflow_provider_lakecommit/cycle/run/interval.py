@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of a continuous run: a line per interval, and all lines of a window with a problem.
+"""The log of a continuous run: a line per interval, all lines of a window with a problem, and the sum at the end.
 
 Contract: until it is first caught up, a continuous run logs like any run. Afterwards the lines of a window are buffered
 until it is closed, then written if it had a problem, otherwise dropped. Warnings are written at once, each once per
 interval. The buffer is bounded.
 
-The sum of a run's cycles, which does not grow with their number.
-
-Contract: :meth:`Total.add` keeps only the facts of a closed cycle that the run reports at its end. The snapshots of a
-table become one: the newest, with the additions of all.
+A :class:`Total` is the sum of a run's cycles, and does not grow with their number. :meth:`Total.add` keeps only the
+facts of a closed cycle that the run reports at its end. The snapshots of a table become one: the newest, with the
+additions of all.
 """
 
 from __future__ import annotations

@@ -2,15 +2,14 @@
 """The progress of a window while its Spark jobs run: reported slices and records, rate and remaining time.
 
 Contract: read from the control topic, to which each task reports its finished slice at once, so it is the same on every
-engine, also with a remote driver or adopted work; decoded records of unfinished
-slices count where tasks are on this machine. For display only: no part of a run waits for it.
+engine, also with a remote driver or adopted work; decoded records of unfinished slices count where tasks are on this
+machine. For display only: no part of a run waits for it.
 
 Failure story: an unreadable log is reported with the last known progress, and read again at the next interval; the run
 itself reports the cause.
 
-The remaining and the slow slices of a job that runs several times, by the reports.
-
-Contract: the start of a slice is not recorded. Slow slices hold up a job when nothing new of its cycle was reported for
+By the same reports, :class:`SlowSlices` finds the remaining and the slow slices of a job that runs several times. The
+start of a slice is not recorded. Slow slices hold up a job when nothing new of its cycle was reported for
 longer than ``speculation`` times the median duration of the reported slices, and for :data:`LEAST_SECONDS` at least:
 while others come in, a slow one delays nothing. The remaining slices are then the slow ones. Without a report there is
 no median, and nothing is known.

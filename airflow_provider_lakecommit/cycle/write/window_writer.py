@@ -10,11 +10,10 @@ Failure story: a Spark job that dies is no error here; its reported slices count
 interruption of the caller, stops the engine with all open windows, and is raised. Once it is *stopping*, no job begins
 any more; the stopping caller asks running jobs to end.
 
-A run's open cycle, and its outcome once it is closed; and which open cycles the next START must end.
-
-Contract: values of one run, in memory. The START of a later cycle ends cycles without a worker: their process is dead,
-this run closed them without a COMPLETE, as commits failed for some table, or a run of this process ended with an error
-before it closed them. Only the last kind is shared by the runs of a process.
+An :class:`OpenWindow` is a run's open cycle, and has its outcome once it is closed. :class:`Releases` are the open
+cycles that the next START must end. Both are values of one run, in memory. The START of a later cycle ends cycles
+without a worker: their process is dead, this run closed them without a COMPLETE, as commits failed for some table, or a
+run of this process ended with an error before it closed them. Only the last kind is shared by the runs of a process.
 """
 
 from __future__ import annotations

@@ -6,12 +6,11 @@ a :class:`~airflow_provider_lakecommit.exceptions.TableError` at that time, befo
 class that chooses file locations; it is imported only if it is pyiceberg's own or the landing allows it, because an
 import runs the module, in a process with secrets.
 
-Rows in the sort order of a table.
-
-Contract: :meth:`Sorting.order` gives the numbers of a block's rows in the order that the Iceberg specification defines:
-by the fields in turn, each ascending or descending with nulls first or last; floats from the smallest to the greatest
-with -0.0 before 0.0 and NaN after all; strings and binaries by their bytes, which for UTF-8 is the order of the code
-points. Rows that are equal keep their order. Nothing is moved: the caller takes the rows.
+A :class:`Sorting` is the sort order of a table. :meth:`Sorting.order` gives the numbers of a block's rows in the order
+that the Iceberg specification defines: by the fields in turn, each ascending or descending with nulls first or last;
+floats from the smallest to the greatest with -0.0 before 0.0 and NaN after all; strings and binaries by their bytes,
+which for UTF-8 is the order of the code points. Rows that are equal keep their order. Nothing is moved: the caller
+takes the rows.
 
 A transform that cannot be applied is a :class:`TableError` before a record is read.
 """

@@ -12,13 +12,11 @@ Failure story: an unsupported property (another format, an unknown codec, a leve
 number) is a :class:`TableError` when the window is planned. Some would raise no error later: Parquet's writer kills its
 process for a negative row limit of a page, and never ends for a limit of zero.
 
-Choose the columns of a Parquet file that get a dictionary: those whose values repeat.
-
-Contract: :meth:`Dictionaries.of` decides from the first rows of a file, at most :data:`SAMPLE` rows and
-:data:`SAMPLE_BYTES` per column: the table of different values takes several times their memory. The decision affects
-only size and time; the file is correct in any case. A dictionary of values that hardly repeat costs a third of the
-writing time and makes the file bigger, above all for small partitions; Parquet itself abandons it only when it is
-already too big.
+Columns whose values repeat get a dictionary. :meth:`Dictionaries.of` decides from the first rows of a file, at most
+:data:`SAMPLE` rows and :data:`SAMPLE_BYTES` per column: the table of different values takes several times their memory.
+The decision affects only size and time; the file is correct in any case. A dictionary of values that hardly repeat
+costs a third of the writing time and makes the file bigger, above all for small partitions; Parquet itself abandons it
+only when it is already too big.
 
 The estimate: ``d`` different values among ``s`` rows drawn from ``n`` come from about ``s / (2 * (1 - d / s))``
 different ones in all, and a dictionary pays if those are fewer than half of the rows.

@@ -12,9 +12,8 @@ would read that again, for this table alone and by other rules.
 Failure story: after a kill anywhere, the same command does the rest; the backfill's next cycle announces an unannounced
 snapshot. A slice that cannot be published ends the epoch of its table: the range is read again.
 
-Find what a run has replaced whose backfill is closed: for an attempt after the one that did it.
-
-Contract: reads the control log and the tables, and writes nothing. A run has replaced its range when a cycle that
+An attempt after the one that did it finds what its run has replaced, although the backfill is closed: it reads the
+control log and the tables, and writes nothing. A run has replaced its range when a cycle that
 announces it (:func:`~airflow_provider_lakecommit.operations.backfill.replaying.replace_lane`) is complete: then that
 run, or its successor, closed the backfill. The snapshots are read from the tables.
 

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the data files of a table to rewrite together.
+"""Choose the data files of a table to rewrite together, and write each choice to one data file.
 
-Contract: pure. A bin has files of one partition and one partition spec, in the order of arrival, of at most the target
-size together. It is worth rewriting if it has enough small files, or a file with many deleted rows. Bins with the
-oldest files come first.
+Contract: the choice is pure. A bin has files of one partition and one partition spec, in the order of arrival, of at
+most the target size together. It is worth rewriting if it has enough small files, or a file with many deleted rows.
+Bins with the oldest files come first.
 
-Write one bin to one data file.
-
-Contract: the rows keep their order, source by source, without deleted rows; in a table with a sort order they are
-sorted. So each row's position in the new file follows from its position in its source, and rows that are deleted while
-the bin is written are deleted by position in the new file (:meth:`WrittenBin.moved`) instead of being written again: a
-compaction and a landing, or another engine's deletes, never starve each other.
+In the file that a bin is written to, the rows keep their order, source by source, without deleted rows; in a table with
+a sort order they are sorted. So each row's position in the new file follows from its position in its source, and rows
+that are deleted while the bin is written are deleted by position in the new file (:meth:`WrittenBin.moved`) instead of
+being written again: a compaction and a landing, or another engine's deletes, never starve each other.
 
 Memory: a row group and a block of a source; in a sorted table the whole bin, which is small then.
 

@@ -7,11 +7,10 @@ removes those of killed processes.
 Failure story: a folder is removed only if its process is certainly dead. Processes of another container with the same
 temporary folder are unknown, so their folders stay until one there creates a folder.
 
-Settings of Spark that other users of the machine must not read.
-
-Contract: other users can list processes with their arguments, and spark-submit takes settings as arguments. So secret
-settings go to a properties file that only the owner can read; Spark's own defaults are loaded too
-(``--load-spark-defaults``). :data:`REDACTION` removes them from Spark's web UI, event log and messages.
+Settings that other users of the machine must not read are in such a folder: other users can list processes with their
+arguments, and spark-submit takes settings as arguments. So secret settings go to a properties file that only the owner
+can read; Spark's own defaults are loaded too (``--load-spark-defaults``). :data:`REDACTION` removes them from Spark's
+web UI, event log and messages.
 """
 
 from __future__ import annotations
