@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
-from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule, check_key
 from airflow_provider_lakecommit.core import (
     LIVE,
     RESET_ASSERT,
@@ -104,7 +104,7 @@ class PublishOutcome:
 def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy | None = None) -> PublishOutcome:
     """Append the slices of the request that are not in the table yet.
 
-    :raises LedgerError: the table has no ledger entry of this landing, or was recreated
+    :raises LedgerError: the table has no ledger entry of this landing, was recreated, or has rows by another key
     :raises TableError: the table or its branch does not exist
     :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
     :raises CatalogError: the catalog or the storage was unreachable; nothing was sent
@@ -121,6 +121,8 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
         last[:] = [judgement]
         if not judgement.accepted:
             return None
+        # Another landing may have published its first rows since the plan.
+        check_key(request.table, request.landing, key, state.sections)
         changes = any(s.files or s.tombstones for s in judgement.accepted)
         scanned[:] = [superseding.on(loaded, state, judgement.accepted)] if superseding and changes else []
         return _change(request, metadata, state, section, judgement, scanned[0] if scanned else None)

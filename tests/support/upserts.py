@@ -102,10 +102,10 @@ class UpsertLake:
         self.sections: dict[str, LedgerSection] = {}
         self.join(LIVE)
 
-    def join(self, lane: str, starts: int = 0, generation: int = 1) -> None:
+    def join(self, lane: str, starts: int = 0, generation: int = 1, landing: str = "accounts") -> None:
         """Open a stream."""
         own = LedgerSection(
-            landing="accounts",
+            landing=landing,
             lane=lane,
             cluster_id="test",
             epoch=uuid4(),

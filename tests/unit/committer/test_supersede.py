@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.committer import newest
 from airflow_provider_lakecommit.committer.append import publish
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle import LandingSession
-from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from tests.support.effort import examples
@@ -342,3 +342,21 @@ def test_a_table_without_the_columns_is_refused(tmp_path: Path) -> None:
         update.delete_column("kafka_offset")
     with pytest.raises(TableError, match="LC3050"):
         publish(lake.tables, lake.request([replace(made, schema_id=1)]))
+
+
+@pytest.mark.parametrize("upserts", [True, False], ids=["the first appends", "the first upserts"])
+def test_two_landings_with_different_keys_were_both_planned_before_the_first_rows(
+    tmp_path: Path, upserts: bool
+) -> None:
+    """When they were planned, neither had rows, so the plan of neither could see the key of the other."""
+    lake = UpsertLake(tmp_path)
+    first = lake.slice([(1, 1), (2, 2)])
+    lake.places = [replace(lake.places[0], topic="orders")]
+    lake.join("other", landing="orders")
+    second = lake.slice([(1, 1), (2, 2)], lane="other")
+    appending, upserting = None, lake.rule
+    publish(lake.tables, replace(lake.request([first]), upsert=appending if upserts else upserting))
+    late = replace(lake.request([second], "other"), landing="orders", upsert=upserting if upserts else appending)
+    with pytest.raises(LedgerError, match="LC3056"):
+        publish(lake.tables, late)
+    assert lake.content() == {1: 1, 2: 2}
