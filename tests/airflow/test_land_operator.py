@@ -173,7 +173,8 @@ def test_a_run_that_was_not_reported_is_reported_by_its_retry_and_a_cleared_one_
     retried = attempt(replace(request, number=2))
     assert retried.state == "success"
     assert retried.event is not None
-    assert retried.event["snapshots"] == first.event["snapshots"]
+    # The table's debt is measured at its commit, and is not in the log.
+    assert retried.event["snapshots"] == [{**s, "debt": None} for s in first.event["snapshots"]]
     assert retried.event["valid_through"] == first.event["valid_through"]
 
     produce(world.topic, orders(4), 0)

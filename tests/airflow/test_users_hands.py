@@ -111,7 +111,7 @@ def test_what_a_marked_or_deleted_run_claims_is_free_at_once_and_its_id_can_be_u
     until_its_job_has_ended(name)
     faults.let_go("write.2")
     assert live.run(name, "b") == ("success", GREEN)
-    assert live.printed(name, "b", "has ended: what its cycle", "plan")
+    assert live.printed(name, "b", "are free, its run", "plan")
     assert live.lake.ids(f"shop.{name}") == list(range(6))
 
     live.client.delete_run(name, "a")
