@@ -319,3 +319,27 @@ def test_another_key_than_previewed_is_refused_though_no_row_would_go(make_world
     world.landing = world.landing.changed(upsert={"key": ()})
     with pytest.raises(LedgerError, match="LC7052"):
         changed(world, before)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [(["id"], ["name"], [1, 2, 3]), (["id"], [], [0, 1, 2, 3]), ([], ["id"], [2, 3])],
+    ids=["another key", "no key", "a key"],
+)
+def test_a_key_that_changes_before_the_first_rows_decides_what_their_slices_keep(
+    make_world: Make, produce: Produce, old: list[str], new: list[str], kept: list[int]
+) -> None:
+    """No `reset key`: the table has no rows. But a slice keeps only the last change of each key that it was read by."""
+    world = make_world(1, **LOG, **({"upsert_key": old} if old else {}))
+    values = [{"id": 1, "name": "ann"}, {"id": 1, "name": "bob"}, {"id": 1, "name": "ann"}, {"id": 2, "name": "cy"}]
+    produce(world.landing.topics, [(json.dumps({"id": v["id"]}), v) for v in values])
+    opened = world.open("interrupted")
+    world.write(opened)
+    world.landing = world.landing.changed(upsert={"key": new, "deletes": "ignore"} if new else {"key": ()})
+    with pytest.raises(LedgerError, match="LC6020"):
+        world.close("interrupted", opened)
+    assert world.rows() == []
+    world.settle()
+    found = sorted((r["kafka_offset"], r["name"]) for r in world.rows())
+    assert found == [(n, values[n]["name"]) for n in kept]
+    check_verified(world)

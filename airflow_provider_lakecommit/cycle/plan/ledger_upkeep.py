@@ -89,7 +89,13 @@ def renewed(
     state = _with_the_log(session, name, state, source)
     if source is not None:
         state = _with_the_spec(session, name, state, data, source)
-        state = _with_the_topics(session, name, state, source)
+        return _with_the_topics(session, name, state, source)
+    if _has_another_key(session, name, state.own(session.landing.name, session.lane)):
+        raise LedgerError(
+            "LC6020",
+            f"`upsert.key` of landing {session.landing.name} has changed since its slices for {name} were planned: "
+            "nothing is published, and the next plan reads their records again",
+        )
     return state
 
 
@@ -164,11 +170,13 @@ def _with_the_log(session: LandingSession, name: str, state: LedgerState, source
 def _with_the_spec(
     session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None, source: SourceState
 ) -> LedgerState:
-    """Void pending slices after a spec change, if the landing wants it, no table lags behind the data table, and all
-    can be read again.
+    """Void pending slices after a spec change, if the landing wants it or has another key, no table lags behind the
+    data table, and all can be read again.
     """
     section, current = state.own(session.landing.name, session.lane), session.landing.spec_version
-    if session.landing.window.on_spec_change != "void" or section.spec_version == current:
+    # Slices keep the last change of each key that they were read by. Once there are rows, `reset key` changes the key.
+    other_key = _has_another_key(session, name, section) if data is None else not data.covered
+    if section.spec_version == current or not (other_key or session.landing.window.on_spec_change == "void"):
         return state
     if kept := _kept(session, name, state, source):
         session.log(f"{name}: the spec changed; {kept} is published with its old spec: the source no longer has it")
@@ -182,12 +190,17 @@ def _with_the_spec(
             _check_level(session, other, section)
     else:
         _check_level(session, name, data)
-    return _change(
-        session,
-        name,
-        SnapshotKind.EPOCH,
-        lambda s: replace(s, epoch=session.new_id(), spec_version=current) if s.spec_version != current else None,
-    )
+    key = (*session.landing.upsert.key,) if name == session.landing.table else section.upsert_key
+
+    def voiding(now: LedgerSection) -> LedgerSection | None:
+        new = replace(now, epoch=session.new_id(), spec_version=current, upsert_key=key)
+        return new if now.spec_version != current else None
+
+    return _change(session, name, SnapshotKind.EPOCH, voiding)
+
+
+def _has_another_key(session: LandingSession, name: str, section: LedgerSection) -> bool:
+    return name == session.landing.table and section.upsert_key != (*session.landing.upsert.key,)
 
 
 def _with_the_topics(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> LedgerState:
