@@ -12,6 +12,7 @@ from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from tests.support.declared import changed_landing
 from tests.support.messes import CREATE, TABLE, evolve_spec
 from tests.support.steps import Step, check_verified, interrupted_cycle
@@ -72,6 +73,28 @@ def half_strange(make_world: Make, produce: Produce, on_spec_change: str) -> Wor
 
 def dead_ids(world: World) -> Counter[int]:
     return Counter(row["offset"] for row in world.rows("shop.dead"))
+
+
+@pytest.mark.parametrize("on_spec_change", ["finish", "void"])
+def test_rejected_records_of_pending_slices_are_not_lost_with_their_table(
+    make_world: Make, produce: Produce, on_spec_change: str
+) -> None:
+    """The table for dead letters is gone from the spec: nothing would publish them."""
+    world = half_strange(make_world, produce, on_spec_change)
+    world.landing = changed_landing(world.landing, unknown_fields="dead_letter")
+    opened = world.open("changed")
+    world.write(opened)
+    world.landing = changed_landing(world.landing, dead_letter_table=None)
+    assert world.close("changed", opened).published == ()
+    assert len(world.run().blocked) >= 1
+    assert world.rows() == []
+    world.landing = changed_landing(world.landing, dead_letter_table="shop.dead")
+    with world.session() as session:
+        unblock(session)
+    world.settle()
+    assert dead_ids(world) == Counter(range(1, 40, 2))
+    world.check(Counter(range(0, 40, 2)))
+    check_verified(world)
 
 
 @pytest.mark.heavy

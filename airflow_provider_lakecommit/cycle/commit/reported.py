@@ -157,6 +157,9 @@ def _rows_problem(landing: Landing, name: str, report: SliceReport) -> str | Non
     of, dead = report.table(name), role_of(landing.destinations, name) is Role.DEAD_LETTERS
     records = sum(s.counts.rejected if dead else s.counts.landed for s in report.spans)
     rows = of.rows if of else 0
+    if landing.dead_letter_table is None and (rejected := sum(s.counts.rejected for s in report.spans)):
+        # By a former spec: the table with their dead letters would not be published.
+        return f"its report counts {rejected} rejected records, but the landing has no dead-letter table any more"
     if not dead and len(landing.data_tables) > 1:
         return _routed_rows_problem(landing, name, report, rows, records)
     if rows == records or (rows > records and not dead and not landing.one_row_each):
