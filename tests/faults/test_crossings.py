@@ -293,7 +293,7 @@ def test_a_snapshot_off_the_branch_does_not_report_what_the_table_holds(landed: 
 def test_dead_letters_of_a_former_table_are_closed_by_a_replay_of_their_range(
     make_world: Make, produce: Produce
 ) -> None:
-    world = make_world(1, unknown_fields="dead_letter")
+    world = make_world(1, unknown_fields="dead_letter", dead_letter_max_ratio=1.0)
     topic = str(world.landing.topics)
     produce(topic, [*records(0, 20), *odd(20, 20), *records(40, 20)], partition=0)
     world.settle()
@@ -310,7 +310,7 @@ def test_dead_letters_of_a_former_table_are_closed_by_a_replay_of_their_range(
 
 @pytest.mark.heavy
 def test_replayed_dead_letters_are_counted_when_their_range_is_replayed(make_world: Make, produce: Produce) -> None:
-    world = make_world(1, unknown_fields="dead_letter")
+    world = make_world(1, unknown_fields="dead_letter", dead_letter_max_ratio=1.0)
     produce(str(world.landing.topics), [*records(0, 20), *odd(20, 20), *records(40, 20)], partition=0)
     world.settle()
     world.landing = changed_landing(world.landing, unknown_fields="ignore")

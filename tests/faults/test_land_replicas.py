@@ -200,7 +200,7 @@ def test_slices_of_a_worker_that_hangs_are_done_a_second_time_and_no_others(make
         hangs.kill()
     assert answer.code == 0, answer.err
     assert "group 0: started 1 slow slices a second time" in answer.err
-    assert "replica 0 abandoned replica" in answer.err
+    assert "all slices are reported; abandoned replica" in answer.err
     (line,) = answer.lines
     assert (line["rows"], line["redundant"], line["missing"]) == (MANY, 0, [])
     lake.check(MANY)

@@ -219,7 +219,8 @@ def test_the_status_of_a_set_has_a_line_for_each_landing_the_worst_first(shop: S
     assert answer.out.splitlines() == [
         "shop.lake.b: BEHIND: 5 offsets are not landed; 5 offsets behind",
         "shop.lake.a: all is well",
-        f"shop.lake.empty: all is well: {shop.prefix}.empty never had a record: lake.empty is created with the",
+        f"shop.lake.empty: all is well: {shop.prefix}.empty never had a record: "
+        "lake.empty is created with the first one",
         "3 landings: 1 behind, 2 well, 0 failed; 5 offsets behind",
     ]
     [value] = shop.run("status", "--json", defaults=plain).lines
