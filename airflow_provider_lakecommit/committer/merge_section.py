@@ -28,9 +28,11 @@ from airflow_provider_lakecommit.core import (
     FILLED,
     Coverage,
     Decision,
+    EvaluatedBy,
     LedgerSection,
     Provenance,
     added,
+    evaluated_in,
     filled_from,
     is_filled,
     merged,
@@ -43,7 +45,7 @@ def merge_section(
     table: str,
     own: tuple[str, str],
     *,
-    had: Coverage,
+    had: EvaluatedBy,
     cluster_id: str = "",
     branch: str = MAIN_BRANCH,
     decision: Decision | None = None,
@@ -51,7 +53,7 @@ def merge_section(
     """Remove an entry, and give its ranges to the one of closed backfills, which is made if missing.
 
     :param own: landing and stream of the entry
-    :param had: ranges that, by the log, the table has passed without a row, and that no entry has yet
+    :param had: ranges that, by the log, the table has passed without a row, and that no entry has yet, by their rules
     :param cluster_id: cluster that the landing reads, by default the entry's
     :param decision: of the user who closed it before it was complete
     :raises LedgerError: the ledger is missing
@@ -64,12 +66,14 @@ def merge_section(
         section = state.section(landing, lane)
         if section is None:
             return None
-        passed = had - state.covered()
+        passed = Coverage.union(had.values()) - state.covered()
         extra.clear()
         extra[MERGED] = json.dumps([[landing, lane]])
         if passed:
             extra[HAD] = had_to_text(passed)
-        return _with_closed(state.sections, section, passed, cluster_id or section.cluster_id)
+        read = merged(section.evaluated, evaluated_in(had, passed).items(), most=None)
+        closed = replace(section, evaluated=read)
+        return _with_closed(state.sections, closed, passed, cluster_id or section.cluster_id)
 
     record = SnapshotRecord(
         kind=SnapshotKind.CARRY,
@@ -90,7 +94,7 @@ def _with_closed(
     :param now: the cluster that the landing reads
     """
     closed: dict[str, LedgerSection] = {}
-    kept = [s for s in sections if s is not section and not (s.landing == section.landing and is_filled(s.lane))]
+    kept = [s for s in sections if s.key != section.key and not (s.landing == section.landing and is_filled(s.lane))]
     for s in sections:
         if s.landing == section.landing and is_filled(s.lane):
             known = closed.get(s.cluster_id)

@@ -20,9 +20,14 @@ from airflow_provider_lakecommit.exceptions import WireError
 
 log = logging.getLogger(__name__)
 
-FETCH = {"fetch.message.max.bytes": 8 << 10, "queued.min.messages": 64, "fetch.queue.backoff.ms": 1}
+FETCH = {
+    "fetch.message.max.bytes": 8 << 10,
+    "queued.min.messages": 64,
+    "queued.max.messages.kbytes": 1024,
+    "fetch.queue.backoff.ms": 1,
+}
 """Settings of a consumer of control records. It unpacks whole batches, and as many as one fetch brings: of small
-fetches a batch that takes a thousand times its size when unpacked comes alone.
+fetches a batch that takes a thousand times its size when unpacked comes alone, and the next one is not fetched ahead.
 """
 MOST_BYTES = 128 << 20
 SMALL = 4 << 10

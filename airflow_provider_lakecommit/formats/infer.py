@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.formats.column_names import TakenNames, unusable
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.sampled import Node, SampledValues
-from airflow_provider_lakecommit.iceberg import create_from_spec
+from airflow_provider_lakecommit.iceberg import columns_from_spec, create_from_spec
 
 LONG = 2**63
 MAX_DIGITS = 38
@@ -98,7 +98,7 @@ def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColum
 def schema_of(columns: Iterable[InferredColumn]) -> Schema | None:
     """Return the schema of the columns with a type; ``None`` if there is none."""
     typed = [c.to_dict() for c in columns if c.type is not None]
-    return create_from_spec({"schema": typed})[0] if typed else None
+    return columns_from_spec(typed) if typed else None
 
 
 def _unfit_names(fields: Mapping[str, Node], *, top: bool) -> dict[str, str]:

@@ -25,6 +25,6 @@ __getattr__ = lazy_names(
         "settings": "as_text",
         "sql_catalog": "catalog_name",
         "storage": "TableStorage clock data_folder delete_unused trouble_of",
-        "table_spec": "create_from_spec sort_order_from_spec",
+        "table_spec": "columns_from_spec create_from_spec sort_order_from_spec",
     },
 )

@@ -49,5 +49,6 @@ from airflow_provider_lakecommit.iceberg.storage import clock as clock
 from airflow_provider_lakecommit.iceberg.storage import data_folder as data_folder
 from airflow_provider_lakecommit.iceberg.storage import delete_unused as delete_unused
 from airflow_provider_lakecommit.iceberg.storage import trouble_of as trouble_of
+from airflow_provider_lakecommit.iceberg.table_spec import columns_from_spec as columns_from_spec
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec as create_from_spec
 from airflow_provider_lakecommit.iceberg.table_spec import sort_order_from_spec as sort_order_from_spec

@@ -58,9 +58,14 @@ def create_from_spec(create: Mapping[str, Any]) -> tuple[Schema, PartitionSpec, 
     """
     if wrong := wrong_with_table(create, {}):
         raise mistaken("the section of a table", wrong)
-    schema = Schema(*_Builder().fields(create["schema"]))
+    schema = columns_from_spec(create["schema"])
     properties = _with_version(_properties(create.get("properties")), schema)
     return schema, _partition_spec(create.get("partition_by"), schema), properties
+
+
+def columns_from_spec(columns: Sequence[Mapping[str, Any]]) -> Schema:
+    """Return checked columns, also those of a record, whose names need not fit a table."""
+    return Schema(*_Builder().fields(columns))
 
 
 def sort_order_from_spec(create: Mapping[str, Any], schema: Schema) -> SortOrder:

@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.formats import (
     field_schema,
     schema_names_for,
 )
-from airflow_provider_lakecommit.iceberg import create_from_spec
+from airflow_provider_lakecommit.iceberg import columns_from_spec
 from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, IS_DELETED, PAYLOAD, Landing, columns_of_unwrap, meant
 from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import mistyped
@@ -220,7 +220,7 @@ def _read_schema(landing: Landing, table: str, schema: Schema) -> Schema:
     """Return the columns of a table that are read from the values."""
     if landing.transform_of(table) is None:
         return schema
-    return create_from_spec({"schema": landing.transform.record_schema})[0]
+    return columns_from_spec(landing.transform.record_schema or ())
 
 
 def _options(landing: Landing, schema: Schema) -> FormatOptions:

@@ -36,8 +36,8 @@ FLOODS: dict[str, tuple[str, Written]] = {
     "values": ("lz4", (LARGE, [])),
     "values with our header": ("zstd", (LARGE, [(HEADER, b"")])),
 }
-MOST_MIB = 250
-"""Of a whole program."""
+MOST_MIB = 100
+"""More than the program takes without the flood of 225 MB."""
 CHILD = """
 import re, sys
 from pathlib import Path
@@ -101,12 +101,13 @@ def test_a_flood_takes_no_memory_and_hides_nothing(
     compression: str, one: Written, bootstrap: str, landed: tuple[Path, str]
 ) -> None:
     spec, control = landed
+    most = peak_of("plan", str(spec)) + MOST_MIB
     assert send(bootstrap, control, compression, repeat(one, 250)) == []
-    assert peak_of("plan", str(spec)) < MOST_MIB
+    assert peak_of("plan", str(spec)) < most
     assert run("land", str(spec), "--json").code == 0
     verified = run("verify", str(spec), "--rows")
     assert verified.code == 0, verified.out
-    assert peak_of("status", str(spec)) < MOST_MIB
+    assert peak_of("status", str(spec)) < most
 
 
 def test_a_topic_that_a_landing_made_takes_no_batch_that_unpacks_into_more_than_it_may_hold(bootstrap: str) -> None:

@@ -148,7 +148,7 @@ def test_a_stream_that_is_begun_between_the_check_and_the_removal_keeps_its_file
 
     with monkeypatch.context() as patch:
         patch.setattr(_TableSweep, "run", begins)
-        done = swept(late, told=lambda _, garbage: lines.append(garbage))
+        done = swept(late, report=lambda _, garbage: lines.append(garbage))
     assert {g.why for g in lines} == {Why.CLOSED}
     assert done.removed == 0
     past.finish()

@@ -83,7 +83,7 @@ def test_a_compaction_that_lost_one_row_and_doubled_another_is_wrong(world: Worl
     check_verified(world)
     findings = found(world)
     assert findings[Severity.WRONG] == ["shop.rows: records are in it more than once: T[0] [1, 2) (1 offsets)"]
-    assert "of T[0] [0, 20) 19 records have a row, 20 were counted: other writers" in findings[Severity.NOTE][0]
+    assert "of T[0] [0, 20) 19 records have a row, but 20 were counted: other writers" in findings[Severity.NOTE][0]
 
 
 @pytest.mark.heavy

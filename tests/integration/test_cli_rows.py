@@ -97,10 +97,11 @@ def test_a_spark_job_makes_rows_of_envelopes_by_a_route_and_sql(
         engine.execute("LOAD iceberg")
         engine.execute("SET unsafe_enable_version_guessing = true")
         place = f"{values['catalog']['warehouse'].removeprefix('file://')}/shop"
-        items = engine.execute(f"SELECT * FROM iceberg_scan('{place}/items') ORDER BY ALL").fetchall()
+        own = "COLUMNS(c -> c NOT LIKE 'kafka_%')"
+        items = engine.execute(f"SELECT {own} FROM iceberg_scan('{place}/items') ORDER BY ALL").fetchall()
         kinds = "SELECT kind, count(*) FROM iceberg_scan('{}') GROUP BY ALL ORDER BY ALL"
         dead = engine.execute(kinds.format(f"{place}/orders_dead")).fetchall()
-        customers = engine.execute(f"SELECT * FROM iceberg_scan('{place}/customers') ORDER BY ALL").fetchall()
+        customers = engine.execute(f"SELECT {own} FROM iceberg_scan('{place}/customers') ORDER BY ALL").fetchall()
     assert items == sorted((n, f"{s}{n}", n * 100 + 7 if s == "a" else 100) for n in range(100) for s in "ab")
     assert customers == sorted((n, f"n{n}", op, op == "d") for n in range(100) for op in "cd")
     assert dead == [("not_routed", 100), ("transform_failed", 100)]

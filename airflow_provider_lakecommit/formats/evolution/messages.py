@@ -43,7 +43,7 @@ from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_o
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 from airflow_provider_lakecommit.formats.rules import ColumnRules
-from airflow_provider_lakecommit.iceberg import create_from_spec
+from airflow_provider_lakecommit.iceberg import columns_from_spec
 
 _COLUMN = re.compile(r"column (?P<path>\S+) (?P<what>.*)", re.DOTALL)
 
@@ -70,7 +70,7 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
     ) -> tuple[StructType, list[LeftOut]]:
         columns = message_columns(written)
         typed = [c.to_dict() for c in columns if c.type is not None]
-        inferred = create_from_spec({"schema": typed})[0].as_struct() if typed else StructType()
+        inferred = columns_from_spec(typed).as_struct()
         left_out = [LeftOut(column=c.name, why="; ".join(c.notes)) for c in columns if c.type is None]
         return _struct(schema.as_struct(), inferred), left_out
 

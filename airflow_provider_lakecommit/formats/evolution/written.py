@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSch
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
-from airflow_provider_lakecommit.iceberg import create_from_spec
+from airflow_provider_lakecommit.iceberg import columns_from_spec
 from airflow_provider_lakecommit.landing import IMAGES, Landing
 
 WHOLE_DIGITS = {"int": 10, "long": 19}
@@ -147,7 +147,7 @@ class _Scan:
         if column.type is None:
             self.left_out.append(LeftOut(column=dotted(path), why="; ".join(column.notes)))
             return None
-        return create_from_spec({"schema": [column.to_dict()]})[0].fields[0].field_type
+        return columns_from_spec([column.to_dict()]).fields[0].field_type
 
 
 def _joined(own: StructType, found: StructType) -> StructType:

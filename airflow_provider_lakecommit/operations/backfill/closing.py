@@ -20,15 +20,17 @@ backfill is open, perhaps with a range that begins later, or with rows in some t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from airflow_provider_lakecommit.committer import Condition, LedgerState, SnapshotKind, change_section, require_ledger
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.core import (
     BACKFILL,
+    AcceptedSlice,
     Coverage,
     Decision,
+    EvaluatedBy,
     LedgerSection,
     RangeSet,
     SourcePartition,
@@ -85,6 +87,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             f"--replace --name {session.lane}` to replace the rest",
         )
     passed = _passed(session, prepared)
+    accepted = session.read_state(prepared.ledgers).state.accepted if passed else {}
     for t in reversed(prepared.tables):
         had = passed.get(t.name, Coverage()) & t.ledger.section.bounds - t.ledger.section.covered
         decided = (
@@ -96,7 +99,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             session.tables,
             t.name,
             (session.landing.name, session.lane),
-            had=had,
+            had=_by_rules(accepted.get(t.name, ()), had),
             cluster_id=session.control.describe().cluster_id,
             branch=session.landing.branch,
             decision=decided,
@@ -177,6 +180,13 @@ def _passed(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]:
     if any(t.ledger.section.replaces for t in prepared.tables) or not _has_log(session, prepared):
         return {}
     return passed_by_all(session.read_state(prepared.ledgers).state)
+
+
+def _by_rules(slices: Iterable[AcceptedSlice], ranges: Coverage) -> EvaluatedBy:
+    found: dict[str, Coverage] = {}
+    for a in slices:
+        found[a.report.rules] = found.get(a.report.rules, Coverage()) | a.coverage & ranges
+    return found
 
 
 def _lacking(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]:

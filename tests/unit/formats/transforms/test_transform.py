@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.formats.transforms import transform
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
-from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
+from airflow_provider_lakecommit.iceberg.table_spec import columns_from_spec
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.decoders import block_decoder, check_schema
 from tests.support.declared import changed_landing, landing_of
@@ -47,7 +47,7 @@ TABLE = [
 
 
 def schema_of(columns: Sequence[Mapping[str, Any]]) -> Schema:
-    return create_from_spec({"schema": columns})[0]
+    return columns_from_spec(columns)
 
 
 def landing(sql: str, **more: Any) -> Landing:
@@ -808,3 +808,10 @@ def test_a_record_of_which_sql_makes_more_than_the_memory_is_a_reject_of_its_own
     made = transformed("select id, repeat(name, n) as text from record", records)
     assert rows(made, "id", "text") == [(i, "x" * 1000) for i in (0, 1, 3, 4)]
     assert [(r.index, r.kind) for r in made.rejects] == [(2, transform.FAILED)]
+
+
+def test_a_field_of_the_record_may_have_a_name_that_no_column_may_have() -> None:
+    record = [{"name": "id", "type": "long"}, {"name": "_pos", "type": "int"}]
+    stated = {"record_schema": record, "timestamps": {}}
+    made = transformed("SELECT id, _pos AS n FROM record", [b'{"id": 1, "_pos": 7}'], **stated)
+    assert made.table.column("n").to_pylist() == [7]
