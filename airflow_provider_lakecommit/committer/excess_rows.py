@@ -137,7 +137,7 @@ class KeyRows:
             mine = np.flatnonzero(one.live & (hashes(one.keys) % np.uint64(passes) == number))
             yield _Some(
                 keys=[k.take(pa.array(mine)) for k in one.keys],
-                order=columns.orders(one.parquet, one.group).take(mine),
+                order=columns.orders(one.parquet, one.group, one.constants).take(mine),
                 deletes=self._is_delete(table, one.parquet, one.group, len(one.live))[mine],
                 file=np.full(len(mine), one.file, np.int64),
                 row=mine + one.at,

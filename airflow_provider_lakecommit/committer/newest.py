@@ -135,9 +135,10 @@ class Columns:
         """Return the ids of the key columns."""
         return self._ids[: len(self.key)]
 
-    def orders(self, rows: ParquetRows, group: int) -> Order:
-        """Return the order of the rows of a row group."""
-        *column, topic, partition, generation, offset = self._read(rows, group, range(len(self.key), len(self._ids)))
+    def orders(self, rows: ParquetRows, group: int, constants: Mapping[int, Any] = MappingProxyType({})) -> Order:
+        """Return the order of the rows of a row group; ``constants`` as for :meth:`keys`."""
+        which = range(len(self.key), len(self._ids))
+        *column, topic, partition, generation, offset = self._read(rows, group, which, constants)
         first = order_numbers(column[0]) if column else np.zeros(len(topic), np.int64)
         return Order(
             first, order_numbers(generation), order_numbers(offset), self._sources(topic, order_numbers(partition))
@@ -186,7 +187,8 @@ class Columns:
 
 class LiveRows(NamedTuple):
     """A row group of a data file, and its rows without a position delete. ``keys`` are those of all rows, and ``None``
-    if the file lacks a key column; the group begins at row ``at`` of file number ``file`` of the head.
+    if the file lacks a key column; the group begins at row ``at`` of file number ``file`` of the head. ``constants``
+    are the values that the file's partition states.
     """
 
     file: int
@@ -195,6 +197,7 @@ class LiveRows(NamedTuple):
     at: int
     live: Numbers
     keys: list[pa.Array] | None
+    constants: Mapping[int, Any]
 
 
 def live_rows(table: Table, head: Head, positions: DeletePositions, columns: Columns) -> Iterator[LiveRows]:
@@ -208,7 +211,8 @@ def live_rows(table: Table, head: Head, positions: DeletePositions, columns: Col
         with opened(table.io, path, table.metadata.name_mapping()) as parquet:
             for group, many in enumerate(parquet.group_rows):
                 live = live_of(dead, at, many)
-                yield LiveRows(number, parquet, group, at, live, columns.keys(parquet, group, constants))
+                keys = columns.keys(parquet, group, constants)
+                yield LiveRows(number, parquet, group, at, live, keys, constants)
                 at += many
 
 
