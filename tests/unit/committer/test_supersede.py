@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import uuid
 from collections.abc import Callable, Sequence
@@ -342,6 +343,17 @@ def test_a_table_without_the_columns_is_refused(tmp_path: Path) -> None:
         update.delete_column("kafka_offset")
     with pytest.raises(TableError, match="LC3050"):
         publish(lake.tables, lake.request([replace(made, schema_id=1)]))
+
+
+def test_a_table_that_was_upgraded_since_the_plan_is_refused_by_name(tmp_path: Path) -> None:
+    lake = UpsertLake(tmp_path)
+    lake.land([(1, 1)])
+    made = lake.slice([(1, 2)])
+    metadata = Path(lake.loaded.metadata_location.removeprefix("file://"))
+    upgraded = json.loads(metadata.read_text()) | {"format-version": 3, "next-row-id": 1}
+    metadata.write_text(json.dumps(upgraded))
+    with pytest.raises(TableError, match="LC3029"):
+        publish(lake.tables, lake.request([made]))
 
 
 @pytest.mark.parametrize("upserts", [True, False], ids=["the first appends", "the first upserts"])
