@@ -181,7 +181,14 @@ class Columns:
             array = pa.nulls(block.num_rows, kind) if name is None else block.column(name).combine_chunks()
             array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
             array = array.storage if isinstance(array, pa.ExtensionArray) else array
-            made.append(array if array.type == kind else array.cast(kind))
+            try:
+                made.append(array if array.type == kind else array.cast(kind))
+            except pa.ArrowException as e:
+                raise TableError(
+                    "LC3066",
+                    f"a file has column {name} as {array.type}, which cannot be read as {kind} ({e}): rewrite it with "
+                    "another engine",
+                ) from None
         return made
 
 

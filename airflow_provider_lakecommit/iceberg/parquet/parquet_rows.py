@@ -40,9 +40,19 @@ class ParquetRows:
             self._file = pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us")
         self.schema: pa.Schema = self._file.schema_arrow
         self._names = _names_by_id(self.schema, mapping)
+        self._nameless = mapping is None and not self._names
 
     def name(self, field_id: int) -> str | None:
-        """Return the name of a table's column in the file, if the file has it."""
+        """Return the name of a table's column in the file, if the file has it.
+
+        :raises TableError: it is unknown which columns the file has
+        """
+        if self._nameless:
+            raise TableError(
+                "LC3338",
+                f"file {self._path} states no field ids, and the table has no name mapping, so its columns are "
+                "unknown: set the table property schema.name-mapping.default, or rewrite the file with another engine",
+            )
         return self._names.get(field_id)
 
     def blocks(

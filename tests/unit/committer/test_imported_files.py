@@ -20,6 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BinaryType, DateType, IcebergType, IntegerType, LongType, StringType, UUIDType
 
 from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.status.upserted import check_keys
 from tests.fakes.lake import data_file
@@ -36,9 +37,10 @@ COLUMNS: dict[str, tuple[IcebergType, Any, Any, Any]] = {
 """A column's type, two of its values, and the first one as it is in a manifest."""
 
 
-def imported(lake: UpsertLake, files: Sequence[pa.Table], **stated: Any) -> None:
+def imported(lake: UpsertLake, files: Sequence[pa.Table], *, named: bool = True, **stated: Any) -> None:
     """Add files of these rows, which state no field ids.
 
+    :param named: the table has a name mapping
     :param stated: values of their manifest entries
     """
     table = lake.loaded
@@ -49,7 +51,8 @@ def imported(lake: UpsertLake, files: Sequence[pa.Table], **stated: Any) -> None
         size = Path(path.removeprefix("file://")).stat().st_size
         made.append(data_file(path, len(rows), file_size_in_bytes=size, **stated))
     with table.transaction() as change:
-        change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
+        if named:
+            change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
         with change.update_snapshot().fast_append() as append:
             for file in made:
                 append.append_data_file(file)
@@ -110,3 +113,13 @@ def test_the_order_of_a_row_may_be_in_its_partition(tmp_path: Path) -> None:
     imported(lake, [pa.table({"id": [1, 2]})], partition=(5,))
     lake.land([(1, 4), (2, 6)])
     assert lake.content() == {1: 5, 2: 6}
+
+
+@pytest.mark.parametrize(("named", "keys", "code"), [(False, ["a"], "LC3338"), (True, [b"\xff"], "LC3066")])
+def test_files_whose_keys_are_unknown_are_refused_by_name(
+    tmp_path: Path, named: bool, keys: list[Any], code: str
+) -> None:
+    lake = UpsertLake(tmp_path, {"id": StringType()})
+    imported(lake, [pa.table({"id": keys, "value": [0]})], named=named)
+    with pytest.raises(TableError, match=code):
+        lake.land([("a", 1), ("\U0010ffff", 1)])
