@@ -186,8 +186,8 @@ class Columns:
             except pa.ArrowException as e:
                 raise TableError(
                     "LC3066",
-                    f"file {rows.path} has column {name} as {array.type}, which cannot be read as {kind} ({e}): rewrite "
-                    "it with another engine",
+                    f"file {rows.path} has column {name} as {array.type}, which cannot be read as {kind} ({e}): "
+                    "rewrite it with another engine",
                 ) from None
         return made
 
