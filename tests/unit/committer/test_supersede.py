@@ -345,6 +345,17 @@ def test_a_table_without_the_columns_is_refused(tmp_path: Path) -> None:
         publish(lake.tables, lake.request([replace(made, schema_id=1)]))
 
 
+@pytest.mark.parametrize("column", ["kafka_offset", "value"])
+def test_slices_without_a_column_that_was_added_again_are_read_again(tmp_path: Path, column: str) -> None:
+    lake = UpsertLake(tmp_path, order=column == "value")
+    made = [lake.slice([(1, 2)]), lake.slice([(1, 3)])]
+    with lake.loaded.update_schema() as update:
+        update.delete_column(column)
+    with lake.loaded.update_schema() as update:
+        update.add_column(column, LongType())
+    assert [r.void for r in publish(lake.tables, lake.request(made)).refused] == [True, True]
+
+
 def test_a_table_that_was_upgraded_since_the_plan_is_refused_by_name(tmp_path: Path) -> None:
     lake = UpsertLake(tmp_path)
     lake.land([(1, 1)])
