@@ -16,6 +16,7 @@ Failure story: after a lost swap only new files are searched.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -245,8 +246,8 @@ class Superseding:
     def _surely_older(self, file: DataFile) -> bool:
         """Return True if the bounds of a file show that the order column of all its rows is less than any change's."""
         field_id, least = self._columns.order_id, self._newest.order.column
-        high = None if field_id is None else (file.upper_bounds or {}).get(field_id)
-        return high is not None and int(bound_of(LongType(), high)) < int(least.min())
+        high = None if field_id is None else bound_of(LongType(), (file.upper_bounds or {}).get(field_id))
+        return high is not None and bool(high < least.min())
 
     def _stays(self, table: Table, file: DataFile, rows: Numbers, keys: Numbers, readings: Readings) -> Numbers:
         """Return which rows of a file are newer than the changes of their keys."""
@@ -331,6 +332,6 @@ def bound_of(kind: IcebergType, value: bytes | None) -> Any:
         kind = IntegerType()
     try:
         found = from_bytes(kind, value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, struct.error):
         return None
     return found.bytes if isinstance(found, UUID) else found

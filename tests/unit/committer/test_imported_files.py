@@ -15,6 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BinaryType, DateType, IcebergType, IntegerType, LongType, StringType, UUIDType
@@ -91,10 +92,11 @@ def test_their_rows_are_replaced_and_compacted(tmp_path: Path, kind: str) -> Non
     [
         # Iceberg's library for Java compares UUIDs as two signed numbers (apache/iceberg#14216).
         (UUIDType(), pa.array([bytes(16), b"\xff" * 16], pa.binary(16)), (b"\x80" + bytes(15), b"\x7f" + b"\xff" * 15)),
+        (LongType(), pa.array([1, 2]), (b"1", b"2")),
         (StringType(), pa.array([b"a", b"b"], pa.binary()), None),
         (BinaryType(), pa.array(["a", "b"], pa.string()), None),
     ],
-    ids=["uuid", "string", "binary"],
+    ids=["uuid", "long", "string", "binary"],
 )
 def test_rows_are_found_whatever_their_writer_states(
     tmp_path: Path, kind: IcebergType, values: pa.Array, bounds: tuple[bytes, bytes] | None
@@ -102,8 +104,7 @@ def test_rows_are_found_whatever_their_writer_states(
     lake = UpsertLake(tmp_path, {"id": kind})
     stated = {} if bounds is None else {"lower_bounds": {1: bounds[0]}, "upper_bounds": {1: bounds[1]}}
     imported(lake, [pa.table({"id": values, "value": [0, 0]})], **stated)
-    key = values.cast(pa.string())[1].as_py() if kind == StringType() else values.cast(pa.binary())[1].as_py()
-    lake.land([(key, 1)])
+    lake.land([(values.cast(schema_to_pyarrow(kind))[1].as_py(), 1)])
     assert sorted(lake.loaded.scan().to_arrow().column("value").to_pylist()) == [0, 1]
 
 
