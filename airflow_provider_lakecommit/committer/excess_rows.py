@@ -95,7 +95,7 @@ class KeyRows:
         :raises StorageError: the storage cannot be read or written
         """
         head = self._heads.read(table, self._branch)
-        require_known_rows(head, self._name)
+        require_known_rows(head, table, self._name)
         columns = Columns(table.schema(), self._rule.key, self._rule.order)
         sections = read_ledger(table.metadata, self._branch).sections
         many = sum(e.data_file.record_count for e in head.entries.values())

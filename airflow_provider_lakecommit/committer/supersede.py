@@ -92,7 +92,7 @@ class Superseding:
         check_key_columns(self._name, table.metadata, self._branch, self._rule.key)
         self._prepare(table, slices)
         head = self._heads.read(table, self._branch)
-        require_known_rows(head, self._name)
+        require_known_rows(head, table, self._name)
         chosen = [e for e in head.entries.values() if self._may_have(table, e.data_file)]
         with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(lambda e: self._search(table, e.data_file), chosen))

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import (
     renew_epochs,
 )
 from airflow_provider_lakecommit.committer.merge_manifests import TIER
-from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles
+from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles, Rewrite
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.identity import token
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts
@@ -316,8 +316,9 @@ def test_a_manifest_with_equality_deletes_is_never_written_anew(tmp_path: Path) 
     found = manifests(lake)
     assert sorted(m.existing_files_count for m in found) == [0, 0, TIER]
     assert mixed in {m.manifest_path for m in found}
-    with pytest.raises(TableError, match="LC3052"):
-        OverwritingFiles(lake.load().transaction(), [odd.file_path], branch=MAIN_BRANCH)._manifests()
+    rewrite = Rewrite(removed=frozenset({odd.file_path}))
+    with pytest.raises(TableError, match="LC3021"):
+        OverwritingFiles(lake.load().transaction(), rewrite, branch=MAIN_BRANCH)._manifests()
 
 
 def manifests(lake: Lake) -> list[ManifestFile]:
