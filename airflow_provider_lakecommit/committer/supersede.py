@@ -89,7 +89,7 @@ class Superseding:
         :raises LedgerError: the columns of the key were replaced
         :raises StorageError: the storage cannot be read or written
         """
-        check_key_columns(self._name, table.metadata, self._branch, self._rule.key)
+        check_key_columns(self._name, table.metadata, state, self._rule.key)
         self._prepare(table, slices)
         head = self._heads.read(table, self._branch)
         require_known_rows(head, table, self._name)
