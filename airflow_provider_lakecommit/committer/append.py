@@ -116,8 +116,10 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
     def decide(loaded: Table) -> Change[AppendDecision] | None:
         metadata, state = loaded.metadata, read_ledger(loaded.metadata, request.branch)
         section = _section(request, metadata, state)
-        key = request.upsert.key if request.upsert else ()
-        judgement = evaluate_slices(request.slices, metadata, state, section, request.kept, key)
+        key, order = request.upsert or ((), None)
+        judgement = evaluate_slices(
+            request.slices, metadata, state, section, request.kept, (*key, *([order] if order else ()))
+        )
         last[:] = [judgement]
         if not judgement.accepted:
             return None

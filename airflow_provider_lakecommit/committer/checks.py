@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.core import (
     LedgerSection,
     Provenance,
     RangeSet,
+    Role,
     SliceReport,
     SourcePartition,
     SpanReport,
@@ -39,6 +40,7 @@ from airflow_provider_lakecommit.core import (
     rows_problem,
     spans_problem,
 )
+from airflow_provider_lakecommit.iceberg import mark_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,7 @@ def evaluate_slices(
     """Sort slices; ``section`` is the ledger entry to add them to.
 
     :param kept: attempts whose ranges cannot be read again: they are taken under their own partition spec
-    :param key: columns that each file must have
+    :param key: columns of an upserting landing that each file must have, besides those that name its records
     """
     others = state.covered(exclude=section.key)
     accepted: list[StagedSlice] = []
@@ -232,10 +234,14 @@ def _table(one: StagedSlice, metadata: TableMetadata, *, own_spec: bool) -> Find
 
 
 def _key(one: StagedSlice, metadata: TableMetadata, key: Collection[str]) -> Finding:
-    written = metadata.schema_by_id(one.schema_id)
-    for field in metadata.schema().fields:
-        if field.name in key and (written is None or written.find_column_name(field.field_id) is None):
-            return Grounds.SCHEMA, f"schema {one.schema_id}, which it was written under, lacks key column {field.name}"
+    written, schema = metadata.schema_by_id(one.schema_id), metadata.schema()
+    marks = mark_columns(schema, Role.ROWS) if key else ()
+    for field in schema.fields:
+        needed = field.name in key or field.field_id in marks
+        if needed and (written is None or written.find_column_name(field.field_id) is None):
+            return Grounds.SCHEMA, (
+                f"schema {one.schema_id}, which it was written under, lacks column {field.name}, which `upsert` needs"
+            )
     return None
 
 

@@ -63,12 +63,13 @@ class Superseded:
         }
 
 
-def require_known_rows(head: Head, table: str) -> None:
-    """:raises TableError: equality deletes apply to the head"""
-    if head.deletes.equality:
+def require_known_rows(head: Head, table: Table, name: str) -> None:
+    """:raises TableError: an equality delete applies to a data file of the head"""
+    specs = table.metadata.specs()
+    if head.deletes.equality and any(head.deletes.equality_of(e, specs) for e in head.entries.values()):
         raise TableError(
             "LC3052",
-            f"{table} has equality deletes, which hide its live rows: have the engine that wrote them rewrite the data "
+            f"{name} has equality deletes, which hide its live rows: have the engine that wrote them rewrite the data "
             "files",
         )
 
@@ -111,7 +112,8 @@ class DeleteFiles:
         for path, some in rows.items():
             entry = head.entries[path]
             applied = head.deletes.of(entry)
-            own = [d for d in applied if set(self.positions.named_by(d.file_path)) == {path}]
+            movable = (d for d in applied if d.file_path not in head.deletes.fixed)
+            own = [d for d in movable if set(self.positions.named_by(d.file_path)) == {path}]
             others = [d for d in applied if d not in own]
             every = sorted_once([self.positions.of(table, entry.data_file, own), some])
             replaced.update(d.file_path for d in own)

@@ -95,7 +95,7 @@ class KeyRows:
         :raises StorageError: the storage cannot be read or written
         """
         head = self._heads.read(table, self._branch)
-        require_known_rows(head, self._name)
+        require_known_rows(head, table, self._name)
         columns = Columns(table.schema(), self._rule.key, self._rule.order)
         sections = read_ledger(table.metadata, self._branch).sections
         many = sum(e.data_file.record_count for e in head.entries.values())
@@ -137,7 +137,7 @@ class KeyRows:
             mine = np.flatnonzero(one.live & (hashes(one.keys) % np.uint64(passes) == number))
             yield _Some(
                 keys=[k.take(pa.array(mine)) for k in one.keys],
-                order=columns.orders(one.parquet, one.group).take(mine),
+                order=columns.orders(one.parquet, one.group, one.constants).take(mine),
                 deletes=self._is_delete(table, one.parquet, one.group, len(one.live))[mine],
                 file=np.full(len(mine), one.file, np.int64),
                 row=mine + one.at,

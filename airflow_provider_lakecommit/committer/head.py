@@ -33,8 +33,7 @@ class Head:
     def idle_deletes(self) -> frozenset[str]:
         """Return the position delete files that apply to no data file: some engines leave them behind."""
         applied = {d.file_path for e in self.entries.values() for d in self.deletes.of(e)}
-        # Manifests with equality deletes stay as they are.
-        return frozenset() if self.deletes.equality else frozenset(f.file_path for f in self.deletes.files) - applied
+        return frozenset(f.file_path for f in self.deletes.files) - applied - self.deletes.fixed
 
     def can_be_rewritten(self, entry: ManifestEntry, specs: Mapping[int, PartitionSpec]) -> bool:
         return entry.data_file.file_path not in self.fixed and self.deletes.equality_of(entry, specs) is None

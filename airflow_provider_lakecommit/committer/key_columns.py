@@ -8,18 +8,24 @@ from collections.abc import Sequence
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer.ledger import landing_snapshots
+from airflow_provider_lakecommit.committer.ledger import LedgerState, landing_snapshots
 from airflow_provider_lakecommit.committer.summary_extras import SUPERSEDED
 from airflow_provider_lakecommit.core import RESET_KEY
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 
-def check_key_columns(table: str, metadata: TableMetadata, branch: str, key: Sequence[str]) -> None:
-    """Check that the columns of a key are those by which the newest snapshot that looked for keys did so.
+def check_key_columns(table: str, metadata: TableMetadata, state: LedgerState, key: Sequence[str]) -> None:
+    """Check that the columns of a key are those by which the newest snapshot that looked for keys did so; if that has
+    expired, those of the oldest landing snapshot since.
 
     :raises LedgerError: another column has the name of one of them now
     """
-    last = next((r for r in landing_snapshots(metadata, branch) if SUPERSEDED in r.extra), None)
+    last = None
+    for last in landing_snapshots(metadata, state.branch):
+        if SUPERSEDED in last.extra:
+            break
+    else:
+        last = last if any(s.covered and s.upsert_key == (*key,) for s in state.sections) else None
     snapshot = None if last is None else metadata.snapshot_by_id(last.snapshot_id)
     before = None if snapshot is None or snapshot.schema_id is None else metadata.schema_by_id(snapshot.schema_id)
     if before is None:

@@ -135,9 +135,10 @@ class Columns:
         """Return the ids of the key columns."""
         return self._ids[: len(self.key)]
 
-    def orders(self, rows: ParquetRows, group: int) -> Order:
-        """Return the order of the rows of a row group."""
-        *column, topic, partition, generation, offset = self._read(rows, group, range(len(self.key), len(self._ids)))
+    def orders(self, rows: ParquetRows, group: int, constants: Mapping[int, Any] = MappingProxyType({})) -> Order:
+        """Return the order of the rows of a row group; ``constants`` as for :meth:`keys`."""
+        which = range(len(self.key), len(self._ids))
+        *column, topic, partition, generation, offset = self._read(rows, group, which, constants)
         first = order_numbers(column[0]) if column else np.zeros(len(topic), np.int64)
         return Order(
             first, order_numbers(generation), order_numbers(offset), self._sources(topic, order_numbers(partition))
@@ -180,13 +181,21 @@ class Columns:
             array = pa.nulls(block.num_rows, kind) if name is None else block.column(name).combine_chunks()
             array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
             array = array.storage if isinstance(array, pa.ExtensionArray) else array
-            made.append(array if array.type == kind else array.cast(kind))
+            try:
+                made.append(array if array.type == kind else array.cast(kind))
+            except pa.ArrowException as e:
+                raise TableError(
+                    "LC3066",
+                    f"file {rows.path} has column {name} as {array.type}, which cannot be read as {kind} ({e}): "
+                    "rewrite it with another engine",
+                ) from None
         return made
 
 
 class LiveRows(NamedTuple):
     """A row group of a data file, and its rows without a position delete. ``keys`` are those of all rows, and ``None``
-    if the file lacks a key column; the group begins at row ``at`` of file number ``file`` of the head.
+    if the file lacks a key column; the group begins at row ``at`` of file number ``file`` of the head. ``constants``
+    are the values that the file's partition states.
     """
 
     file: int
@@ -195,6 +204,7 @@ class LiveRows(NamedTuple):
     at: int
     live: Numbers
     keys: list[pa.Array] | None
+    constants: Mapping[int, Any]
 
 
 def live_rows(table: Table, head: Head, positions: DeletePositions, columns: Columns) -> Iterator[LiveRows]:
@@ -208,7 +218,8 @@ def live_rows(table: Table, head: Head, positions: DeletePositions, columns: Col
         with opened(table.io, path, table.metadata.name_mapping()) as parquet:
             for group, many in enumerate(parquet.group_rows):
                 live = live_of(dead, at, many)
-                yield LiveRows(number, parquet, group, at, live, columns.keys(parquet, group, constants))
+                keys = columns.keys(parquet, group, constants)
+                yield LiveRows(number, parquet, group, at, live, keys, constants)
                 at += many
 
 

@@ -21,7 +21,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.locations import LocationProvider
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
@@ -231,16 +231,16 @@ def _written_or_error(
     table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], rewrite: Rewrite | None
 ) -> Snapshot:
     """Return the snapshot with its manifests written, or an error for the caller."""
+    if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
+        raise TableError(
+            "LC3029",
+            f"{'.'.join(table.name())} has format version {table.format_version}: pyiceberg can append to versions up "
+            f"to {SUPPORTED_TABLE_FORMAT_VERSION}",
+        )
     try:
         if rewrite is None:
             return _appended(table, branch, files, summary)
         return _overwritten(table, branch, files, summary, rewrite)
-    except NotImplementedError as e:
-        raise TableError(
-            "LC3029",
-            f"{'.'.join(table.name())} has format version {table.format_version}, to which "
-            f"pyiceberg cannot append: {e}",
-        ) from e
     except OSError as e:
         raise StorageError(
             "LC3030",

@@ -112,12 +112,12 @@ def _delete(io: FileIO, after: TableMetadata, branch: str, expired: list[Snapsho
     """Delete the manifest lists of expired snapshots, and manifests that no snapshot lists any more.
 
     An append's merged manifest is in no later snapshot of the line; so only snapshots as old as the expired ones, the
-    oldest younger one, and other lines can list it.
+    oldest younger one of the line, and other lines can list it.
     """
     newest = max(map(_sequence, expired))
     replaced = _replaced_files(io, after, branch, expired)
-    younger = sorted((s for s in after.snapshots if _sequence(s) > newest), key=_sequence)
-    line = {s.snapshot_id for s in ancestry(after, branch)}
+    line = {s.snapshot_id: s for s in ancestry(after, branch)}
+    younger = sorted((s for s in line.values() if _sequence(s) > newest), key=_sequence)
     others = [s for s in after.snapshots if _sequence(s) <= newest or s.snapshot_id not in line]
     pinned = [s for ref in after.refs.values() if (s := after.snapshot_by_id(ref.snapshot_id)) is not None]
     remaining = {s.snapshot_id: s for s in (*younger[:1], *others, *pinned)}

@@ -46,7 +46,8 @@ class _AppendDeletes(_FastAppendFiles):
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         if self.mixed:
             return [*manifests, self._manifest(ManifestWriterV2, self.mixed)]
-        return [*manifests, *(self._manifest(_DeletesWriter, [delete]) for delete in self.deletes)]
+        of = [[d for d in self.deletes if d.spec_id == n] for n in {d.spec_id for d in self.deletes}]
+        return [*manifests, *(self._manifest(_DeletesWriter, some) for some in of)]
 
     def _manifest(self, kind: type[ManifestWriterV2], files: Sequence[DataFile]) -> ManifestFile:
         spec, output = self.spec(files[0].spec_id), self.new_manifest_output()
@@ -68,27 +69,37 @@ def delete_positions(table: Table, branch: str, named: Iterable[tuple[DataFile, 
     by_partition: dict[Any, list[tuple[DataFile, int]]] = {}
     for file, position in named:
         by_partition.setdefault((file.spec_id, str(file.partition)), []).append((file, position))
-    deletes = []
-    for group in by_partition.values():
-        group.sort(key=lambda one: (one[0].file_path, one[1]))
-        paths = [f.file_path for f, _ in group]
-        columns = {"file_path": (pa.string(), paths, _PATH), "pos": (pa.int64(), [n for _, n in group], _POSITION)}
-        ends = {_PATH: (min(paths).encode(), max(paths).encode())} if bounds else {}
-        deletes.append(_written(table, group[0][0], DataFileContent.POSITION_DELETES, columns, ends))
-    _commit(table, branch, deletes)
+    _commit(table, branch, [_positions(table, group, bounds) for group in by_partition.values()])
+
+
+def _positions(table: Table, group: list[tuple[DataFile, int]], bounds: bool = True) -> DataFile:
+    group.sort(key=lambda one: (one[0].file_path, one[1]))
+    paths = [f.file_path for f, _ in group]
+    columns = {"file_path": (pa.string(), paths, _PATH), "pos": (pa.int64(), [n for _, n in group], _POSITION)}
+    ends = {_PATH: (min(paths).encode(), max(paths).encode())} if bounds else {}
+    return _written(table, group[0][0], DataFileContent.POSITION_DELETES, columns, ends)
 
 
 def delete_equal(
-    table: Table, branch: str, like: DataFile, column: str, value: int, *, among: Sequence[DataFile] | None = None
+    table: Table,
+    branch: str,
+    like: DataFile,
+    column: str,
+    value: int,
+    *,
+    among: Sequence[DataFile] | None = None,
+    positions: Sequence[tuple[DataFile, int]] = (),
 ) -> None:
     """Rows of a file's partition that have this value.
 
     :param among: data files that the manifest lists too, which then is called one of data
+    :param positions: rows that a second delete file in the same manifest deletes
     """
     field_id = table.schema().find_field(column).field_id
     columns = {column: (pa.int64(), [value], field_id)}
     content = DataFileContent.EQUALITY_DELETES
     deletes = [_written(table, like, content, columns, {}, equality_ids=[field_id])]
+    deletes += [_positions(table, [*positions])] if positions else []
     _commit(table, branch, deletes, among)
 
 

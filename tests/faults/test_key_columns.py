@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
+from airflow_provider_lakecommit.committer import expire_older, refresh_ledger
+from airflow_provider_lakecommit.core import LIVE
 from airflow_provider_lakecommit.exceptions import LedgerError
 from tests.support.campaign.console import console
 from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
@@ -63,6 +65,19 @@ def test_another_column_under_the_name_of_the_key_is_refused(tmp_path: Path, pen
         world.settle()
         assert world.found("id", "other", "version") == [(1, 10, 2), (10, 3, 2), (2, 20, 1)]
         check_verified(world)
+
+
+def test_a_replaced_key_is_refused_after_the_snapshots_that_looked_for_it_have_expired(tmp_path: Path) -> None:
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(change(1, 10, 1), change(2, 20, 1))
+        with world.session() as session:
+            name = world.landing.table
+            refresh_ledger(session.tables, name, world.landing.name, LIVE)
+            now = session.tables.load(name).metadata.last_updated_ms
+            assert expire_older(session.tables, name, "main", before_ms=now + 1)
+        renamed(world, *SWAPPED)
+        with pytest.raises(LedgerError, match="LC3058"):
+            world.run()
 
 
 def test_a_key_that_was_replaced_is_accepted_by_a_reset(tmp_path: Path) -> None:

@@ -317,7 +317,7 @@ def test_a_manifest_with_equality_deletes_is_never_written_anew(tmp_path: Path) 
     assert sorted(m.existing_files_count for m in found) == [0, 0, TIER]
     assert mixed in {m.manifest_path for m in found}
     rewrite = Rewrite(removed=frozenset({odd.file_path}))
-    with pytest.raises(TableError, match="LC3052"):
+    with pytest.raises(TableError, match="LC3021"):
         OverwritingFiles(lake.load().transaction(), rewrite, branch=MAIN_BRANCH)._manifests()
 
 

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import Condition
+from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.committer.trim import expire_older, trim_snapshots
+from airflow_provider_lakecommit.core import LIVE
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import Lake, coverage, staged
+from tests.support.upserts import UpsertLake
 
 pytestmark = pytest.mark.integration
 
@@ -95,3 +99,19 @@ def test_the_way_from_the_head_to_the_ledger_stays_when_a_user_expires(tmp_path:
     assert expire_older(lake.tables, lake.name, "main", before_ms=now) == 3
     assert lake.state().condition is Condition.PRESENT
     assert lake.state().foreign_since == 3
+
+
+def test_the_first_snapshot_after_a_rollback_keeps_its_manifests(tmp_path: Path) -> None:
+    lake = UpsertLake(tmp_path)
+    lake.land([(1, 1)])
+    before = lake.land([(2, 1)]).snapshot_id
+    undone = lake.land([(1, 2)]).snapshot_id
+    lake.loaded.manage_snapshots().rollback_to_snapshot(before).commit()
+    state = renew_epochs(lake.tables, lake.name, "accounts", LIVE, new_epoch=uuid4)
+    (lake.sections[LIVE],), lake.at[LIVE, lake.places[0]] = state.sections, 2
+    renewed = lake.loaded.current_snapshot()
+    lake.land([(1, 3)])
+    assert expire_older(lake.tables, lake.name, "main", before_ms=renewed.timestamp_ms) == 3
+    assert {s.snapshot_id for s in lake.loaded.metadata.snapshots} >= {undone, renewed.snapshot_id}
+    assert len(lake.loaded.scan(snapshot_id=renewed.snapshot_id).to_arrow()) == 2
+    assert lake.content() == {1: 3, 2: 1}

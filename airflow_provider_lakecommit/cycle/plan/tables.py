@@ -257,7 +257,7 @@ def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerSta
         key = session.landing.upsert.key
         check_key(name, session.landing.name, key, state.sections)
         if key:
-            check_key_columns(name, table.metadata, state.branch, key)
+            check_key_columns(name, table.metadata, state, key)
     return state
 
 

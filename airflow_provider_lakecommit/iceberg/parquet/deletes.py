@@ -39,11 +39,14 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletes:
-    """The delete files of a head. ``files`` are those with positions."""
+    """The delete files of a head. ``files`` are those with positions; ``fixed`` ones stay, as the manifests that list
+    them are never rewritten.
+    """
 
     positions: DeleteFileIndex
     equality: tuple[ManifestEntry, ...]
     files: tuple[DataFile, ...] = ()
+    fixed: frozenset[str] = frozenset()
 
     def of(self, entry: ManifestEntry) -> Collection[DataFile]:
         """The position delete files that apply to a data file."""
@@ -106,19 +109,26 @@ def deletes_of(table: Table, manifests: Collection[ManifestFile], listed: Iterab
     :param listed: entries of its data manifests: some writers list equality deletes there
     """
     positions, equality, files = DeleteFileIndex(), list[ManifestEntry](), list[DataFile]()
-    for entry in (*_delete_entries(table, manifests), *(e for e in listed if not is_data(e.data_file))):
+    fixed = {e.data_file.file_path: e for e in listed if not is_data(e.data_file)}
+    movable = list[ManifestEntry]()
+    for some in _delete_entries(table, manifests):
+        if any(e.data_file.equality_ids for e in some):
+            fixed |= {e.data_file.file_path: e for e in some}
+        else:
+            movable += some
+    for entry in (*fixed.values(), *movable):
         if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
             equality.append(entry)
         else:
             positions.add_delete_file(entry, partition_key=entry.data_file.partition)
             files.append(entry.data_file)
-    return Deletes(positions=positions, equality=tuple(equality), files=tuple(files))
+    return Deletes(positions=positions, equality=tuple(equality), files=tuple(files), fixed=frozenset(fixed))
 
 
-def _delete_entries(table: Table, manifests: Collection[ManifestFile]) -> Iterator[ManifestEntry]:
+def _delete_entries(table: Table, manifests: Collection[ManifestFile]) -> Iterator[list[ManifestEntry]]:
     for manifest in manifests:
         if manifest.content == ManifestContent.DELETES:
-            yield from manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            yield manifest.fetch_manifest_entry(table.io, discard_deleted=True)
 
 
 def write_deletes(output: OutputFile, of: DataFile, positions: Numbers) -> DataFile:

@@ -34,15 +34,25 @@ class ParquetRows:
     """An open file."""
 
     def __init__(self, io: FileIO, path: str, stream: Any, mapping: NameMapping | None) -> None:
-        self._io, self._path = io, path
+        self._io, self.path = io, path
         with _named(io, path):
             # Not the whole of a row group, which may be larger than the memory of this task.
             self._file = pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us")
         self.schema: pa.Schema = self._file.schema_arrow
         self._names = _names_by_id(self.schema, mapping)
+        self._nameless = mapping is None and not self._names
 
     def name(self, field_id: int) -> str | None:
-        """Return the name of a table's column in the file, if the file has it."""
+        """Return the name of a table's column in the file, if the file has it.
+
+        :raises TableError: it is unknown which columns the file has
+        """
+        if self._nameless:
+            raise TableError(
+                "LC3338",
+                f"file {self.path} states no field ids, and the table has no name mapping, so its columns are "
+                "unknown: set the table property schema.name-mapping.default, or rewrite the file with another engine",
+            )
         return self._names.get(field_id)
 
     def blocks(
@@ -60,7 +70,7 @@ class ParquetRows:
                 continue
             batches = self._file.iter_batches(batch_size=most, row_groups=[group], columns=wanted, use_threads=False)
             while True:
-                with _named(self._io, self._path):
+                with _named(self._io, self.path):
                     batch = next(batches, None)
                 if batch is None:
                     break
@@ -75,7 +85,7 @@ class ParquetRows:
 
     def group(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Return some columns of one row group."""
-        with _named(self._io, self._path):
+        with _named(self._io, self.path):
             return self._file.read_row_group(number, list(columns), use_threads=False)
 
     def group_bounds(self, number: int, column: str) -> tuple[Any, Any] | None:

@@ -106,7 +106,8 @@ def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: 
     there = np.zeros(len(changes.is_delete), np.int64)
     for block in live_rows(rows_of.table, rows_of.head, DeletePositions(rows_of.name), columns):
         live, keys = pa.array(block.live), block.keys or ()
-        order = landed.aged(columns.orders(block.parquet, block.group).take(np.flatnonzero(block.live)), columns)
+        found = columns.orders(block.parquet, block.group, block.constants)
+        order = landed.aged(found.take(np.flatnonzero(block.live)), columns)
         rows, which = changes.keys.find([k.filter(live) for k in keys]) if keys else (np.zeros(0, np.int64),) * 2
         new, old = changes.order.take(which), order.take(rows)
         np.add.at(there, which, 1)

@@ -5,6 +5,7 @@ in the manifest. A row of them has its key, and a compaction keeps the values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +15,13 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType, UUIDType
+from pyiceberg.types import BinaryType, DateType, IcebergType, IntegerType, LongType, StringType, UUIDType
 
 from airflow_provider_lakecommit.cycle import LandingSession
+from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.status.upserted import check_keys
 from tests.fakes.lake import data_file
@@ -35,18 +38,22 @@ COLUMNS: dict[str, tuple[IcebergType, Any, Any, Any]] = {
 """A column's type, two of its values, and the first one as it is in a manifest."""
 
 
-def imported(lake: UpsertLake, stated: Any, files: int) -> None:
-    """Add files of two rows whose first column is in their partition only."""
+def imported(lake: UpsertLake, files: Sequence[pa.Table], *, named: bool = True, **stated: Any) -> None:
+    """Add files of these rows, which state no field ids.
+
+    :param named: the table has a name mapping
+    :param stated: values of their manifest entries
+    """
     table = lake.loaded
     made = []
-    for n in range(files):
+    for n, rows in enumerate(files):
         path = f"{table.location()}/imported-{n}.parquet"
-        rows = pa.table({"id": pa.array([2 * n, 2 * n + 1], pa.int64()), "value": pa.array([0, 0], pa.int64())})
-        pq.write_table(rows, path.removeprefix("file://"))
+        pq.write_table(rows, path.removeprefix("file://"), store_schema=False)
         size = Path(path.removeprefix("file://")).stat().st_size
-        made.append(data_file(path, 2, partition=(stated,), file_size_in_bytes=size))
+        made.append(data_file(path, len(rows), file_size_in_bytes=size, **stated))
     with table.transaction() as change:
-        change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
+        if named:
+            change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
         with change.update_snapshot().fast_append() as append:
             for file in made:
                 append.append_data_file(file)
@@ -56,7 +63,9 @@ def imported(lake: UpsertLake, stated: Any, files: int) -> None:
 def test_their_rows_are_replaced_and_compacted(tmp_path: Path, kind: str) -> None:
     column, one, other, stated = COLUMNS[kind]
     lake = UpsertLake(tmp_path, {"first": column, "id": LongType()}, BY_FIRST)
-    imported(lake, stated, 6)
+    # Two rows each, whose first column is in the partition only.
+    files = [pa.table({"id": [2 * n, 2 * n + 1], "value": [0, 0]}) for n in range(6)]
+    imported(lake, files, partition=(stated,))
 
     def rows() -> list[tuple[Any, int, int]]:
         found = lake.loaded.scan().to_arrow().to_pylist()
@@ -76,3 +85,42 @@ def test_their_rows_are_replaced_and_compacted(tmp_path: Path, kind: str) -> Non
     lake.land([((one, 0), 6)])
     assert (before, 0, 6) in rows()
     assert (before, 0, 0) not in rows()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "bounds"),
+    [
+        # Iceberg's library for Java compares UUIDs as two signed numbers (apache/iceberg#14216).
+        (UUIDType(), pa.array([bytes(16), b"\xff" * 16], pa.binary(16)), (b"\x80" + bytes(15), b"\x7f" + b"\xff" * 15)),
+        (LongType(), pa.array([1, 2]), (b"1", b"2")),
+        (StringType(), pa.array([b"a", b"b"], pa.binary()), None),
+        (BinaryType(), pa.array(["a", "b"], pa.string()), None),
+    ],
+    ids=["uuid", "long", "string", "binary"],
+)
+def test_rows_are_found_whatever_their_writer_states(
+    tmp_path: Path, kind: IcebergType, values: pa.Array, bounds: tuple[bytes, bytes] | None
+) -> None:
+    lake = UpsertLake(tmp_path, {"id": kind})
+    stated = {} if bounds is None else {"lower_bounds": {1: bounds[0]}, "upper_bounds": {1: bounds[1]}}
+    imported(lake, [pa.table({"id": values, "value": [0, 0]})], **stated)
+    lake.land([(values.cast(schema_to_pyarrow(kind))[1].as_py(), 1)])
+    assert sorted(lake.loaded.scan().to_arrow().column("value").to_pylist()) == [0, 1]
+
+
+def test_the_order_of_a_row_may_be_in_its_partition(tmp_path: Path) -> None:
+    by_value = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "by_value"))
+    lake = UpsertLake(tmp_path, spec=by_value, order=True)
+    imported(lake, [pa.table({"id": [1, 2]})], partition=(5,))
+    lake.land([(1, 4), (2, 6)])
+    assert lake.content() == {1: 5, 2: 6}
+
+
+@pytest.mark.parametrize(("named", "keys", "code"), [(False, ["a"], "LC3338"), (True, [b"\xff"], "LC3066")])
+def test_files_whose_keys_are_unknown_are_refused_by_name(
+    tmp_path: Path, named: bool, keys: list[Any], code: str
+) -> None:
+    lake = UpsertLake(tmp_path, {"id": StringType()})
+    imported(lake, [pa.table({"id": keys, "value": [0]})], named=named)
+    with pytest.raises(TableError, match=code):
+        lake.land([("a", 1), ("\U0010ffff", 1)])

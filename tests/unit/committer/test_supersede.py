@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import uuid
 from collections.abc import Callable, Sequence
@@ -35,11 +36,13 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.committer import newest
 from airflow_provider_lakecommit.committer.append import publish
+from airflow_provider_lakecommit.committer.head import HeadReader
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
+from tests.fakes.position_deletes import delete_equal
 from tests.support.effort import examples
 from tests.support.upserts import UpsertLake, plain
 
@@ -342,6 +345,59 @@ def test_a_table_without_the_columns_is_refused(tmp_path: Path) -> None:
         update.delete_column("kafka_offset")
     with pytest.raises(TableError, match="LC3050"):
         publish(lake.tables, lake.request([replace(made, schema_id=1)]))
+
+
+def test_equality_deletes_are_refused_where_they_apply(tmp_path: Path) -> None:
+    lake = UpsertLake(tmp_path)
+    lake.land([(1, 1)])
+    (file,) = (e.data_file for e in HeadReader(lake.name).read(lake.loaded, "main").entries.values())
+    delete_equal(lake.loaded, "main", file, "id", 1)
+    made = lake.slice([(2, 1)])
+    with pytest.raises(TableError, match="LC3052"):
+        lake.publish([made])
+    # Spark leaves the delete file behind when it rewrites the data files.
+    lake.loaded.delete()
+    lake.publish([made])
+    lake.land([(2, 2)])
+    head = HeadReader(lake.name).read(lake.loaded, "main")
+    assert (len(head.entries), len(head.deletes.equality)) == (1, 1)
+
+
+def test_a_delete_file_next_to_equality_deletes_stays_and_counts_once(tmp_path: Path) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "by_value"))
+    lake = UpsertLake(tmp_path, spec=spec)
+    lake.land([(1, 1), (2, 1), (3, 1), (4, 2)])
+    entries = HeadReader(lake.name).read(lake.loaded, "main").entries.values()
+    files = {e.data_file.partition[0]: e.data_file for e in entries}
+    # The equality delete is of another partition, whose file is gone afterwards.
+    delete_equal(lake.loaded, "main", files[2], "id", 4, positions=[(files[1], 0)])
+    lake.loaded.delete("value = 2")
+    lake.land([(2, 5)])
+    lake.land([(3, 5)])
+    deletes = HeadReader(lake.name).read(lake.loaded, "main").deletes
+    assert sorted((d.record_count, d.file_path in deletes.fixed) for d in deletes.files) == [(1, True), (2, False)]
+
+
+@pytest.mark.parametrize("column", ["kafka_offset", "value"])
+def test_slices_without_a_column_that_was_added_again_are_read_again(tmp_path: Path, column: str) -> None:
+    lake = UpsertLake(tmp_path, order=column == "value")
+    made = [lake.slice([(1, 2)]), lake.slice([(1, 3)])]
+    with lake.loaded.update_schema() as update:
+        update.delete_column(column)
+    with lake.loaded.update_schema() as update:
+        update.add_column(column, LongType())
+    assert [r.void for r in publish(lake.tables, lake.request(made)).refused] == [True, True]
+
+
+def test_a_table_that_was_upgraded_since_the_plan_is_refused_by_name(tmp_path: Path) -> None:
+    lake = UpsertLake(tmp_path)
+    lake.land([(1, 1)])
+    made = lake.slice([(1, 2)])
+    metadata = Path(lake.loaded.metadata_location.removeprefix("file://"))
+    upgraded = json.loads(metadata.read_text()) | {"format-version": 3, "next-row-id": 1}
+    metadata.write_text(json.dumps(upgraded))
+    with pytest.raises(TableError, match="LC3029"):
+        publish(lake.tables, lake.request([made]))
 
 
 @pytest.mark.parametrize("upserts", [True, False], ids=["the first appends", "the first upserts"])
