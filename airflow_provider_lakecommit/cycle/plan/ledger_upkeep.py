@@ -34,12 +34,15 @@ from airflow_provider_lakecommit.committer import (
 )
 from airflow_provider_lakecommit.control import ControlLog, read_entries
 from airflow_provider_lakecommit.core import (
+    BACKFILL,
     LAND,
+    LIVE,
     RESET_MIGRATE,
     RESET_OFFSETS,
     ControlPosition,
     Coverage,
     LedgerSection,
+    RangeSet,
     SourcePartition,
     TableLedger,
     TablePublished,
@@ -133,7 +136,19 @@ def after_rollback(
         )
     check_tags(session.tables, name, state)
     session.log(f"WARNING: {name}: {state.reason}; pending slices were voided and are read again (new epoch)")
+    if gone := _of_backfills(session.landing.name, state):
+        session.log(f"WARNING: {name}: {gone}, which backfills had landed, is only read again by `{BACKFILL} SPEC`")
     return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
+
+
+def _of_backfills(landing: str, state: LedgerState) -> Coverage:
+    """Return what a rollback took away before the first offsets of the live stream."""
+    live = state.section(landing, LIVE)
+    before = Coverage({p: RangeSet.of((0, at)) for p, at in live.starts.items()} if live else {})
+    had, has = (
+        Coverage.union(s.covered for s in some if s.landing == landing) for some in (state.undone, state.sections)
+    )
+    return (had - has) & before
 
 
 def _with_the_log(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
