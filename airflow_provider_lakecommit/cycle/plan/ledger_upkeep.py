@@ -92,7 +92,7 @@ def renewed(
     state = _with_the_log(session, name, state, source)
     if source is not None:
         state = _with_the_spec(session, name, state, data, source)
-        return _with_the_topics(session, name, state, source)
+        return _with_the_topics(session, name, state, data, source)
     if _has_another_key(session, name, state.own(session.landing.name, session.lane)):
         raise LedgerError(
             "LC6020",
@@ -218,10 +218,15 @@ def _has_another_key(session: LandingSession, name: str, section: LedgerSection)
     return name == session.landing.table and section.upsert_key != (*session.landing.upsert.key,)
 
 
-def _with_the_topics(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> LedgerState:
-    """Add topics that are new in the landing, from where the landing starts."""
+def _with_the_topics(
+    session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None, source: SourceState
+) -> LedgerState:
+    """Add topics that are new in the landing, from where the landing starts, or where the data table began them."""
     known = {p.topic for p in state.own(session.landing.name, session.lane).starts}
-    added = joining_offsets(session, {p: mark for p, mark in source.partitions.items() if p.topic not in known})
+    new = {p: mark for p, mark in source.partitions.items() if p.topic not in known}
+    there = {(p.topic, p.topic_id) for p in data.starts} if data else set()
+    begun = {p: data.starts.get(p, 0) for p in new if data and (p.topic, p.topic_id) in there}
+    added = begun | joining_offsets(session, {p: mark for p, mark in new.items() if p not in begun})
     if not added:
         return state
     session.log(f"{name}: added a topic from {_starts_text(added)}")
