@@ -103,6 +103,7 @@ def assert_section(
     known: LedgerState,
     others: tuple[LedgerSection, ...] | None = None,
     rows_of_others: OtherSections = OtherSections.ASK,
+    removed: Coverage | None = None,
     keep: Collection[UUID] = (),
     source: str,
     branch: str = MAIN_BRANCH,
@@ -116,6 +117,7 @@ def assert_section(
     :param known: the ledger that the user was shown; a newer one is not overwritten
     :param others: entries of other landings that the assertion includes; ``None``: only this landing's
     :param rows_of_others: the user's decision on their rows, if the ledger is lost and ``others`` is ``None``
+    :param removed: ranges that other streams of the landing lose: their rows are not in the table
     :param keep: epochs of others that stay, as in :func:`set_section`
     :param source: source of the assertion, for the snapshot's summary (``lakecommit.attested``)
     :param rehearse: decide on the present ledger and write nothing
@@ -130,6 +132,7 @@ def assert_section(
                 f"{table}: the ledger is in snapshot {state.snapshot_id} ({state.condition}) now, but was in "
                 f"{known.snapshot_id} ({known.condition}) when it was read: a run is in progress; try again",
             )
+        state = _without(state, section.landing, removed, lambda lane: lane != section.lane)
         back = state.remembered if state.condition is Condition.CUT else others
         if back is None:
             back = _others_back(state, table, section, rows_of_others)
@@ -184,17 +187,22 @@ def prune_sections(
     return read_ledger(compare_and_swap(tables, table, branch, decide).metadata, branch)
 
 
-def _without(state: LedgerState, landing: str, removed: Coverage) -> LedgerState:
+def _without(
+    state: LedgerState, landing: str, removed: Coverage | None, lanes: Callable[[str], bool] = is_filled
+) -> LedgerState:
     """Return the ledger without ranges of closed backfills. Their rows stay, as those of a past reading."""
     if not removed:
         return state
-    sections = (
-        replace(s, covered=s.covered - removed, epoch=uuid4())
-        if s.landing == landing and is_filled(s.lane) and s.covered.overlaps(removed)
-        else s
-        for s in state.sections
-    )
-    return replace(state, sections=tuple(sections))
+
+    def left(sections: Iterable[LedgerSection]) -> tuple[LedgerSection, ...]:
+        return tuple(
+            replace(s, covered=s.covered - removed, epoch=uuid4())
+            if s.landing == landing and lanes(s.lane) and s.covered.overlaps(removed)
+            else s
+            for s in sections
+        )
+
+    return replace(state, sections=left(state.sections), remembered=left(state.remembered))
 
 
 def _apart(state: LedgerState, section: LedgerSection) -> LedgerSection:

@@ -27,7 +27,7 @@ __getattr__ = lazy_names(
         "plan": (
             "MAX_SLICES YEARS plan_digest plan_from_json plan_to_json refusal_from_json time_from_json time_to_json"
         ),
-        "quarantine": "entry_of read_entries",
+        "quarantine": "entry_of lanes_in read_entries",
         "records": "Outgoing Sender entry_from_values table_reference",
         "observed_records": "offset_of",
         "transaction": "Record",

@@ -58,6 +58,7 @@ from airflow_provider_lakecommit.control.plan import refusal_from_json as refusa
 from airflow_provider_lakecommit.control.plan import time_from_json as time_from_json
 from airflow_provider_lakecommit.control.plan import time_to_json as time_to_json
 from airflow_provider_lakecommit.control.quarantine import entry_of as entry_of
+from airflow_provider_lakecommit.control.quarantine import lanes_in as lanes_in
 from airflow_provider_lakecommit.control.quarantine import read_entries as read_entries
 from airflow_provider_lakecommit.control.records import Outgoing as Outgoing
 from airflow_provider_lakecommit.control.records import Sender as Sender

@@ -9,10 +9,11 @@ repeated work, and never a row.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from uuid import UUID
 
 from airflow_provider_lakecommit.control.events import head
-from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH, CORRUPT_HEADERS
+from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH, CORRUPT_HEADERS, find
 from airflow_provider_lakecommit.control.records import LogRecord, read_entry
 from airflow_provider_lakecommit.core import Entry, Unreadable, group_id
 from airflow_provider_lakecommit.exceptions import WireError
@@ -47,6 +48,16 @@ def _unreadable(record: LogRecord, reason: str) -> Unreadable:
     shown = "".join(letter if letter.isprintable() else "�" for letter in " ".join(reason.split()))
     short = shown if len(shown) <= REASON_LENGTH else f"{shown[:REASON_LENGTH]}…"
     return Unreadable(offset=record.offset, at=record.timestamp, commit_id=_NOBODY, reason=short)
+
+
+def lanes_in(records: Iterable[LogRecord], landing: str) -> frozenset[str]:
+    """Return the streams of the landing that have readable records."""
+    found: set[object] = set()
+    for record in records:
+        with suppress(WireError):
+            if record.value is not None and head(record.value).group_id == group_id(landing):
+                found.add((find(record.headers) or {}).get("lane"))
+    return frozenset(lane for lane in found if isinstance(lane, str))
 
 
 def read_entries(records: Iterable[LogRecord], landing: str, lane: str) -> tuple[Entry, ...]:

@@ -16,8 +16,10 @@ import pytest
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.operations.decisions.audit import audit_preview, decide_audit
+from tests.faults.test_routes import FIELDS, check, mixed
 from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
 from tests.support.steps import check_verified
+from tests.support.world import SCHEMA, Killed, deaths
 
 pytestmark = pytest.mark.faults
 
@@ -81,4 +83,18 @@ def test_after_the_branch_was_dropped(tmp_path: Path) -> None:
         )
         world.settle()
         assert ids(world) == [*range(5), 150, *range(200, 205)]
+        check_verified(world)
+
+
+def test_a_table_that_gets_the_topic_later_begins_where_the_first_one_did(tmp_path: Path) -> None:
+    """A plan is killed between the two tables."""
+    with memory_world(tmp_path, **{**OPTIONS, **FIELDS, "create": SCHEMA}) as world:
+        world.settle()
+        world.broker.create(OTHER, 1)
+        world.landing = world.landing.changed(topics=[TOPIC, OTHER])
+        with deaths(1, "after"), pytest.raises(Killed):
+            world.run()
+        world.broker.produce(OTHER, mixed(0, 40), 0)
+        world.settle()
+        check(world, 0, 40)
         check_verified(world)

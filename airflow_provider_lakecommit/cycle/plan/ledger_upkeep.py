@@ -34,12 +34,15 @@ from airflow_provider_lakecommit.committer import (
 )
 from airflow_provider_lakecommit.control import ControlLog, read_entries
 from airflow_provider_lakecommit.core import (
+    BACKFILL,
     LAND,
+    LIVE,
     RESET_MIGRATE,
     RESET_OFFSETS,
     ControlPosition,
     Coverage,
     LedgerSection,
+    RangeSet,
     SourcePartition,
     TableLedger,
     TablePublished,
@@ -89,7 +92,7 @@ def renewed(
     state = _with_the_log(session, name, state, source)
     if source is not None:
         state = _with_the_spec(session, name, state, data, source)
-        return _with_the_topics(session, name, state, source)
+        return _with_the_topics(session, name, state, data, source)
     if _has_another_key(session, name, state.own(session.landing.name, session.lane)):
         raise LedgerError(
             "LC6020",
@@ -133,7 +136,19 @@ def after_rollback(
         )
     check_tags(session.tables, name, state)
     session.log(f"WARNING: {name}: {state.reason}; pending slices were voided and are read again (new epoch)")
+    if gone := _of_backfills(session.landing.name, state):
+        session.log(f"WARNING: {name}: {gone}, which backfills had landed, is only read again by `{BACKFILL} SPEC`")
     return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
+
+
+def _of_backfills(landing: str, state: LedgerState) -> Coverage:
+    """Return what a rollback took away before the first offsets of the live stream."""
+    live = state.section(landing, LIVE)
+    before = Coverage({p: RangeSet.of((0, at)) for p, at in live.starts.items()} if live else {})
+    had, has = (
+        Coverage.union(s.covered for s in some if s.landing == landing) for some in (state.undone, state.sections)
+    )
+    return (had - has) & before
 
 
 def _with_the_log(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
@@ -203,10 +218,15 @@ def _has_another_key(session: LandingSession, name: str, section: LedgerSection)
     return name == session.landing.table and section.upsert_key != (*session.landing.upsert.key,)
 
 
-def _with_the_topics(session: LandingSession, name: str, state: LedgerState, source: SourceState) -> LedgerState:
-    """Add topics that are new in the landing, from where the landing starts."""
+def _with_the_topics(
+    session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None, source: SourceState
+) -> LedgerState:
+    """Add topics that are new in the landing, from where the landing starts, or where the data table began them."""
     known = {p.topic for p in state.own(session.landing.name, session.lane).starts}
-    added = joining_offsets(session, {p: mark for p, mark in source.partitions.items() if p.topic not in known})
+    new = {p: mark for p, mark in source.partitions.items() if p.topic not in known}
+    there = {(p.topic, p.topic_id) for p in data.starts} if data else set()
+    begun = {p: data.starts.get(p, 0) for p in new if data and (p.topic, p.topic_id) in there}
+    added = begun | joining_offsets(session, {p: mark for p, mark in new.items() if p not in begun})
     if not added:
         return state
     session.log(f"{name}: added a topic from {_starts_text(added)}")

@@ -116,7 +116,7 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
     for name in session.landing.tables:
         try:
             if not _does_without(session, name):
-                ready = _ready(session, name, source, out[0].ledger.section if out else None, dry=dry)
+                ready = _ready(session, name, source, _whole(out[0]) if out else None, dry=dry)
                 out.append(_after_sink(session, ready, out[0]) if out else ready)
         except (TableError, LedgerError, CatalogError) as e:
             if not out or (target := newest_target(session, name)) is None:
@@ -125,6 +125,11 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
             without.append(target)
     tables = tuple(out) if dry else _with_unread(session, source, out)
     return Prepared(tables=tables, failures=failures, without=tuple(without))
+
+
+def _whole(table: PreparedTable) -> LedgerSection:
+    """Return the entry of a table together with what other streams have: a replay leaves holes in it."""
+    return replace(table.ledger.section, covered=table.ledger.all_covered)
 
 
 def _with_unread(

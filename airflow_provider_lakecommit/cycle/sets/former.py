@@ -19,6 +19,7 @@ from typing import Any
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     PUBLISH_NOW,
+    RESET_OFFSETS,
     Coverage,
     CycleClosed,
     CycleOpened,
@@ -70,6 +71,7 @@ class FormerLanding:
             parts.append(f"{self.pending} was reported for {self.landing.table}, which no longer exists")
         elif self.pending:
             how = "the next run publishes it" if self.own else f"`{PUBLISH_NOW} SPEC {named}` publishes it"
+            how += f"; if it waits for missing records, `{RESET_OFFSETS} SPEC {named} --from earliest` gives those up"
             parts.append(f"{self.pending} is reported but not in {', '.join(self.landing.tables)}: {how}")
         parts += [
             f"backfill {lane} is open: `{BACKFILL} SPEC {named} --close {lane}` publishes its reported slices"

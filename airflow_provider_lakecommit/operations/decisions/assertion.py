@@ -53,6 +53,7 @@ from airflow_provider_lakecommit.core import (
     role_of,
 )
 from airflow_provider_lakecommit.cycle import (
+    BEYOND,
     LandingSession,
     endangered,
     initial_position,
@@ -73,6 +74,7 @@ from airflow_provider_lakecommit.operations.decisions.known import (
     known_table,
     with_ledger,
 )
+from airflow_provider_lakecommit.operations.decisions.starts import check_no_open_lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,8 @@ class AssertedTable:
     control log, ``reported`` the log's slices that are not published; ``others`` are entries of other landings that the
     named snapshot restores, ``old`` is the newest known entry. A new epoch would lose ``lost``, reported slices that
     cannot be read again; ``doubted`` describes unverified records that may hold more; ``endangered`` is the same of
-    other landings, by the epochs of their entries. ``rows`` are the table's current rows, of all writers.
+    other landings, by the epochs of their entries. ``rows`` are the table's current rows, of all writers. The landing's
+    other streams keep ``filled``, and lose ``removed``.
     """
 
     table: str
@@ -97,6 +100,8 @@ class AssertedTable:
     doubted: str = ""
     endangered: Mapping[UUID, str] = field(default_factory=dict)
     rows: int | None = None
+    filled: Coverage = field(default_factory=Coverage)
+    removed: Coverage = field(default_factory=Coverage)
 
     @property
     def kept(self) -> LedgerSection | None:
@@ -129,7 +134,7 @@ class AssertedTable:
         """Return what the ledger or the log has as landed and the assertion does not: read again, so duplicated if the
         rows exist.
         """
-        return (self.before | self.announced) - self.section.covered
+        return (self.before | self.announced) - self.section.covered - self.filled
 
     @property
     def never_read(self) -> Coverage:
@@ -160,8 +165,8 @@ class Assertion:
     marks: Mapping[SourcePartition, Watermark]
 
 
-Asserted = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None]
-"""The source of an assertion, the first offsets, what is landed, and entries of others."""
+Asserted = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None, Coverage]
+"""The source of an assertion, the first offsets, what is landed, entries of others, and what no stream has landed."""
 AssertionSource = Callable[[KnownTable, SourceState], Asserted]
 
 
@@ -200,7 +205,8 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Assertion:
                 f"really holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`, or the offsets to continue "
                 f"from with `{RESET_OFFSETS} SPEC --from OFFSETS`",
             )
-        return f"snapshot {snapshot_id}", own.starts, own.covered, tuple(s for s in sections if s is not own)
+        others = tuple(s for s in sections if s is not own)
+        return f"snapshot {snapshot_id}", own.starts, own.covered, others, Coverage()
 
     return _asserted(session, (name,), assertion)
 
@@ -214,7 +220,7 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> As
     """
 
     def assertion(known: KnownTable, source: SourceState) -> Asserted:
-        if unread := next((e for e in known.entries if isinstance(e, Unreadable)), None):
+        if unread := next((e for e in known.all_entries if isinstance(e, Unreadable)), None):
             raise LedgerError(
                 "LC7004",
                 f"{known.name}: a record of {session.control.name} at offset {unread.offset} cannot be read, and may "
@@ -238,7 +244,7 @@ def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> As
                 "TOPIC:PARTITION=OFFSET,…`",
             )
         check_log(session, known, landed)
-        return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, None
+        return f"the log of {session.control.name}", {p: s or 0 for p, s in starts.items()}, landed, None, Coverage()
 
     return _asserted(session, tables, assertion)
 
@@ -270,7 +276,8 @@ def from_offsets(
             p = partitions[topic, number]
             starts[p] = min(starts[p], offset)
             parts[p] = RangeSet.of(OffsetRange(starts[p], offset))
-        return "the operator's offsets", starts, Coverage(parts), None
+        behind = Coverage({partitions[key]: RangeSet.of((offset, BEYOND)) for key, offset in at.items()})
+        return "the operator's offsets", starts, Coverage(parts), None, behind
 
     return _asserted(session, tables, assertion)
 
@@ -311,6 +318,7 @@ def assert_tables(
                 known=t.state,
                 others=t.others,
                 rows_of_others=rows_of_others,
+                removed=t.removed,
                 keep=t.endangered.keys(),
                 source=t.source,
                 branch=session.landing.branch,
@@ -339,9 +347,12 @@ def _asserted(session: LandingSession, tables: Sequence[str] | None, assertion: 
 
 
 def _one(session: LandingSession, known: KnownTable, source: SourceState, assertion: AssertionSource) -> AssertedTable:
-    source_of_word, starts, covered, others = assertion(known, source)
+    source_of_word, starts, covered, others, lacking = assertion(known, source)
     check_topics(known.name, starts, covered, source)
-    old = known_section(session, known.state)
+    old, landing = known_section(session, known.state), session.landing.name
+    sections = known.state.sections or known.state.remembered
+    check_no_open_lane(landing, known.name, known.state, lacking)
+    filled = Coverage.union(s.covered for s in sections if s.landing == landing and s.lane != session.lane)
     section = new_section(
         session, source, starts, covered, initial_position(session), before=old, known=known.state.sections
     )
@@ -357,13 +368,15 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, assert
         source=source_of_word,
         state=known.state,
         section=section,
-        before=known.own.covered if known.own else Coverage(),
+        before=filled | known.own.covered if known.own else filled,
         announced=known.announced,
         reported=Coverage.union(a.coverage for a in accepted if a.matters(known.name)),
         others=others,
         old=old,
         endangered={} if known.state.condition is Condition.PRESENT else endangered(session, known.name, known.state),
         rows=known.rows,
+        filled=filled - lacking,
+        removed=filled & lacking,
         lost=losses((a for a in kept if a.coverage - covered), source.partitions),
         doubted=unsigned_text(session, doubted, old) if doubted and old else "",
     )

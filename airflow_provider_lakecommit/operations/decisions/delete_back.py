@@ -23,6 +23,7 @@ from airflow_provider_lakecommit.committer import check_turn, require_ledger
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     LIVE,
+    PAUSE,
     Coverage,
     Decision,
     LedgerSection,
@@ -184,7 +185,16 @@ def delete_back(
         )
         session.log(f"deleted the rows of {coverage}")
     if begin is not None:
-        ledger_init(session, *begin, agreed=init_preview(session, *begin), decision=decision)
+        agreed = init_preview(session, *begin)
+        late = _found(session, session.source.watermarks(), None).tables if found.start else ()
+        if landed := Coverage.union(t.replaced.ranges for t in late):
+            raise LedgerError(
+                "LC7057",
+                f"landing {session.landing.name}: another run landed {landed} after the rows were deleted. The landing "
+                f"does not start over, which would land that twice. Pause it with `{PAUSE} SPEC`, then run this "
+                "command again",
+            )
+        ledger_init(session, *begin, agreed=agreed, decision=decision)
     return {"deleted": coverage.to_dict(), "rows": {t.table: t.replaced.rows for t in found.tables}}
 
 

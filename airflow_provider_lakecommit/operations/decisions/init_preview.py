@@ -40,6 +40,7 @@ from airflow_provider_lakecommit.cycle import (
     unknown_text,
     unsigned_ranges,
 )
+from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.decisions.section_init import (
     InitPreview,
@@ -47,7 +48,14 @@ from airflow_provider_lakecommit.operations.decisions.section_init import (
     SectionInit,
     ends_of,
 )
-from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way, check_lane, offsets_of
+from airflow_provider_lakecommit.operations.decisions.starts import (
+    PLAIN,
+    Start,
+    Way,
+    check_lane,
+    check_no_open_lane,
+    offsets_of,
+)
 
 
 def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> InitPreview:
@@ -66,9 +74,9 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
     :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.decisions.ledger_init.ledger_init`
     """
     session.control.ensure()
-    source = session.source.watermarks()
-    stated = offsets_of(session, source.partitions, start, way)
     states = {name: ledger_state(session, name) for name in session.landing.tables}
+    source = _source(session, states)
+    stated = offsets_of(session, source.partitions, start, way)
     for name, known in states.items():
         if known is not None:
             sections = known.sections or known.remembered
@@ -116,9 +124,25 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             keyed=name == session.landing.table and bool(session.landing.upsert.key),
         )
         found = settings[name].restart(old)
+        check_no_open_lane(session.landing.name, name, ledger, found.back)
         data = data or found
     drained = any(s.rescued.published for s in settings.values())
     return {name: replace(s, drained=drained) for name, s in settings.items()}
+
+
+def _source(session: LandingSession, states: Mapping[str, LedgerState | None]) -> SourceState:
+    """Return the source; it is empty for a landing that has landed its topics, all of which were deleted.
+
+    :raises SourceError: a topic does not exist
+    """
+    try:
+        return session.source.watermarks()
+    except SourceError:
+        found = session.source.watermarks(missing_ok=True)
+        known = {p.topic for s in states.values() if s and (own := known_section(session, s)) for p in own.starts}
+        if found.partitions or not found.missing_topics or not known.issuperset(found.missing_topics):
+            raise
+        return found
 
 
 def _begun(session: LandingSession, states: Mapping[str, LedgerState | None]) -> dict[SourcePartition, int]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import Condition, LedgerState, ancestry, has_ledger, read_ledger
-from airflow_provider_lakecommit.control import ControlLog, read_entries
+from airflow_provider_lakecommit.control import ControlLog, lanes_in, read_entries
 from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
     RESET_OFFSETS,
@@ -32,7 +33,9 @@ from airflow_provider_lakecommit.kafka import SourceState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTable:
-    """The current state of one table, and all that the control partition still holds, from ``begin`` on."""
+    """The current state of one table, and all that the control partition still holds, from ``begin`` on. ``others`` are
+    the entries of the landing's other streams, by stream.
+    """
 
     name: str
     table: Table
@@ -40,11 +43,18 @@ class KnownTable:
     own: LedgerSection | None
     entries: Sequence[Entry]
     begin: int
+    others: tuple[Sequence[Entry], ...] = ()
 
     @property
     def announced(self) -> Coverage:
-        """Return what the log reports as published in it."""
-        return announced_in(self.entries, self.name, self.state.table_uuid)
+        """Return what the log reports as published in it, by any stream of the landing."""
+        streams = (self.entries, *self.others)
+        return Coverage.union(announced_in(entries, self.name, self.state.table_uuid) for entries in streams)
+
+    @property
+    def all_entries(self) -> Sequence[Entry]:
+        """Return the entries of all streams, the landing's own last."""
+        return [*chain.from_iterable(self.others), *self.entries]
 
     @property
     def announced_of_any(self) -> Coverage:
@@ -69,7 +79,7 @@ class KnownTable:
         metadata = self.table.metadata
         there = {s.snapshot_id for s in ancestry(metadata, self.state.branch)}
         elsewhere = {s.snapshot_id for s in metadata.snapshots} - there
-        announced = [e for e in self.entries if isinstance(e, TablePublished) and e.table == self.name]
+        announced = [e for e in self.all_entries if isinstance(e, TablePublished) and e.table == self.name]
         removed = Coverage.union(e.coverage for e in announced if e.snapshot_id in elsewhere)
         return removed - Coverage.union(e.coverage for e in announced if e.snapshot_id not in elsewhere)
 
@@ -90,8 +100,9 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
         published them are not on the branch, or the table has fewer rows
     """
     remedy = f"state what the table holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
-    newest = known_section(session, known.state)
-    if newest is not None and (more := landed - newest.covered):
+    sections = known.state.sections or known.state.remembered
+    newest = Coverage.union(s.covered for s in sections if s.landing == session.landing.name)
+    if known_section(session, known.state) is not None and (more := landed - newest):
         snapshot = known.state.snapshot_id or known.state.tag_id or "ID"
         raise LedgerError(
             "LC7014",
@@ -106,7 +117,7 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
             f"rollback has removed from branch {known.state.branch}, with their rows. To read again what the source "
             f"still has, run `{RESET_OFFSETS} SPEC --from earliest`; if the rows were restored, {remedy}",
         )
-    rows, count = known.rows, rows_of(known.entries, known.name, landed)
+    rows, count = known.rows, rows_of(known.all_entries, known.name, landed)
     if rows is not None and rows < count:
         raise LedgerError(
             "LC7016",
@@ -134,14 +145,17 @@ def check_topics(name: str, starts: Mapping[SourcePartition, int], covered: Cove
 
 def known_table(session: LandingSession, name: str, log: ControlLog) -> KnownTable:
     table = session.tables.load(name)
-    state = read_ledger(table.metadata, session.landing.branch)
+    state, landing = read_ledger(table.metadata, session.landing.branch), session.landing.name
     return KnownTable(
         name=name,
         table=table,
         state=state,
-        own=state.section(session.landing.name, session.lane),
-        entries=read_entries(log.records, session.landing.name, session.lane),
+        own=state.section(landing, session.lane),
+        entries=read_entries(log.records, landing, session.lane),
         begin=log.begin,
+        others=tuple(
+            read_entries(log.records, landing, lane) for lane in sorted(lanes_in(log.records, landing) - {session.lane})
+        ),
     )
 
 

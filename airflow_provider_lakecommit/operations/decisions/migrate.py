@@ -13,7 +13,7 @@ copy lacks, or has at two places, are refused by name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,6 +44,10 @@ from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start
 
 SAME = "same"
 """The copy keeps offsets."""
+OldEnd = tuple[SourcePartition, int]
+"""A partition of the old cluster, and how far it is landed."""
+Landed = dict[SourcePartition, OldEnd]
+"""By partition of the new cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +113,19 @@ class MigratedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationPreview:
-    """The effect of a migration. ``tables`` are those that are still of the old cluster."""
+    """The effect of a migration. ``tables`` are those that are still of the old cluster. ``apart`` has the partitions
+    of which a table has landed more or less than the first one.
+    """
 
     source: SourceState
     old_cluster: str
     partitions: tuple[MigratedPartition, ...]
     tables: tuple[str, ...]
+    apart: Mapping[str, tuple[MigratedPartition, ...]] = field(default_factory=dict)
+
+    def of(self, table: str) -> tuple[MigratedPartition, ...]:
+        """Return the partitions of one table."""
+        return (*{r.partition: r for r in (*self.partitions, *self.apart.get(table, ()))}.values(),)
 
     @property
     def next(self) -> dict[SourcePartition, int]:
@@ -132,6 +143,7 @@ class MigrationPreview:
     def lines(self) -> Iterator[str]:
         yield f"from cluster {self.old_cluster} to {self.source.cluster_id}, in {', '.join(self.tables) or 'no table'}"
         yield from (f"  {r}" for r in self.partitions)
+        yield from (f"  {table}: {r}" for table, some in self.apart.items() for r in some)
         if any(r.exact is None for r in self.partitions if r.landed):
             yield "  add --old HOST:PORT to compare with the old cluster and count skipped and repeated records"
 
@@ -141,6 +153,7 @@ class MigrationPreview:
             "cluster": self.source.cluster_id,
             "tables": list(self.tables),
             "next": {str(p): o for p, o in sorted(self.next.items())},
+            "apart": {table: [str(r) for r in some] for table, some in self.apart.items()},
             "skipped": {str(r.partition): len(r.skipped) for r in self.partitions if r.skipped},
             "read_twice": {str(r.partition): len(r.twice) for r in self.partitions if r.twice},
             "not_compared": [
@@ -165,20 +178,37 @@ def migration_preview(session: LandingSession, given: Move) -> MigrationPreview:
             f"landing {session.landing.name}: all tables are of cluster {source.cluster_id}, which it reads already",
         )
     stated = _stated(session, given, source)
-    landed = _landed(old, source, given)
-    exact = {} if given.old is None else _compared(session, given.old, old, source, landed)
-    found = tuple(
-        MigratedPartition(
-            partition=p,
-            mark=mark,
-            next=_next(given, p, mark, landed.get(p), exact.get(p)) if stated is None else stated[p],
-            landed=landed[p][1] if p in landed else None,
-            exact=exact.get(p),
+    landed = {table: _landed(section, source, given) for table, section in sections.items()}
+    ends = {(p, at) for of in landed.values() for p, at in of.items()}
+    exact = {} if given.old is None else _compared(session, given.old, old, source, ends)
+
+    found: dict[str, tuple[MigratedPartition, ...]] = {}
+    for table, of in landed.items():
+        first = {r.partition: r.next for r in next(iter(found.values()), ())}
+        at = {p: exact.get((p, end)) for p, end in of.items()}
+        lenient = table not in session.landing.data_tables
+        found[table] = tuple(
+            MigratedPartition(
+                partition=p,
+                mark=mark,
+                next=stated[p]
+                if stated is not None
+                else _next(given, p, mark, of.get(p), at.get(p), first.get(p), lenient),
+                landed=of[p][1] if p in of else None,
+                exact=at.get(p),
+            )
+            for p, mark in sorted(source.partitions.items())
         )
-        for p, mark in sorted(source.partitions.items())
+        _check_within(found[table])
+    leading = next(iter(found.values()))
+    apart = {table: tuple(r for r in some if r not in leading) for table, some in found.items()}
+    return MigrationPreview(
+        source=source,
+        old_cluster=old.cluster_id,
+        partitions=leading,
+        tables=tuple(sections),
+        apart={table: some for table, some in apart.items() if some},
     )
-    _check_within(found)
-    return MigrationPreview(source=source, old_cluster=old.cluster_id, partitions=found, tables=tuple(sections))
 
 
 def migrate_landing(session: LandingSession, preview: MigrationPreview, *, decision: Decision) -> dict[str, Any]:
@@ -206,7 +236,7 @@ def migrate_landing(session: LandingSession, preview: MigrationPreview, *, decis
 
 
 def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerSection]:
-    """Return the entries of tables of another cluster, the data table's first."""
+    """Return the entries of tables of another cluster with what closed backfills have, the data table's first."""
     found = {}
     for name in session.landing.tables:
         state = ledger_state(session, name)
@@ -225,11 +255,11 @@ def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerS
                     f"{name}: backfill {', '.join(lanes)} of landing {section.landing} is open, and its offsets are of "
                     f"the old cluster: finish it there, or close it with `{BACKFILL} SPEC --close NAME`",
                 )
-            found[name] = section
+            found[name] = state.whole(section)
     return found
 
 
-def _landed(old: LedgerSection, source: SourceState, given: Move) -> dict[SourcePartition, tuple[SourcePartition, int]]:
+def _landed(old: LedgerSection, source: SourceState, given: Move) -> Landed:
     """Return the old partition of each new one, and how far it is landed."""
     names = {p.topic for p in source.partitions}
     renamed = {topic: given.topics.get(topic) or _copy_of(topic, names) for topic in {p.topic for p in old.starts}}
@@ -260,9 +290,9 @@ def _compared(
     kafka: Mapping[str, Any],
     old: LedgerSection,
     source: SourceState,
-    landed: Mapping[SourcePartition, tuple[SourcePartition, int]],
-) -> dict[SourcePartition, CopyPosition]:
-    names = tuple(sorted({p.topic for p, _ in landed.values()}))
+    ends: Collection[tuple[SourcePartition, OldEnd]],
+) -> dict[tuple[SourcePartition, OldEnd], CopyPosition]:
+    names = tuple(sorted({p.topic for _, (p, _) in ends}))
     with (
         closing(SourceTopics(kafka, names)) as originals,
         closing(SourceTopics(session.kafka, session.landing.topic_names)) as copies,
@@ -271,16 +301,16 @@ def _compared(
         if there.cluster_id != old.cluster_id:
             raise SourceError("LC7028", f"--old is cluster {there.cluster_id}, but the tables are of {old.cluster_id}")
         found = {}
-        for new, (p, end) in landed.items():
+        for new, (p, end) in sorted(ends):
             mark = there.partitions.get(p)
             if mark is None:
-                found[new] = CopyPosition(
+                found[new, (p, end)] = CopyPosition(
                     offset=None, why=f"the old cluster no longer has {p}: its topic was recreated"
                 )
                 continue
             original = PartitionLog(kafka=kafka, topics=originals, partition=p, mark=mark)
             copy = PartitionLog(kafka=session.kafka, topics=copies, partition=new, mark=source.partitions[new])
-            found[new] = position_in_copy(original, end, copy)
+            found[new, (p, end)] = position_in_copy(original, end, copy)
     return found
 
 
@@ -288,24 +318,44 @@ def _stated(session: LandingSession, given: Move, source: SourceState) -> Mappin
     """Return the stated offsets of the new cluster; ``None`` if the decision is about the old one."""
     if given.start is None or given.start == SAME:
         return None
-    offsets = offsets_of(session, source.partitions, given.start, PLAIN).offsets
+    offsets = {**offsets_of(session, source.partitions, given.start, PLAIN).offsets}
+    if not isinstance(given.start, Mapping):
+        # After a kill, the other tables begin where the first ones did: `latest` is later by now.
+        offsets |= {p: at for p, at in _begun(session, source).items() if p in offsets}
     if unnamed := sorted(source.partitions.keys() - offsets.keys()):
         raise SourceError("LC7029", f"{unnamed[0]} is not named: state its next offset, 0 for the beginning")
     return offsets
+
+
+def _begun(session: LandingSession, source: SourceState) -> dict[SourcePartition, int]:
+    """Return where a table that is of the new cluster already began."""
+    key = session.landing.name, session.lane
+    states = (ledger_state(session, name) for name in session.landing.tables)
+    found = (s for state in states if state is not None and (s := state.section(*key)) is not None)
+    return next((dict(s.starts) for s in found if s.cluster_id == source.cluster_id), {})
 
 
 def _next(
     given: Move,
     p: SourcePartition,
     mark: Watermark,
-    landed: tuple[SourcePartition, int] | None,
+    landed: OldEnd | None,
     exact: CopyPosition | None,
+    first: int | None,
+    lenient: bool,
 ) -> int:
+    """Return where a table continues.
+
+    :param first: where the first table continues, if this is another one: what the copy lacks of it stops nothing
+    :param lenient: it rarely has rows, so its ledger may end before all records that can be compared
+    """
     if landed is None:
         return mark.start
     if given.start == SAME:
-        return landed[1]
+        return landed[1] if first is None else max(landed[1], min(mark.start, first))
     if exact is None or exact.offset is None:
+        if first is not None and lenient:
+            return first
         why = exact.why if exact else "the next record is unknown"
         raise SourceError(
             "LC7030", f"{p}: {why}; state it (--from TOPIC:{p.partition}=OFFSET,…), or a time (--from 2026-03-01T12)"
@@ -338,32 +388,34 @@ def _moved(
         own, lane=_kept_lane(session.lane, own.cluster_id), epoch=session.new_id(), control=control, positions={}
     )
     back = state.section(session.landing.name, _kept_lane(session.lane, preview.source.cluster_id))
-    starts, covered = _on_the_new(preview, back, table)
+    starts, covered = _on_the_new(preview, back, back and state.whole(back), table)
     section = new_section(session, preview.source, starts, covered, control, before=back or own, known=state.sections)
     section = replace(section, provenance=back.provenance if back else ())
     others = [s for s in state.sections if s.key not in {own.key, kept.key, back.key if back else None}]
     # What was read from another cluster is not read again: no dead letter is closed by that.
     replayed = own.replayed | (back.replayed if back else Coverage())
-    return (*others, kept, replace(section, sink=None, replayed=replayed))
+    return (*others, kept, replace(section, sink=None, replayed=replayed, suspended=own.suspended))
 
 
 def _on_the_new(
-    preview: MigrationPreview, back: LedgerSection | None, table: str
+    preview: MigrationPreview, back: LedgerSection | None, whole: LedgerSection | None, table: str
 ) -> tuple[dict[SourcePartition, int], Coverage]:
     """Return starts and coverage. Records of a copied partition that were landed from the old cluster are covered,
     without marks; if the landing returns to a cluster, so are those that it had of it and skips.
+
+    :param whole: the former entry, with what closed backfills have
     """
-    ends = preview.next
-    copied = ((r.partition, OffsetRange(0, r.copied)) for r in preview.partitions if r.landed is not None)
-    if back is None:
-        return dict(ends), Coverage.of(copied)
-    if again := [f"{p} {back.end(p)}" for p, end in sorted(ends.items()) if p in back.starts and end < back.end(p)]:
+    parts = preview.of(table)
+    ends = {r.partition: r.next for r in parts}
+    if back is None or whole is None:
+        return ends, Coverage.of((r.partition, OffsetRange(0, r.copied)) for r in parts if r.landed is not None)
+    if again := [f"{p} {whole.end(p)}" for p, end in sorted(ends.items()) if p in back.starts and end < whole.end(p)]:
         raise LedgerError(
             "LC7034",
             f"{table} has landed from this cluster before, up to {', '.join(again)}: nothing is changed, because "
             f"those records would be landed again; state offsets from there on",
         )
     passed = Coverage.of(
-        (p, OffsetRange(back.end(p), end)) for p, end in ends.items() if p in back.starts and back.end(p) < end
+        (p, OffsetRange(whole.end(p), end)) for p, end in ends.items() if p in back.starts and whole.end(p) < end
     )
     return {**ends, **back.starts}, back.covered | passed

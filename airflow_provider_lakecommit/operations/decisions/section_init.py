@@ -222,9 +222,10 @@ class SectionInit:
         return rescued(self.name, self.old, self.pending, marks, self._given_up, drained=self.drained)
 
     def _given_up(self, section: LedgerSection) -> Coverage:
-        """Return what the decision gives up, and what can never be read of a recreated topic."""
+        """Return what the decision gives up, and what can never be read of a deleted or recreated topic."""
         marks, reported = self.source.partitions, Coverage.union(a.coverage for a in self.pending)
-        anew = {p: s for p, s in reported.parts.items() if p not in marks and p.topic in self.source.topic_ids}
+        gone = {*self.source.topic_ids, *self.source.missing_topics}
+        anew = {p: s for p, s in reported.parts.items() if p not in marks and p.topic in gone}
         before = Coverage({p: RangeSet.of((section.starts.get(p, 0), s.ranges[-1].end)) for p, s in anew.items()})
         return self.restart(section).given_up | (before - section.covered - self.others)
 

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_provider_lakecommit.committer import LedgerState
-from airflow_provider_lakecommit.core import SourcePartition, StatedOffsets, Watermark
+from airflow_provider_lakecommit.committer import Condition, LedgerState
+from airflow_provider_lakecommit.core import BACKFILL, Coverage, SourcePartition, StatedOffsets, Watermark
 from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.preview import check_upsert
@@ -49,6 +49,21 @@ def check_lane(session: LandingSession, states: Mapping[str, LedgerState | None]
     there = {s.lane for state in states.values() if state for s in state.sections if s.landing == session.landing.name}
     if lane and lane in there:
         raise LedgerError("LC7044", f"landing {session.landing.name} already has backfill {lane}: choose another name")
+
+
+def check_no_open_lane(landing: str, table: str, state: LedgerState | None, again: Coverage) -> None:
+    """Refuse to read ranges of an open backfill again, unless the ledger needs this decision: then none can be closed.
+
+    :raises LedgerError: an open backfill may have landed ranges that are to be read again
+    """
+    for s in state.sections if state and state.condition in (Condition.PRESENT, Condition.ROLLED_BACK) else ():
+        if s.landing == landing and s.ends and (both := s.bounds & again):
+            raise LedgerError(
+                "LC7058",
+                f"{table}: {both} would be read again, but is in the range of backfill {s.lane} of landing {landing}, "
+                f"which is open and may have landed some of it. Nothing is changed. Close it with `{BACKFILL} SPEC "
+                f"--close {s.lane}`, then run this command again",
+            )
 
 
 def offsets_of(

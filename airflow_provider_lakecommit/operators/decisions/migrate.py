@@ -49,9 +49,9 @@ class Migrate(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return where each partition would continue."""
-        from airflow_provider_lakecommit.operations import SAME, migration_preview
+        from airflow_provider_lakecommit.operations import migration_preview
 
-        start = self.start if self.start in (None, SAME) else parse_start(str(self.start), "start")
+        start = self.start if self._by_old_offsets else parse_start(str(self.start), "start")
         preview = migration_preview(session, self._request(start))
         return Preview(values={"landing": session.landing.name, **preview.to_dict()}, lines=list(preview.lines()))
 
@@ -59,11 +59,19 @@ class Migrate(ApprovedOperation):
         """Continue at the previewed offsets."""
         from airflow_provider_lakecommit.operations import migrate_landing, migration_preview
 
-        preview = migration_preview(session, self._request(parse_offsets(json.dumps(agreed["next"]), "agreed")))
-        now = preview.to_dict()
-        if changed := [k for k in ("old_cluster", "cluster", "skipped", "read_twice") if now[k] != agreed.get(k)]:
+        start = self.start if self._by_old_offsets else parse_offsets(json.dumps(agreed["next"]), "agreed")
+        preview = migration_preview(session, self._request(start))
+        now, same = preview.to_dict(), ("old_cluster", "cluster", "next", "apart", "skipped", "read_twice")
+        if changed := [k for k in same if now[k] != agreed.get(k)]:
             raise not_as_previewed("; ".join(f"{what} {now[what]}" for what in changed))
         return migrate_landing(session, preview, decision=decision)
+
+    @property
+    def _by_old_offsets(self) -> bool:
+        """Return True if each table continues where it was on the old cluster."""
+        from airflow_provider_lakecommit.operations import SAME
+
+        return self.start in (None, SAME)
 
     def _request(self, start: Start | None) -> Move:
         from airflow_provider_lakecommit.operations import Move
