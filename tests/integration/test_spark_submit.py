@@ -111,7 +111,7 @@ def secrets() -> Secrets:
 
 @pytest.mark.heavy
 def test_a_job_whose_slice_is_to_be_done_again_ends_with_an_error_that_names_it(scratch: Path, output: Output) -> None:
-    with pytest.raises(SparkJobError, match=r"0, orders\[0\].*LC5024"):
+    with pytest.raises(SparkJobError, match=r"0, orders\[0\].*LC5315"):
         SparkSubmit("spark_default", grace=timedelta(seconds=5)).run(hopeless_job(), secrets())
     assert "slice orders[0][0, 5): again (ControlTopicError" in output.text
     assert "1 slices: 1 again; 0 records read, 0 rows written" in output.text
