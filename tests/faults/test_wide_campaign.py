@@ -68,8 +68,8 @@ class WideCampaign(Campaign):
 
     def follow_the_remedy(self, text: str) -> None:
         """What a refusal says that a user may do."""
-        if command := re.search(r"--from (\S+) --delete", text):
-            self.delete(parse_offsets(command[1], ""))
+        for start in re.findall(r"--from (\S+) --delete", text):
+            self.delete(parse_offsets(start, ""))
 
     def delete(self, start: dict[tuple[str, int], int]) -> None:
         with self.world.session() as session:

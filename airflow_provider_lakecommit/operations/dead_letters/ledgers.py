@@ -25,7 +25,13 @@ from airflow_provider_lakecommit.core import BACKFILL, FILLED, Coverage, LedgerS
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import table_name
-from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, Readings, closed_of, readings_by
+from airflow_provider_lakecommit.operations.dead_letters.open_set import (
+    OpenSet,
+    Readings,
+    closed_of,
+    passed_by,
+    readings_by,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +45,11 @@ class Ledgers:
     readings: Readings
     dead_readings: Readings
     closed: Coverage
+    passed: Coverage
 
     @property
     def open_set(self) -> OpenSet:
-        return OpenSet(self.readings, self.dead_readings, self.closed)
+        return OpenSet(self.readings, self.dead_readings, self.closed, self.passed)
 
 
 def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
@@ -74,6 +81,7 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
         readings=readings_by(own),
         dead_readings=readings_by(others, replacing=True),
         closed=closed,
+        passed=passed_by(own) if dead_name == landing.dead_letter_table else Coverage(),
     )
 
 

@@ -4,7 +4,8 @@
 Contract: pure. A dead letter is *open* if the data table has its offset from the very reading that rejected the record,
 and the ledger does not have it as replayed; in any stream of the landing, closed ones included. If another reading
 landed the offset since, it has its own rejects, so older ones are closed, in any dead-letter table. Dead letters of a
-reading that the dead-letter table's ledger no longer has are closed too, if a later reading began. A dead letter
+reading that the dead-letter table's ledger no longer has are closed too, if a later reading began. Only the data table
+may have read the range again, after a rollback of it alone: by the same rules, so a reject stays open. A dead letter
 *waits* if one of the tables does not have its offset yet: its range may be read once more. A range that a backfill
 replaces waits until that backfill is closed: before, the two tables may be of two readings.
 
@@ -23,7 +24,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from airflow_provider_lakecommit.committer import SnapshotRecord, replaced_of, replay_of
-from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, RangeSet, SourcePartition, shares_of
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    LedgerSection,
+    OffsetRange,
+    RangeSet,
+    RowsPerOffset,
+    SourcePartition,
+    shares_of,
+)
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import DeadLetter
 
 Place = tuple[str, int, int]
@@ -56,6 +65,12 @@ def readings_by(sections: Iterable[LedgerSection], *, replacing: bool = False) -
     return found
 
 
+def passed_by(sections: Iterable[LedgerSection]) -> Coverage:
+    """Return what a table has read without a row."""
+    shares = (share for s in sections for share in shares_of(s.provenance, s.covered))
+    return Coverage.union(s.part for s in shares if s.entry.per_offset is RowsPerOffset.NONE)
+
+
 def closed_of(sections: Iterable[LedgerSection], records: Iterable[SnapshotRecord]) -> Coverage:
     """Return the offsets whose dead letters are not open.
 
@@ -79,10 +94,11 @@ class OpenSet:
     :param dead: what the dead-letter table has, also of backfills that replace; it may be another table than the
         landing's
     :param closed: by :func:`closed_of`
+    :param passed: by :func:`passed_by`, of the data table; nothing if later rejects are in another dead-letter table
     """
 
-    def __init__(self, data: Readings, dead: Readings, closed: Coverage) -> None:
-        self._closed = closed
+    def __init__(self, data: Readings, dead: Readings, closed: Coverage, passed: Coverage) -> None:
+        self._closed, self._passed = closed, _Index(passed)
         self._data = {generation: _Index(coverage) for generation, coverage in data.items()}
         self._had = _Index(Coverage.union(data.values()))
         self._dead = _Index(Coverage.union(dead.values()))
@@ -127,9 +143,16 @@ class OpenSet:
     def _readings(self, letter: DeadLetter) -> list[tuple[SourcePartition, int | None]]:
         """Return the readings that the letter can be of, known ones first."""
         g = letter.generation
-        candidates = self._by_generation if g is None else {g: self._data.get(g, _Index(Coverage()))}
+        candidates = self._by_generation if g is None else {g: self._data.get(g, _NOWHERE)}
+        if g is not None and not candidates[g].at(letter.position) and self._was_read_again(letter.position, g):
+            candidates = {later: index for later, index in self._data.items() if later is not None and later > g}
         found = [(p, generation) for generation, index in candidates.items() for p in index.at(letter.position)]
         return sorted(found, key=lambda one: one[1] is None)
+
+    def _was_read_again(self, position: Place, generation: int) -> bool:
+        """Return True if a later reading of the data table alone found no row."""
+        own = self._dead_of.get(generation, _NOWHERE).at(position) and self._passed.at(position)
+        return bool(own) and not any(index.at(position) for index in _later(self._dead_of, generation))
 
 
 def _later(readings: Mapping[int | None, _Index], generation: int) -> Iterator[_Index]:
@@ -152,6 +175,9 @@ class _Index:
     def knows(self, position: Place) -> bool:
         """Return True if it has anything of the partition."""
         return position[:2] in self._known
+
+
+_NOWHERE = _Index(Coverage())
 
 
 def _one(offset: int) -> OffsetRange:

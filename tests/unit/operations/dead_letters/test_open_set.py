@@ -59,6 +59,20 @@ CASES: dict[str, tuple[Readings, Readings, Coverage, DeadLetter, State]] = {
 def test_the_state_of_a_dead_letter(
     data: Readings, dead: Readings, closed: Coverage, letter: DeadLetter, state: State
 ) -> None:
-    one = OpenSet(data, dead, closed)
+    one = OpenSet(data, dead, closed, NONE)
     assert one.state(letter) is state
     assert one.state(letter) is State.TWICE
+
+
+@pytest.mark.parametrize(
+    ("dead", "passed", "state"),
+    [
+        ({1: has((0, 9))}, has((0, 9)), State.OPEN),
+        ({1: has((0, 9))}, NONE, State.REPLAYED),
+        ({1: has((0, 9)), 2: has((0, 9))}, has((0, 9)), State.REPLAYED),
+        ({2: has((0, 9))}, has((0, 9)), State.REPLAYED),
+    ],
+    ids=["no row again", "a row", "both tables read it again", "its rejects are gone"],
+)
+def test_a_reject_that_the_data_table_alone_has_read_again(dead: Readings, passed: Coverage, state: State) -> None:
+    assert OpenSet({2: has((0, 9))}, dead, NONE, passed).state(letter(3, 1)) is state
