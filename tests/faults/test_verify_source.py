@@ -39,6 +39,7 @@ from tests.faults.test_transforms import FIELDS as EXPLODED
 from tests.faults.test_transforms import orders
 from tests.faults.test_upserts import JSON, SOFT, Model
 from tests.support.declared import changed_landing
+from tests.support.in_memory import TOPIC, memory_world
 from tests.support.messes import table_of
 from tests.support.world import World, records
 
@@ -401,6 +402,37 @@ def test_a_row_whose_key_was_deleted_is_found(make_world: Make, produce: Produce
     clean(world)
     table_of(world).append(row)
     assert counts(world) == {"stale": 1}
+
+
+def test_rows_of_another_writer_that_name_no_record_are_found(tmp_path: Path) -> None:
+    """One replaces the row of a key, the other has a key that was deleted."""
+    marks = ("kafka_topic", "kafka_partition", "kafka_generation", "kafka_offset")
+    with memory_world(tmp_path, **{**JSON, "metadata_columns": True}) as world:
+        world.send(*[(json.dumps({"id": n}), json.dumps({"name": f"n{n}"})) for n in range(5)])
+        world.send((json.dumps({"id": 4}), None))
+        clean(world)
+
+        def change(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            strange = {**rows[0], "name": "other", **dict.fromkeys(marks)}
+            return [*(r for r in rows if r["id"] != 1), {**strange, "id": 1}, {**strange, "id": 4}]
+
+        put(world, change)
+        assert counts(world) == {"stale": 2}
+        _, found = proof_of(world)
+        (text,) = found[Severity.WRONG]
+        assert "the source has a row of this key at 1, the table a row that names no record" in text
+        assert "the source has a delete of this key at 5" in text
+
+
+def test_rows_of_a_topic_of_this_name_in_another_cluster_are_not_compared(tmp_path: Path) -> None:
+    with memory_world(tmp_path, create={"schema": TYPED[:1]}, metadata_columns=True, dead_letter_table=None) as world:
+        world.send(*records(0, 5))
+        world.broker.create("there", 1)
+        world.broker.produce("there", records(5, 5), 0)
+        replace(world, landing=changed_landing(world.landing, name="other", topics="there")).settle()
+        put(world, lambda rows: [{**r, "kafka_topic": TOPIC} for r in rows])
+        assert len({r["kafka_generation"] for r in world.rows()}) == 2
+        clean(world)
 
 
 def test_a_sample_of_upserts_is_never_wrong(make_world: Make, produce: Produce) -> None:

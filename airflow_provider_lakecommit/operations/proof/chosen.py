@@ -21,11 +21,12 @@ from airflow_provider_lakecommit.core import (
     Watermark,
     past_shares,
     shares_of,
+    unmarked,
 )
 from airflow_provider_lakecommit.exceptions import SpecError
 
 PIECE = 1_000
-"""Least offsets of a sampled range."""
+"""Least offsets of a sampled range; of two ranges, the first and the last, each may have fewer."""
 REASONS = {
     "gone": "the source no longer has them (retention, truncation or a recreated topic)",
     "other_rules": "they were landed by other rules than the current ones",
@@ -82,7 +83,7 @@ def spread(ranges: RangeSet, share: float) -> RangeSet:
     """Return pieces that are spread evenly over the offsets of some ranges, the first and last of them included."""
     total = len(ranges)
     target = max(1, round(total * share))
-    pieces = max(1, min(target, -(-target // PIECE)))
+    pieces = min(target, max(2, -(-target // PIECE)))
     size = -(-target // pieces)
     starts = [n * (total - size) // max(1, pieces - 1) for n in range(pieces)]
     found, at = [], 0
@@ -98,12 +99,14 @@ def spread(ranges: RangeSet, share: float) -> RangeSet:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRanges:
     """The landed ranges of one table: those to compare by the generation of their reading, and the others by the name
-    of the reason. ``generations`` are all that rows of the table may have.
+    of the reason. ``generations`` are all that rows of the table may have; with ``unmarked``, landed rows may also have
+    none.
     """
 
     compared: Mapping[int, Coverage]
     others: Mapping[str, Coverage]
     generations: frozenset[int]
+    unmarked: bool = False
 
     @property
     def covered(self) -> Coverage:
@@ -118,14 +121,18 @@ def source_has(marks: Mapping[SourcePartition, Watermark], truncated: Iterable[T
     return Coverage({p: RangeSet.of((min(m.start, ends[p]), ends[p])) for p, m in marks.items()})
 
 
-def table_ranges(sections: Sequence[LedgerSection], has: Coverage, rules: str, by_rules: Coverage) -> TableRanges:
+def table_ranges(
+    every: Sequence[LedgerSection], landing: str, has: Coverage, rules: str, by_rules: Coverage
+) -> TableRanges:
     """Return the ranges of a table.
 
-    :param sections: the landing's entries in the ledger of the table
+    :param every: all entries in the ledger of the table: topics of two clusters may have one name
+    :param landing: whose ranges
     :param has: what the source has
     :param rules: the current ones
     :param by_rules: what any table has by these rules: no range is read by different rules for two tables
     """
+    sections = [s for s in every if s.landing == landing]
     covered = Coverage.union(s.covered for s in sections)
     otherwise = Coverage.union(c for s in sections for known, c in s.evaluated.items() if known != rules)
     shares = [share for s in sections for share in shares_of(s.provenance, s.covered) if share.entry.marked]
@@ -145,5 +152,9 @@ def table_ranges(sections: Sequence[LedgerSection], has: Coverage, rules: str, b
             compared[share.entry.generation] = compared.get(share.entry.generation, Coverage()) | part
     past = [share.part for s in sections for share in past_shares(s.provenance, s.covered)]
     others["earlier"] = Coverage.union(past)
-    generations = frozenset(e.generation for s in sections for e in s.provenance)
-    return TableRanges(compared=compared, others={n: c for n, c in others.items() if c}, generations=generations)
+    return TableRanges(
+        compared=compared,
+        others={n: c for n, c in others.items() if c},
+        generations=frozenset(e.generation for s in every for e in s.provenance),
+        unmarked=any(unmarked(shares_of(s.provenance, s.covered), s.covered) for s in every),
+    )

@@ -89,7 +89,7 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
     has = source_has(source.partitions, session.source.diverged(in_doubt(positions, source.partitions)))
     rules = rules_of(landing.decoding_hash, *schemas_of(landing.destinations, targets))
     by_rules = Coverage.union(s.evaluated.get(rules, Coverage()) for own in sections.values() for s in own)
-    ranges = {name: table_ranges(own, has, rules, by_rules) for name, own in sections.items()}
+    ranges = {n: table_ranges(state.sections, landing.name, has, rules, by_rules) for n, state in states.items()}
     for name, found in ranges.items():
         if (
             role_of(landing.destinations, name) is Role.ROWS

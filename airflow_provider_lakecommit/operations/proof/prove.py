@@ -330,7 +330,7 @@ class _Work:
         ranges, found = self._plan.ranges[rows.name], rows.read(one.spans)
         reading = found.column(rows.generation)
         others = pc.is_in(reading, pa.array(sorted(ranges.generations - {generation}), pa.int64()))
-        if ranges.others.get("unmarked"):
+        if ranges.unmarked:
             others = pc.or_(others, pc.is_null(reading))
         if role_of(self._landing.destinations, rows.name) is Role.DEAD_LETTERS:
             others = pc.or_(others, pc.not_equal(found.column("landing"), self._landing.name))
@@ -351,6 +351,8 @@ class _Work:
             others=self._plan.ranges[rows.name].covered - Coverage.union(own.values()),
             topics=topics,
             readings=readings,
+            # A row that names no record stays when a backfill has its key.
+            unmarked=self._plan.ranges[rows.name].unmarked or any(s.lane != LIVE for s in self._plan.sections),
         )
         changes = newest_of(rows.table.io, *self._changes, columns, landed)
         self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
