@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.committer.summary import (
     decisions_of,
     has_ledger,
     ledger_share,
+    named_main,
     record_of,
     sections_of,
 )
@@ -149,6 +150,17 @@ def ancestry(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
         yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else by_id.get(parent)
+
+
+def main_below(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the head of ``main`` if a branch descends from it: by its ancestry, or, where another engine has expired
+    that, by a landing snapshot of the branch, which names the head.
+    """
+    main = metadata.refs.get(MAIN_BRANCH)
+    if main is None or branch == MAIN_BRANCH:
+        return None
+    line = ancestry(metadata, branch)
+    return main.snapshot_id if any(main.snapshot_id in (s.snapshot_id, named_main(s)) for s in line) else None
 
 
 def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerState:
