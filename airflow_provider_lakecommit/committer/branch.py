@@ -84,8 +84,8 @@ class Unpublished:
 
     @property
     def rows(self) -> int:
-        """Return the rows of its snapshots."""
-        return sum(r.rows for r in self.records if r.publishes)
+        """Return the rows of its snapshots, and the records that delete one."""
+        return sum(r.rows + r.accounting.total.deleted for r in self.records if r.publishes)
 
     @property
     def changes_rows(self) -> bool:
@@ -128,7 +128,7 @@ def _apart(metadata: TableMetadata, branch: str, line: Sequence[Snapshot]) -> st
     oldest = line[-1].parent_snapshot_id if line else None
     expired = oldest is not None and metadata.snapshot_by_id(oldest) is None
     lacks = "lacks, or had before its older ones expired" if expired else "lacks"
-    return f"main has snapshots of another writer, which branch {branch} {lacks}: {listed}{more}"
+    return f"main has snapshots that branch {branch} {lacks}: {listed}{more}"
 
 
 def _rolled_back(metadata: TableMetadata) -> str:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyiceberg.table import Table
 
@@ -23,6 +24,8 @@ from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.pause import suspend
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
+from airflow_provider_lakecommit.status.status import read_status
+from tests.faults.test_upserts import JSON
 from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
 from tests.support.steps import check_verified
 
@@ -73,6 +76,30 @@ def expired_by_another(world: MemoryWorld) -> None:
         for name in world.landing.tables:
             old = session.tables.load(name).maintenance.expire_snapshots()
             old.older_than(datetime.now() + timedelta(minutes=1)).commit()
+
+
+def test_deletes_that_wait_are_counted(tmp_path: Path) -> None:
+    checks = ["SELECT 1 WHERE (SELECT count(*) FROM all_rows) < 2"]
+    with memory_world(tmp_path, **{**JSON, "metadata_columns": True, "branch": "audit", "checks": checks}) as world:
+        keys = [json.dumps({"id": n}) for n in range(2)]
+        world.send(*((key, json.dumps({"name": "there"})) for key in keys))
+        world.broker.produce(TOPIC, [(keys[0], None)], 0)
+        with pytest.raises(TableError, match="LC6250"):
+            world.run()
+        with world.session() as session:
+            found = read_status(session)
+        assert ([t.unpublished for t in found.tables], found.valid_through) == ([1, 0], None)
+        assert rows_on_main(world) == [0, 1]
+
+
+def zero(_connection: object) -> Any:
+    return np.array([0])
+
+
+def test_the_wrong_row_of_a_function_may_be_zero(tmp_path: Path) -> None:
+    with memory_world(tmp_path, **{**OPTIONS, "checks": [f"{__name__}.zero"]}) as world:
+        refused(world, 0)
+        assert rows_on_main(world) == []
 
 
 @pytest.mark.parametrize("by", ["age", "number"])
