@@ -424,6 +424,23 @@ def test_rows_of_another_writer_that_name_no_record_are_found(tmp_path: Path) ->
         assert "the source has a delete of this key at 5" in text
 
 
+def test_rows_whose_metadata_columns_were_dropped_and_added_again_are_not_lost(tmp_path: Path) -> None:
+    with memory_world(tmp_path, create={"schema": TYPED[:1]}, metadata_columns=True, dead_letter_table=None) as world:
+        world.send(*records(0, 5))
+        there = table_of(world)
+        columns = [f for f in there.schema().fields if f.name.startswith("kafka_")]
+        for again in (False, True):
+            with there.update_schema(allow_incompatible_changes=True) as update:
+                for f in columns:
+                    update.add_column(f.name, f.field_type) if again else update.delete_column(f.name)
+        with pytest.raises(TableError, match="LC8603"):
+            proof_of(world)
+        world.send(*records(5, 5))
+        proof, found = proof_of(world)
+        assert (proof.records, found[Severity.WRONG]) == (5, [])
+        assert proof.others["shop.rows"].keys() == {"unmarked"}
+
+
 def test_rows_of_a_topic_of_this_name_in_another_cluster_are_not_compared(tmp_path: Path) -> None:
     with memory_world(tmp_path, create={"schema": TYPED[:1]}, metadata_columns=True, dead_letter_table=None) as world:
         world.send(*records(0, 5))

@@ -16,6 +16,7 @@ from airflow_provider_lakecommit.core import (
     LedgerSection,
     OffsetRange,
     RangeSet,
+    Share,
     SourcePartition,
     Truncation,
     Watermark,
@@ -122,12 +123,18 @@ def source_has(marks: Mapping[SourcePartition, Watermark], truncated: Iterable[T
 
 
 def table_ranges(
-    every: Sequence[LedgerSection], landing: str, has: Coverage, rules: str, by_rules: Coverage
+    every: Sequence[LedgerSection],
+    landing: str,
+    columns: Sequence[int],
+    has: Coverage,
+    rules: str,
+    by_rules: Coverage,
 ) -> TableRanges:
     """Return the ranges of a table.
 
     :param every: all entries in the ledger of the table: topics of two clusters may have one name
     :param landing: whose ranges
+    :param columns: that name the record of a row now; rows from before they were dropped and added again have nulls
     :param has: what the source has
     :param rules: the current ones
     :param by_rules: what any table has by these rules: no range is read by different rules for two tables
@@ -135,7 +142,8 @@ def table_ranges(
     sections = [s for s in every if s.landing == landing]
     covered = Coverage.union(s.covered for s in sections)
     otherwise = Coverage.union(c for s in sections for known, c in s.evaluated.items() if known != rules)
-    shares = [share for s in sections for share in shares_of(s.provenance, s.covered) if share.entry.marked]
+    marked = {s.key: _marked(s, columns) for s in every}
+    shares = [share for s in sections for share in marked[s.key]]
     whys = {
         "gone": covered - has,
         "other_rules": otherwise,
@@ -156,5 +164,11 @@ def table_ranges(
         compared=compared,
         others={n: c for n, c in others.items() if c},
         generations=frozenset(e.generation for s in every for e in s.provenance),
-        unmarked=any(unmarked(shares_of(s.provenance, s.covered), s.covered) for s in every),
+        unmarked=any(unmarked(marked[s.key], s.covered) for s in every),
     )
+
+
+def _marked(section: LedgerSection, columns: Sequence[int]) -> list[Share]:
+    """Return the readings whose rows name their record in these columns, or that made none."""
+    shares = shares_of(section.provenance, section.covered)
+    return [s for s in shares if s.entry.marked and s.entry.columns in ((), (*columns,))]

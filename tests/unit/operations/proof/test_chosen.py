@@ -66,7 +66,7 @@ def test_every_covered_offset_is_compared_or_has_one_reason() -> None:
         replayed=over((15, 35)),
     )
     other = replace(section(over((0, 10)), entry(9, over((0, 10)))), landing="other")
-    found = table_ranges([one, other], one.landing, over((10, 200)), NOW, over((0, 20), (30, 95)))
+    found = table_ranges([one, other], one.landing, (1, 2, 3, 4), over((10, 200)), NOW, over((0, 20), (30, 95)))
     assert found.compared == {2: over((10, 15), (35, 40), (50, 60)), 3: over((40, 50))}
     assert found.others == {
         "gone": over((0, 10)) | over((0, 10), of=OLD),
@@ -78,7 +78,7 @@ def test_every_covered_offset_is_compared_or_has_one_reason() -> None:
     }
     assert found.unmarked
     assert found.generations == {1, 2, 3, 9}, "a topic of another cluster may have the same name"
-    assert not table_ranges([other], other.landing, over((0, 10)), NOW, Coverage()).unmarked
+    assert not table_ranges([other], other.landing, (1, 2, 3, 4), over((0, 10)), NOW, Coverage()).unmarked
 
 
 def test_a_truncated_log_has_less() -> None:
