@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.cycle import ledger_state
 from airflow_provider_lakecommit.exceptions import SparkJobError, TableError
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
@@ -439,6 +440,31 @@ def test_rows_whose_metadata_columns_were_dropped_and_added_again_are_not_lost(t
         proof, found = proof_of(world)
         assert (proof.records, found[Severity.WRONG]) == (5, [])
         assert proof.others["shop.rows"].keys() == {"unmarked"}
+
+
+def test_a_replayed_dead_letter_is_compared_in_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an upgrade that decodes more: the rules are as before, and the record gives a row now."""
+    columns = [*TYPED[:1], {"name": "name", "type": "string"}]
+    fields = {"create": {"schema": columns}, "metadata_columns": True, "unknown_fields": "dead_letter"}
+    with memory_world(tmp_path, **fields) as world:
+        world.send(*records(0, 5), *odd(5, 2))
+        world.landing = changed_landing(world.landing, unknown_fields="ignore")
+        with world.session() as session:
+            replay_dead_letters(session, Selection(limit=1), decision=DECISION)
+            ledger = ledger_state(session, "shop.rows")
+        assert ledger is not None
+        (before,) = ledger.sections[0].evaluated
+        monkeypatch.setattr("airflow_provider_lakecommit.operations.proof.plan.rules_of", lambda *_: before)
+        proof, found = proof_of(world)
+        assert {n: {k: len(c) for k, c in o.items()} for n, o in proof.others.items()} == {
+            "shop.rows": {"replayed": 1},
+            "shop.dead": {"replayed": 1},
+        }
+        assert {n: dict(+d.counts) for n, d in proof.differences.items()} == {
+            "shop.rows": {"lost": 1},
+            "shop.dead": {"foreign": 1},
+        }, "the other dead letter was not replayed"
+        assert len(found[Severity.WRONG]) == 2
 
 
 def test_rows_of_a_topic_of_this_name_in_another_cluster_are_not_compared(tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def table_ranges(
     has: Coverage,
     rules: str,
     by_rules: Coverage,
+    replayed: Coverage,
 ) -> TableRanges:
     """Return the ranges of a table.
 
@@ -138,6 +139,7 @@ def table_ranges(
     :param has: what the source has
     :param rules: the current ones
     :param by_rules: what any table has by these rules: no range is read by different rules for two tables
+    :param replayed: whose dead letters were replayed, by the ledger of any table: the dead-letter table's has none
     """
     sections = [s for s in every if s.landing == landing]
     covered = Coverage.union(s.covered for s in sections)
@@ -148,7 +150,7 @@ def table_ranges(
         "gone": covered - has,
         "other_rules": otherwise,
         "unknown_rules": covered - by_rules,
-        "replayed": Coverage.union(s.replayed & s.covered for s in sections),
+        "replayed": replayed & covered,
         "unmarked": covered - Coverage.union(share.part for share in shares),
     }
     others, left = {}, covered

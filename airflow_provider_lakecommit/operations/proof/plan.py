@@ -90,8 +90,12 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
     has = source_has(source.partitions, session.source.diverged(in_doubt(positions, source.partitions)))
     rules = rules_of(landing.decoding_hash, *schemas_of(landing.destinations, targets))
     by_rules = Coverage.union(s.evaluated.get(rules, Coverage()) for own in sections.values() for s in own)
+    replayed = Coverage.union(s.replayed for own in sections.values() for s in own)
     marks = {n: mark_columns(t.schema(), role_of(landing.destinations, n)) for n, t in tables.items()}
-    ranges = {n: table_ranges(s.sections, landing.name, marks[n], has, rules, by_rules) for n, s in states.items()}
+    ranges = {
+        n: table_ranges(state.sections, landing.name, marks[n], has, rules, by_rules, replayed)
+        for n, state in states.items()
+    }
     for name, found in ranges.items():
         if (
             role_of(landing.destinations, name) is Role.ROWS

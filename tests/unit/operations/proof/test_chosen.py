@@ -63,10 +63,11 @@ def test_every_covered_offset_is_compared_or_has_one_reason() -> None:
         entry(3, over((40, 50))),
         entry(2, over((60, 70)), marked=False),
         evaluated={BEFORE: over((20, 30)), NOW: over((0, 20), (30, 95)) | over((0, 10), of=OLD)},
-        replayed=over((15, 35)),
     )
     other = replace(section(over((0, 10)), entry(9, over((0, 10)))), landing="other")
-    found = table_ranges([one, other], one.landing, (1, 2, 3, 4), over((10, 200)), NOW, over((0, 20), (30, 95)))
+    found = table_ranges(
+        [one, other], one.landing, (1, 2, 3, 4), over((10, 200)), NOW, over((0, 20), (30, 95)), over((15, 35))
+    )
     assert found.compared == {2: over((10, 15), (35, 40), (50, 60)), 3: over((40, 50))}
     assert found.others == {
         "gone": over((0, 10)) | over((0, 10), of=OLD),
@@ -78,7 +79,7 @@ def test_every_covered_offset_is_compared_or_has_one_reason() -> None:
     }
     assert found.unmarked
     assert found.generations == {1, 2, 3, 9}, "a topic of another cluster may have the same name"
-    assert not table_ranges([other], other.landing, (1, 2, 3, 4), over((0, 10)), NOW, Coverage()).unmarked
+    assert not table_ranges([other], other.landing, (1, 2, 3, 4), over((0, 10)), NOW, Coverage(), Coverage()).unmarked
 
 
 def test_a_truncated_log_has_less() -> None:
