@@ -85,11 +85,11 @@ def spread(ranges: RangeSet, share: float) -> RangeSet:
     total = len(ranges)
     target = max(1, round(total * share))
     pieces = min(target, max(2, -(-target // PIECE)))
-    size = -(-target // pieces)
-    starts = [n * (total - size) // max(1, pieces - 1) for n in range(pieces)]
+    sizes = [target // pieces + (n < target % pieces) for n in range(pieces)]
+    starts = [n * (total - size) // max(1, pieces - 1) for n, size in enumerate(sizes)]
     found, at = [], 0
     for r in ranges:
-        for start in starts:
+        for start, size in zip(starts, sizes, strict=True):
             low, high = max(start, at), min(start + size, at + len(r))
             if low < high:
                 found.append(OffsetRange(r.start + low - at, r.start + high - at))
