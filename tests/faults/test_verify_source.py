@@ -354,6 +354,12 @@ def test_samples(world: World) -> None:
     assert (proof.records, found[Severity.WRONG]) == (10, [])
     proof, found = proof_of(world, Sample(ranges={(topic, 0): RangeSet.of((25, 35))}))
     assert proof.differences["shop.rows"].counts == {"lost": 1}
+    ranges = {(topic, 0): RangeSet.of((65, 80)), (topic, 7): RangeSet.of((0, 5))}
+    proof, found = proof_of(world, Sample(ranges=ranges))
+    assert (proof.records, found[Severity.WRONG]) == (6, [])
+    assert found[Severity.NOTE] == [
+        "shop.rows: stated ranges are not landed, so nothing was compared of them: T[0] [71, 80), T[7] [0, 5)"
+    ]
     proof, _ = proof_of(world, Sample(share=0.1))
     assert proof.records == 10
 

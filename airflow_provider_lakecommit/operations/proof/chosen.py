@@ -8,8 +8,10 @@ was landed, and rows name their record. Every other covered range is counted und
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from airflow_provider_lakecommit.core import (
     Coverage,
@@ -57,6 +59,13 @@ class Sample:
             stated = {p: self.ranges.get((p.topic, p.partition), RangeSet()) for p in covered.parts}
             covered = covered & Coverage(stated)
         return covered if self.share >= 1 else Coverage({p: spread(r, self.share) for p, r in covered.parts.items()})
+
+    def missing(self, covered: Coverage) -> Iterator[str]:
+        """Yield the stated ranges that are not landed."""
+        for (topic, partition), stated in self.ranges.items():
+            landed = (r for p, r in covered.parts.items() if (p.topic, p.partition) == (topic, partition))
+            if rest := stated - reduce(or_, landed, RangeSet()):
+                yield f"{topic}[{partition}] {' '.join(map(str, rest))}"
 
 
 def sample_of(
