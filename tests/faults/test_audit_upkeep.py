@@ -78,6 +78,42 @@ def expired_by_another(world: MemoryWorld) -> None:
             old.older_than(datetime.now() + timedelta(minutes=1)).commit()
 
 
+def test_without_publish_what_waits_lands_on_main_once(tmp_path: Path) -> None:
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(*some(1, 2))
+        refused(world, -1, 10)
+        audited = world.landing
+        world.landing = audited.changed(publish={"branch": None, "checks": []})
+        world.settle()
+        assert rows_on_main(world) == [-1, 1, 2, 10]
+        world.landing = audited
+        world.broker.produce(TOPIC, some(20), 0)
+        with pytest.raises(LedgerError, match="LC3060"):
+            world.run()
+        decided(world, drop=True)
+        world.settle()
+        assert rows_on_main(world) == [-1, 1, 2, 10, 20]
+        check_verified(world)
+
+
+@pytest.mark.parametrize("name", ["audit", "other"])
+def test_a_branch_made_anew_on_main_gets_what_waits_once(tmp_path: Path, name: str) -> None:
+    """Another engine replaces the branch, or the spec names another one."""
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(*some(1, 2))
+        refused(world, -1, 10)
+        if name == "audit":
+            table = loaded(world)
+            table.manage_snapshots().create_branch(table.metadata.refs["main"].snapshot_id, "audit").commit()
+        world.landing = world.landing.changed(publish={"branch": name})
+        with pytest.raises(TableError, match="LC6250"):
+            world.run()
+        decided(world, drop=False)
+        world.settle()
+        assert rows_on_main(world) == [-1, 1, 2, 10]
+        check_verified(world)
+
+
 def test_deletes_that_wait_are_counted(tmp_path: Path) -> None:
     checks = ["SELECT 1 WHERE (SELECT count(*) FROM all_rows) < 2"]
     with memory_world(tmp_path, **{**JSON, "metadata_columns": True, "branch": "audit", "checks": checks}) as world:
