@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.committer.ledger import (
     ancestry,
     main_below,
     read_ledger,
+    severed,
     tag_name,
     with_topics,
 )
@@ -53,7 +54,16 @@ from airflow_provider_lakecommit.committer.summary import (
     to_summary,
 )
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
-from airflow_provider_lakecommit.core import LIVE, RESET_BLOCKED, Decision, LedgerSection, kept_decisions
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    RESET_ASSERT,
+    RESET_BLOCKED,
+    Coverage,
+    Decision,
+    LedgerSection,
+    is_filled,
+    kept_decisions,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
@@ -125,8 +135,7 @@ def _apart(metadata: TableMetadata, branch: str, line: Sequence[Snapshot]) -> st
         f"{s.snapshot_id} ({s.summary.operation.value if s.summary else 'unknown'})" for s in own[:_SHOWN]
     )
     more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
-    oldest = line[-1].parent_snapshot_id if line else None
-    expired = oldest is not None and metadata.snapshot_by_id(oldest) is None
+    expired = line and own and severed(line[-1], own[-1])
     lacks = "lacks, or had before its older ones expired" if expired else "lacks"
     return f"main has snapshots that branch {branch} {lacks}: {listed}{more}"
 
@@ -272,11 +281,11 @@ def restart(
     appended, and what the branch had is read again. A suspended landing stays suspended.
 
     :param head_id: the previewed head of the branch
-    :raises LedgerError: the branch has moved since
+    :raises LedgerError: the branch has moved since, or it is unknown what ``main`` has
     """
 
     def sections(state: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
-        before = _before(loaded.metadata, unpublished(loaded.metadata, branch))
+        before = _before(loaded.metadata, unpublished(loaded.metadata, branch), table)
         paused = {s.key: s.suspended for s in state.sections}
         return (replace(s, epoch=new_epoch(), suspended=paused.get(s.key, s.suspended)) for s in before)
 
@@ -318,16 +327,37 @@ def _decided(
     return made
 
 
-def _before(metadata: TableMetadata, found: Unpublished) -> tuple[LedgerSection, ...]:
+def _before(metadata: TableMetadata, found: Unpublished, table: str) -> tuple[LedgerSection, ...]:
     """Return the ledger of ``main`` with topics that were added since, and the first entry of each stream that has
-    published nothing yet.
+    published nothing yet; if that has expired, its newest one without what it has read.
+
+    :raises LedgerError: ``main`` may have rows of a ledger that it does not reach any more
     """
-    holder = next(filter(has_ledger, ancestry(metadata, MAIN_BRANCH)), None)
+    line = list(ancestry(metadata, MAIN_BRANCH))
+    holder = next(filter(has_ledger, line), None)
     sections = {} if holder is None else {s.key: s for s in sections_of(holder)}
     for snapshot in reversed(found.snapshots):
         record = record_of(snapshot)
         if record is not None and record.kind is SnapshotKind.ORIGIN:
             own = (s for s in sections_of(snapshot) if s.key == (record.landing, record.lane))
             sections = {**{s.key: s for s in own}, **sections}
-    newest = next(filter(has_ledger, found.snapshots), None)
-    return tuple(with_topics(sections.values(), () if newest is None else sections_of(newest)))
+    ahead = [s for s in found.snapshots if has_ledger(s)]
+    newest = sections_of(ahead[0]) if ahead else ()
+    unread = {s.key: _unread(s) for s in newest if not is_filled(s.lane)}
+    tag = metadata.refs.get(tag_name(MAIN_BRANCH))
+    known = metadata.snapshot_by_id(tag.snapshot_id) if tag else ahead[-1] if ahead else None
+    lost = holder is None and line and known is not None and severed(line[-1], known)
+    if lost and (found.apart or unread.keys() - sections.keys()):
+        raise LedgerError(
+            "LC3067",
+            f"{table}: main does not reach back to its ledger, as snapshots before {line[-1].snapshot_id} have "
+            "expired, so it is unknown which records it has. Nothing was dropped. State it with a copy of the spec "
+            f"without `publish`: `{RESET_ASSERT} SPEC --snapshot ID`, with the snapshot of tag "
+            f"{tag_name(MAIN_BRANCH)}, if the rows match its ledger, or `--at TOPIC:PARTITION=OFFSET,…`; then drop",
+        )
+    return tuple(with_topics({**unread, **sections}.values(), newest))
+
+
+def _unread(section: LedgerSection) -> LedgerSection:
+    left = section.covered - Coverage.union(e.coverage for e in section.provenance)
+    return replace(section, covered=left, evaluated={}, positions={}, provenance=(), replayed=Coverage())

@@ -312,7 +312,7 @@ def _condition(metadata: TableMetadata, branch: str, line: list[Snapshot], found
     newest = metadata.snapshot_by_id(tag.snapshot_id) if tag else _orphan(metadata, branch)
     if newest is None:
         return Condition.ABSENT, ""
-    if line and _severed(line[-1], newest):
+    if line and severed(line[-1], newest):
         return Condition.CUT, (
             f"the snapshots between {newest.snapshot_id}, which holds the ledger, and {line[-1].snapshot_id} "
             "have expired"
@@ -377,7 +377,7 @@ def _orphan(metadata: TableMetadata, branch: str) -> Snapshot | None:
     return max(ours, key=_age, default=None)
 
 
-def _severed(oldest: Snapshot, ledger: Snapshot) -> bool:
+def severed(oldest: Snapshot, ledger: Snapshot) -> bool:
     """Return True if the ancestry ends early: its last parent is missing, or (some expire a snapshot by orphaning its
     child) everything left of it is younger than the ledger.
     """

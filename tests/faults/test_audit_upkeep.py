@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_snapshot
 from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.pause import suspend
 from airflow_provider_lakecommit.operations.maintenance.expire import expire
@@ -182,6 +183,41 @@ def test_waiting_windows_are_released_after_another_engine_cut_them_off_from_mai
         assert rows_on_main(world) == sorted([-1, *first, 10, 11, 12])
         world.send(*some(13))
         assert rows_on_main(world) == sorted([-1, *first, 10, 11, 12, 13])
+
+
+def test_windows_that_are_cut_off_are_dropped_and_read_again_from_their_start(tmp_path: Path) -> None:
+    """Also if the first entry of the ledger has expired, and `main` has none, and not from `start`."""
+    with memory_world(tmp_path, **OPTIONS) as world:
+        refused(world, -1, 10)
+        expired_by_another(world)
+        decided(world, drop=True)
+        world.landing = world.landing.changed(window={"start": "latest"}, publish={"checks": ["SELECT 1 WHERE false"]})
+        world.settle()
+        assert rows_on_main(world) == [-1, 10]
+        check_verified(world)
+
+
+def test_a_main_that_is_cut_off_from_its_ledger_is_not_read_again(tmp_path: Path) -> None:
+    """Others commit to `main`, and expire what the landing has published there."""
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(*some(1, 2))
+        for _ in range(2):
+            table = loaded(world)
+            table.append(table.scan(row_filter="id = 1").to_arrow())
+            expired_by_another(world)
+        world.broker.produce(TOPIC, some(3), 0)
+        with pytest.raises(LedgerError, match="LC3060"):
+            world.run()
+        expired_by_another(world)
+        with pytest.raises(LedgerError, match="LC3067"):
+            decided(world, drop=True)
+        plain = replace(world, landing=world.landing.changed(publish={"branch": None, "checks": []}))
+        with plain.session() as session:
+            tag = loaded(world).metadata.refs["lakecommit-main"].snapshot_id
+            assert_tables(session, from_snapshot(session, tag), decision=replace(REASON, command="reset assert"))
+        decided(world, drop=True)
+        world.settle()
+        assert rows_on_main(world) == [1, 1, 1, 1, 2, 3]
 
 
 def test_windows_that_are_cut_off_do_not_hide_a_commit_of_another_writer(tmp_path: Path) -> None:

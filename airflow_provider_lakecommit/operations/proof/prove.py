@@ -67,7 +67,7 @@ class Proof:
     """The result. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are rejected, and no
     dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that were not compared, by
     table and reason, ``unlanded`` stated ranges that the ledger lacks, ``compacted`` rows whose record log compaction
-    removed.
+    may have removed: the topic is compacted, or its settings cannot be read.
     """
 
     ranges: Coverage
@@ -105,7 +105,7 @@ class Proof:
         if self.unlanded:
             yield first, f"{NOT_LANDED}: {self.unlanded}"
         if self.compacted:
-            yield first, f"{self.compacted} rows are of records that log compaction has removed from the source"
+            yield first, f"{self.compacted} rows are of records that log compaction may have removed from the source"
         if self.dropped:
             yield first, f"{self.dropped} records are rejected, and no dead-letter table was compared for them"
 
