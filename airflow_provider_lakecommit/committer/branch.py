@@ -12,7 +12,7 @@ moved: a publication would hide or undo it, and a user decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
 from uuid import UUID, uuid4
@@ -28,7 +28,9 @@ from airflow_provider_lakecommit.committer.ledger import (
     Condition,
     LedgerState,
     ancestry,
+    main_below,
     read_ledger,
+    severed,
     tag_name,
     with_topics,
 )
@@ -52,7 +54,16 @@ from airflow_provider_lakecommit.committer.summary import (
     to_summary,
 )
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
-from airflow_provider_lakecommit.core import LIVE, RESET_BLOCKED, Decision, LedgerSection, kept_decisions
+from airflow_provider_lakecommit.core import (
+    LIVE,
+    RESET_ASSERT,
+    RESET_BLOCKED,
+    Coverage,
+    Decision,
+    LedgerSection,
+    is_filled,
+    kept_decisions,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
@@ -66,27 +77,25 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpublished:
-    """What a branch has and ``main`` lacks: its ``snapshots``, newest first; ``records`` are those of landings.
-    ``apart`` describes what ``main`` has and the branch lacks, ``rolled_back`` that ``main`` was rolled back; without
-    both, ``main`` can move to the branch.
+    """What a branch has and ``main`` lacks: its ``snapshots``, newest first; ``records`` are those of landings, and
+    ``released_id`` the newest that a user has released: it and all before it need no check. ``apart`` describes what
+    ``main`` has and the branch lacks, ``rolled_back`` that ``main`` was rolled back; without both, ``main`` can move to
+    the branch. ``cut``: the branch descends from ``main``, and snapshots between them have expired.
     """
 
     main_id: int | None
     head_id: int | None
     snapshots: tuple[Snapshot, ...] = ()
     records: tuple[SnapshotRecord, ...] = ()
+    released_id: int | None = None
     apart: str = ""
     rolled_back: str = ""
+    cut: bool = False
 
     @property
     def rows(self) -> int:
-        """Return the rows of its snapshots."""
-        return sum(r.rows for r in self.records if r.publishes)
-
-    @property
-    def released_id(self) -> int | None:
-        """Return the newest snapshot that a user has released; it and all before it need no check."""
-        return next((r.snapshot_id for r in self.records if RELEASED in r.extra), None)
+        """Return the rows of its snapshots, and the records that delete one."""
+        return sum(r.rows + r.accounting.total.deleted for r in self.records if r.publishes)
 
     @property
     def changes_rows(self) -> bool:
@@ -99,29 +108,36 @@ class Unpublished:
 def unpublished(metadata: TableMetadata, branch: str) -> Unpublished:
     """Compare ``main`` with a branch."""
     line, main = list(ancestry(metadata, branch)), metadata.refs.get(MAIN_BRANCH)
-    main_id = main.snapshot_id if main else None
-    ahead = tuple(takewhile(lambda s: s.snapshot_id != main_id, line))
+    published = {s.snapshot_id for s in ancestry(metadata, MAIN_BRANCH)}
+    ahead = tuple(takewhile(lambda s: s.snapshot_id not in published, line))
     records = tuple(r for s in ahead if (r := record_of(s)) is not None)
-    restarted = any(r.extra.get(RESTARTED) == str(main_id) for r in records)
+    # A decision that main had before it was rolled back is done: it does not undo the rollback.
+    tag = metadata.refs.get(tag_name(MAIN_BRANCH))
+    pending = list(takewhile(lambda r: tag is None or r.snapshot_id != tag.snapshot_id, records))
+    restarted = any(main and r.extra.get(RESTARTED) == str(main.snapshot_id) for r in pending)
+    descends = main is None or main_below(metadata, branch) is not None
     return Unpublished(
-        main_id=main_id,
+        main_id=main.snapshot_id if main else None,
         head_id=line[0].snapshot_id if line else None,
         snapshots=ahead,
         records=records,
-        apart=_apart(metadata, branch, {s.snapshot_id for s in line}) if main_id is not None else "",
+        released_id=next((r.snapshot_id for r in pending if RELEASED in r.extra), None),
+        apart="" if descends else _apart(metadata, branch, line),
         rolled_back="" if restarted else _rolled_back(metadata),
+        cut=main is not None and descends and len(ahead) == len(line),
     )
 
 
-def _apart(metadata: TableMetadata, branch: str, there: Container[int]) -> str:
+def _apart(metadata: TableMetadata, branch: str, line: Sequence[Snapshot]) -> str:
+    there = {s.snapshot_id for s in line}
     own = [s for s in ancestry(metadata, MAIN_BRANCH) if s.snapshot_id not in there]
-    if not own:
-        return ""
     listed = ", ".join(
         f"{s.snapshot_id} ({s.summary.operation.value if s.summary else 'unknown'})" for s in own[:_SHOWN]
     )
     more = f" and {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
-    return f"main has snapshots of another writer, which branch {branch} lacks: {listed}{more}"
+    expired = line and own and severed(line[-1], own[-1])
+    lacks = "lacks, or had before its older ones expired" if expired else "lacks"
+    return f"main has snapshots that branch {branch} {lacks}: {listed}{more}"
 
 
 def _rolled_back(metadata: TableMetadata) -> str:
@@ -216,6 +232,10 @@ def move_main(tables: Tables, table: str, branch: str, snapshot_id: int, *, land
         passed = list(dropwhile(lambda s: s.snapshot_id != snapshot_id, found.snapshots))
         checked = takewhile(lambda s: s.snapshot_id != found.released_id, passed)
         others = {r.landing for s in checked if (r := record_of(s)) is not None} - {landing}
+        if found.cut and passed and found.released_id is None:
+            known = {s.key: s.covered for s in read_ledger(loaded.metadata, MAIN_BRANCH).sections}
+            sections = sections_of(next(filter(has_ledger, passed)))
+            others |= {s.landing for s in sections if s.covered != known.get(s.key)} - {landing}
         if others:
             raise LedgerError(
                 "LC3062",
@@ -258,15 +278,16 @@ def restart(
     new_epoch: Callable[[], UUID] = uuid4,
 ) -> int:
     """Put a branch back on ``main``; returns the snapshot. Every entry has a new epoch, so that nothing pending is
-    appended, and what the branch had is read again.
+    appended, and what the branch had is read again. A suspended landing stays suspended.
 
     :param head_id: the previewed head of the branch
-    :raises LedgerError: the branch has moved since
+    :raises LedgerError: the branch has moved since, or it is unknown what ``main`` has
     """
 
-    def sections(_: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
-        found = unpublished(loaded.metadata, branch)
-        return (replace(s, epoch=new_epoch()) for s in _before(loaded.metadata, found))
+    def sections(state: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
+        before = _before(loaded.metadata, unpublished(loaded.metadata, branch), table)
+        paused = {s.key: s.suspended for s in state.sections}
+        return (replace(s, epoch=new_epoch(), suspended=paused.get(s.key, s.suspended)) for s in before)
 
     def staged(loaded: Table, on: str, _: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
         return stage_restart(loaded, on, MAIN_BRANCH, summary)
@@ -306,16 +327,37 @@ def _decided(
     return made
 
 
-def _before(metadata: TableMetadata, found: Unpublished) -> tuple[LedgerSection, ...]:
+def _before(metadata: TableMetadata, found: Unpublished, table: str) -> tuple[LedgerSection, ...]:
     """Return the ledger of ``main`` with topics that were added since, and the first entry of each stream that has
-    published nothing yet.
+    published nothing yet; if that has expired, its newest one without what it has read.
+
+    :raises LedgerError: ``main`` may have rows of a ledger that it does not reach any more
     """
-    holder = next(filter(has_ledger, ancestry(metadata, MAIN_BRANCH)), None)
+    line = list(ancestry(metadata, MAIN_BRANCH))
+    holder = next(filter(has_ledger, line), None)
     sections = {} if holder is None else {s.key: s for s in sections_of(holder)}
     for snapshot in reversed(found.snapshots):
         record = record_of(snapshot)
         if record is not None and record.kind is SnapshotKind.ORIGIN:
             own = (s for s in sections_of(snapshot) if s.key == (record.landing, record.lane))
             sections = {**{s.key: s for s in own}, **sections}
-    newest = next(filter(has_ledger, found.snapshots), None)
-    return tuple(with_topics(sections.values(), () if newest is None else sections_of(newest)))
+    ahead = [s for s in found.snapshots if has_ledger(s)]
+    newest = sections_of(ahead[0]) if ahead else ()
+    unread = {s.key: _unread(s) for s in newest if not is_filled(s.lane)}
+    tag = metadata.refs.get(tag_name(MAIN_BRANCH))
+    known = metadata.snapshot_by_id(tag.snapshot_id) if tag else ahead[-1] if ahead else None
+    lost = holder is None and line and known is not None and severed(line[-1], known)
+    if lost and (found.apart or unread.keys() - sections.keys()):
+        raise LedgerError(
+            "LC3067",
+            f"{table}: main does not reach back to its ledger, as snapshots before {line[-1].snapshot_id} have "
+            "expired, so it is unknown which records it has. Nothing was dropped. State it with a copy of the spec "
+            f"without `publish`: `{RESET_ASSERT} SPEC --snapshot ID`, with the snapshot of tag "
+            f"{tag_name(MAIN_BRANCH)}, if the rows match its ledger, or `--at TOPIC:PARTITION=OFFSET,…`; then drop",
+        )
+    return tuple(with_topics({**unread, **sections}.values(), newest))
+
+
+def _unread(section: LedgerSection) -> LedgerSection:
+    left = section.covered - Coverage.union(e.coverage for e in section.provenance)
+    return replace(section, covered=left, evaluated={}, positions={}, provenance=(), replayed=Coverage())

@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.committer.summary import (
     decisions_of,
     has_ledger,
     ledger_share,
+    named_main,
     record_of,
     sections_of,
 )
@@ -149,6 +150,17 @@ def ancestry(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
         yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else by_id.get(parent)
+
+
+def main_below(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the head of ``main`` if a branch descends from it: by its ancestry, or, where another engine has expired
+    that, by a landing snapshot of the branch, which names the head.
+    """
+    main = metadata.refs.get(MAIN_BRANCH)
+    if main is None or branch == MAIN_BRANCH:
+        return None
+    line = ancestry(metadata, branch)
+    return main.snapshot_id if any(main.snapshot_id in (s.snapshot_id, named_main(s)) for s in line) else None
 
 
 def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerState:
@@ -300,7 +312,7 @@ def _condition(metadata: TableMetadata, branch: str, line: list[Snapshot], found
     newest = metadata.snapshot_by_id(tag.snapshot_id) if tag else _orphan(metadata, branch)
     if newest is None:
         return Condition.ABSENT, ""
-    if line and _severed(line[-1], newest):
+    if line and severed(line[-1], newest):
         return Condition.CUT, (
             f"the snapshots between {newest.snapshot_id}, which holds the ledger, and {line[-1].snapshot_id} "
             "have expired"
@@ -365,7 +377,7 @@ def _orphan(metadata: TableMetadata, branch: str) -> Snapshot | None:
     return max(ours, key=_age, default=None)
 
 
-def _severed(oldest: Snapshot, ledger: Snapshot) -> bool:
+def severed(oldest: Snapshot, ledger: Snapshot) -> bool:
     """Return True if the ancestry ends early: its last parent is missing, or (some expire a snapshot by orphaning its
     child) everything left of it is younger than the ledger.
     """

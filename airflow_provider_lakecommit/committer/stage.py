@@ -35,9 +35,10 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from airflow_provider_lakecommit.committer.ledger import tag_name
+from airflow_provider_lakecommit.committer.ledger import main_below, tag_name
 from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles, Rewrite
+from airflow_provider_lakecommit.committer.summary import ON_MAIN
 from airflow_provider_lakecommit.core import attempt_id
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import own_locations, trouble_of
@@ -78,7 +79,9 @@ def stage(
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
     """
-    bare = _untagged(table, branch, _written_or_error(table, branch, files, dict(summary), rewrite))
+    main_id = main_below(table.metadata, branch)
+    marked = dict(summary) if main_id is None else {**summary, ON_MAIN: str(main_id)}
+    bare = _untagged(table, branch, _written_or_error(table, branch, files, marked, rewrite))
     # On a table without snapshots, pyiceberg's catalogs refuse to check a tag; there the head alone suffices.
     fenced = bool(table.metadata.snapshots)
     tag = tag_name(branch)

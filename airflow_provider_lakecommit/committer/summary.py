@@ -48,6 +48,8 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.exceptions import WireError
 
 PREFIX = "lakecommit."
+ON_MAIN = PREFIX + "on-main"
+"""Key of a snapshot on another branch: the head of ``main`` that it descends from."""
 _LEDGER = PREFIX + "ledger"
 _KNOWN = (
     *("version", "ledger", "kind", "branch", "landing", "lane", "token", "commit-id", "slices", "windows", "ranges"),
@@ -156,6 +158,12 @@ def has_ledger(snapshot: Snapshot) -> bool:
 def ledger_share(snapshot: Snapshot) -> float:
     """Return the used part of the room for a ledger."""
     return len(_properties(snapshot)["ledger"]) / LEDGER_LIMIT
+
+
+def named_main(snapshot: Snapshot) -> int | None:
+    """Return the head of ``main`` that a landing snapshot of another branch names."""
+    text = _properties(snapshot).get("on-main", "")
+    return int(text) if text.isdecimal() else None
 
 
 def sections_of(snapshot: Snapshot) -> tuple[LedgerSection, ...]:

@@ -9,10 +9,12 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from airflow_provider_lakecommit.committer.summary import has_ledger
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from tests.faults.test_audit import AUDITED, GOOD, WITHOUT_BAD, bad, decided, ids, loaded, rolled_back, shown
@@ -86,6 +88,13 @@ class Sequence:
         with self.world.session() as session, suppress(LakecommitError):
             list(compact(session, write=True))
 
+    def expired(self) -> None:
+        table = loaded(self.world)
+        head = table.metadata.snapshot_by_name("main")
+        # Otherwise `main` loses its ledger: see test_a_main_that_is_cut_off_from_its_ledger_is_not_read_again.
+        if head is not None and has_ledger(head):
+            table.maintenance.expire_snapshots().older_than(datetime.now() + timedelta(minutes=1)).commit()
+
     def lose_branch(self) -> None:
         if "audit" in (table := loaded(self.world)).metadata.refs:
             table.manage_snapshots().remove_branch("audit").commit()
@@ -141,7 +150,7 @@ class _Refusals:
 
 OPERATIONS = (
     *("more", "more", "worse", "run", "run", "run", "run", "killed", "killed", "release", "drop"),
-    *("roll_back", "foreign_append", "foreign_append", "compacted", "lose_branch", "filtered"),
+    *("roll_back", "foreign_append", "foreign_append", "compacted", "expired", "lose_branch", "filtered"),
 )
 
 

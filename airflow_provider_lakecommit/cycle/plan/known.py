@@ -77,7 +77,8 @@ def check_first_run(session: LandingSession, name: str, table: Table | None = No
             "LC6014",
             f"branch {session.landing.branch} of {name} has no snapshot of landing {session.landing.name}, but the "
             "control topic remembers slices for this very table: it was rolled back to before the first one, or "
-            f"replaced, and its rows are missing. `{RESET_OFFSETS} SPEC --from earliest` reads again all of them "
+            "replaced, or the landing used another branch, and its rows are missing. "
+            f"`{RESET_OFFSETS} SPEC --from earliest` reads again all of them "
             f"that the source has; if the rows were restored, state their offsets with `{RESET_ASSERT} SPEC --at "
             "TOPIC:PARTITION=OFFSET,…`",
         )

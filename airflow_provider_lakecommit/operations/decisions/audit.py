@@ -24,7 +24,8 @@ from airflow_provider_lakecommit.exceptions import LedgerError
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
     """What a table's branch has and ``main`` lacks: ``rows`` and ``ranges`` of so many ``snapshots``. The source no
-    longer has the ranges ``lost``. ``apart`` is what prevents ``main`` from moving there, apart from checks.
+    longer has the ranges ``lost``. ``apart`` is what prevents ``main`` from moving there, apart from checks. ``cut``:
+    further snapshots have expired, whose rows are not counted.
     """
 
     table: str
@@ -35,6 +36,7 @@ class HeldBack:
     lost: Coverage
     since: datetime | None
     apart: str
+    cut: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -61,8 +63,9 @@ class AuditDecision:
             yield f"main has all of branch {self.branch}, or gets it by the next run: there is nothing to decide"
         for t in self.tables:
             since = f", since {t.since:%Y-%m-%d %H:%M}" if t.since else ""
+            many = f"at least {t.rows}" if t.cut else t.rows
             yield (
-                f"{t.table}: main lacks {t.rows} rows in {t.snapshots} snapshots of branch {self.branch}{since}: "
+                f"{t.table}: main lacks {many} rows in {t.snapshots} snapshots of branch {self.branch}{since}: "
                 f"{t.ranges or 'no range'}"
             )
             if t.apart:
@@ -110,6 +113,7 @@ def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
                 lost=removed(ranges, marks) if drop else Coverage(),
                 since=min((r.at for r in own), default=None),
                 apart=found.apart or found.rolled_back,
+                cut=found.cut,
             )
         )
     return AuditDecision(branch=landing.branch, drop=drop, tables=tuple(out))

@@ -8,24 +8,28 @@ was landed, and rows name their record. Every other covered range is counted und
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from airflow_provider_lakecommit.core import (
     Coverage,
     LedgerSection,
     OffsetRange,
     RangeSet,
+    Share,
     SourcePartition,
     Truncation,
     Watermark,
     past_shares,
     shares_of,
+    unmarked,
 )
 from airflow_provider_lakecommit.exceptions import SpecError
 
 PIECE = 1_000
-"""Least offsets of a sampled range."""
+"""Least offsets of a sampled range; of two ranges, the first and the last, each may have fewer."""
 REASONS = {
     "gone": "the source no longer has them (retention, truncation or a recreated topic)",
     "other_rules": "they were landed by other rules than the current ones",
@@ -56,6 +60,13 @@ class Sample:
             covered = covered & Coverage(stated)
         return covered if self.share >= 1 else Coverage({p: spread(r, self.share) for p, r in covered.parts.items()})
 
+    def missing(self, covered: Coverage) -> Iterator[str]:
+        """Yield the stated ranges that are not landed."""
+        for (topic, partition), stated in self.ranges.items():
+            landed = (r for p, r in covered.parts.items() if (p.topic, p.partition) == (topic, partition))
+            if rest := stated - reduce(or_, landed, RangeSet()):
+                yield f"{topic}[{partition}] {' '.join(map(str, rest))}"
+
 
 def sample_of(
     texts: Sequence[str], parse: Callable[[Sequence[str], str], Mapping[tuple[str, int], RangeSet]]
@@ -82,12 +93,12 @@ def spread(ranges: RangeSet, share: float) -> RangeSet:
     """Return pieces that are spread evenly over the offsets of some ranges, the first and last of them included."""
     total = len(ranges)
     target = max(1, round(total * share))
-    pieces = max(1, min(target, -(-target // PIECE)))
-    size = -(-target // pieces)
-    starts = [n * (total - size) // max(1, pieces - 1) for n in range(pieces)]
+    pieces = min(target, max(2, -(-target // PIECE)))
+    sizes = [target // pieces + (n < target % pieces) for n in range(pieces)]
+    starts = [n * (total - size) // max(1, pieces - 1) for n, size in enumerate(sizes)]
     found, at = [], 0
     for r in ranges:
-        for start in starts:
+        for start, size in zip(starts, sizes, strict=True):
             low, high = max(start, at), min(start + size, at + len(r))
             if low < high:
                 found.append(OffsetRange(r.start + low - at, r.start + high - at))
@@ -98,12 +109,14 @@ def spread(ranges: RangeSet, share: float) -> RangeSet:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRanges:
     """The landed ranges of one table: those to compare by the generation of their reading, and the others by the name
-    of the reason. ``generations`` are all that rows of the table may have.
+    of the reason. ``generations`` are all that rows of the table may have; with ``unmarked``, landed rows may also have
+    none.
     """
 
     compared: Mapping[int, Coverage]
     others: Mapping[str, Coverage]
     generations: frozenset[int]
+    unmarked: bool = False
 
     @property
     def covered(self) -> Coverage:
@@ -118,22 +131,35 @@ def source_has(marks: Mapping[SourcePartition, Watermark], truncated: Iterable[T
     return Coverage({p: RangeSet.of((min(m.start, ends[p]), ends[p])) for p, m in marks.items()})
 
 
-def table_ranges(sections: Sequence[LedgerSection], has: Coverage, rules: str, by_rules: Coverage) -> TableRanges:
+def table_ranges(
+    every: Sequence[LedgerSection],
+    landing: str,
+    columns: Sequence[int],
+    has: Coverage,
+    rules: str,
+    by_rules: Coverage,
+    replayed: Coverage,
+) -> TableRanges:
     """Return the ranges of a table.
 
-    :param sections: the landing's entries in the ledger of the table
+    :param every: all entries in the ledger of the table: topics of two clusters may have one name
+    :param landing: whose ranges
+    :param columns: that name the record of a row now; rows from before they were dropped and added again have nulls
     :param has: what the source has
     :param rules: the current ones
     :param by_rules: what any table has by these rules: no range is read by different rules for two tables
+    :param replayed: whose dead letters were replayed, by the ledger of any table: the dead-letter table's has none
     """
+    sections = [s for s in every if s.landing == landing]
     covered = Coverage.union(s.covered for s in sections)
     otherwise = Coverage.union(c for s in sections for known, c in s.evaluated.items() if known != rules)
-    shares = [share for s in sections for share in shares_of(s.provenance, s.covered) if share.entry.marked]
+    marked = {s.key: _marked(s, columns) for s in every}
+    shares = [share for s in sections for share in marked[s.key]]
     whys = {
         "gone": covered - has,
         "other_rules": otherwise,
         "unknown_rules": covered - by_rules,
-        "replayed": Coverage.union(s.replayed & s.covered for s in sections),
+        "replayed": replayed & covered,
         "unmarked": covered - Coverage.union(share.part for share in shares),
     }
     others, left = {}, covered
@@ -145,5 +171,15 @@ def table_ranges(sections: Sequence[LedgerSection], has: Coverage, rules: str, b
             compared[share.entry.generation] = compared.get(share.entry.generation, Coverage()) | part
     past = [share.part for s in sections for share in past_shares(s.provenance, s.covered)]
     others["earlier"] = Coverage.union(past)
-    generations = frozenset(e.generation for s in sections for e in s.provenance)
-    return TableRanges(compared=compared, others={n: c for n, c in others.items() if c}, generations=generations)
+    return TableRanges(
+        compared=compared,
+        others={n: c for n, c in others.items() if c},
+        generations=frozenset(e.generation for s in every for e in s.provenance),
+        unmarked=any(unmarked(marked[s.key], s.covered) for s in every),
+    )
+
+
+def _marked(section: LedgerSection, columns: Sequence[int]) -> list[Share]:
+    """Return the readings whose rows name their record in these columns, or that made none."""
+    shares = shares_of(section.provenance, section.covered)
+    return [s for s in shares if s.entry.marked and s.entry.columns in ((), (*columns,))]

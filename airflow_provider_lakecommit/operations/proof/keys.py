@@ -4,7 +4,8 @@
 Contract: the table has one row for each key whose newest compared change is a row, made by that change or a newer one.
 It has none for a key whose newest compared change is a delete, or a newer one. A change that was landed and is not
 compared (a sample, other rules, removed) may be newer: a missing key that may have one is *undecided*, and so is a key
-with changes in several partitions, whose order is that of their publication.
+with changes in several partitions, whose order is that of their publication. A row that names no record is older than
+every change of its key in the live stream, unless its order column is greater.
 
 Memory: the keys of all compared changes, and one row group of the table.
 """
@@ -42,6 +43,7 @@ class Changes(NamedTuple):
 class Landed:
     """Landed ranges: ``compared`` by the generation of their reading, and ``others``. ``topics`` are the first
     generations of each topic by its id: changes of one topic are ordered by their offsets, whichever reading had them.
+    With ``unmarked``, landed rows may name no record.
     """
 
     compared: Mapping[int, Coverage]
@@ -49,6 +51,7 @@ class Landed:
     topics: Mapping[str, int]
     readings: Mapping[tuple[str, int, int], str]
     """Topic ids by topic, partition and generation."""
+    unmarked: bool = False
 
     def aged(self, order: Order, columns: Columns) -> Order:
         """Return an order whose generations are the first ones of the rows' topics."""
@@ -111,9 +114,12 @@ def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: 
         rows, which = changes.keys.find([k.filter(live) for k in keys]) if keys else (np.zeros(0, np.int64),) * 2
         new, old = changes.order.take(which), order.take(rows)
         np.add.at(there, which, 1)
-        unsure = changes.mixed[which] | (new.source != old.source)
+        older = _older(old, new)
+        nameless = _nameless(old, columns) & older & (not landed.unmarked)
+        unsure = ~nameless & (changes.mixed[which] | (new.source != old.source))
         out.counts[UNDECIDED] += int(unsure.sum())
-        stale = ~unsure & _older(old, new)
+        stale = ~unsure & older & ~nameless
+        _note(out, "stale", new, columns, np.flatnonzero(nameless), new.offset, changes.is_delete[which], named=False)
         _note(out, "stale", old, columns, np.flatnonzero(stale), new.offset, changes.is_delete[which])
         # A row that claims a compared record whose key has only older changes, or none.
         claims = np.ones(len(order.offset), bool)
@@ -144,6 +150,13 @@ def _older(one: Order, other: Order) -> Numbers:
     return older
 
 
+def _nameless(order: Order, columns: Columns) -> Numbers:
+    """Return which rows do not name topic, partition and offset of their record."""
+    named = [n for (topic, partition), n in columns.sources.items() if topic is not None and partition < 1 << 31]
+    out: Numbers = ~np.isin(order.source, named) | (order.offset < 0)
+    return out
+
+
 def _note(
     out: Differences,
     kind: str,
@@ -152,6 +165,8 @@ def _note(
     rows: Numbers,
     newer: Numbers | None = None,
     deleted: Numbers | None = None,
+    *,
+    named: bool = True,
 ) -> None:
     sources: Iterable[tuple[str | None, int]] = list(columns.sources)
     names = dict(enumerate(sources))
@@ -160,5 +175,6 @@ def _note(
         values: tuple[str, ...] = ()
         if newer is not None and deleted is not None:
             what = "a delete" if deleted[n] else "a row"
-            values = ("kafka_offset", f"{what} of this key at {newer[n]}", str(order.offset[n]))
+            there = str(order.offset[n]) if named else "a row that names no record"
+            values = ("kafka_offset", f"{what} of this key at {newer[n]}", there)
         out.note(1, Example(kind, topic or "", partition, int(order.offset[n]), *values))

@@ -27,17 +27,21 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import LandingSession, target_of
 from airflow_provider_lakecommit.exceptions import SourceError, TableError
+from airflow_provider_lakecommit.iceberg import mark_columns
 from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, TableRanges, source_has, table_ranges
 
 SLICE_BYTES = 64 << 20
 """Estimated bytes of record values in a slice, whose rows are compared in memory."""
 SLICE_RECORDS, UNKNOWN_RECORDS = 250_000, 50_000
 RETENTION_SECONDS = 5.0
+NOT_LANDED = "stated ranges are not landed, so nothing was compared of them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofPlan:
-    """The comparison to make: ``jobs`` are its slices by the generation of their reading."""
+    """The comparison to make: ``readings`` are its ranges by generation and tables, ``unlanded`` are stated ranges that
+    the leading table's ledger lacks.
+    """
 
     tables: Mapping[str, Table]
     targets: tuple[TableTarget, ...]
@@ -47,6 +51,7 @@ class ProofPlan:
     compacted: frozenset[str]
     record_bytes: int
     sampled: bool
+    unlanded: str = ""
 
     @property
     def coverage(self) -> Coverage:
@@ -65,6 +70,8 @@ class ProofPlan:
         yield f"reads at most {records:,} records{size} again from the source, in slices of {self.per_slice:,}"
         if self.sampled:
             yield f"  sample: {self.coverage}"
+        if self.unlanded:
+            yield f"  {NOT_LANDED}: {self.unlanded}"
         for name, found in self.ranges.items():
             for reason, c in found.others.items():
                 yield f"  {name}: {len(c):,} offsets are not compared, {REASONS[reason]}"
@@ -89,7 +96,12 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
     has = source_has(source.partitions, session.source.diverged(in_doubt(positions, source.partitions)))
     rules = rules_of(landing.decoding_hash, *schemas_of(landing.destinations, targets))
     by_rules = Coverage.union(s.evaluated.get(rules, Coverage()) for own in sections.values() for s in own)
-    ranges = {name: table_ranges(own, has, rules, by_rules) for name, own in sections.items()}
+    replayed = Coverage.union(s.replayed for own in sections.values() for s in own)
+    marks = {n: mark_columns(t.schema(), role_of(landing.destinations, n)) for n, t in tables.items()}
+    ranges = {
+        n: table_ranges(state.sections, landing.name, marks[n], has, rules, by_rules, replayed)
+        for n, state in states.items()
+    }
     for name, found in ranges.items():
         if (
             role_of(landing.destinations, name) is Role.ROWS
@@ -118,4 +130,5 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
         compacted=frozenset(t for t in landing.topic_names if t not in retentions or retentions[t].compacted),
         record_bytes=max((s.record_bytes for own in sections.values() for s in own), default=0),
         sampled=not sample.is_all,
+        unlanded=", ".join(sample.missing(ranges[landing.table].covered)) if landing.table in ranges else "",
     )

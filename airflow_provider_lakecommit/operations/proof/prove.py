@@ -43,7 +43,7 @@ from airflow_provider_lakecommit.iceberg import delete_unused, opened
 from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, source_has
 from airflow_provider_lakecommit.operations.proof.compare import Differences, compare
 from airflow_provider_lakecommit.operations.proof.keys import UNDECIDED, Landed, compare_keys, newest_of
-from airflow_provider_lakecommit.operations.proof.plan import ProofPlan, proof_plan
+from airflow_provider_lakecommit.operations.proof.plan import NOT_LANDED, ProofPlan, proof_plan
 from airflow_provider_lakecommit.operations.proof.rows import HeadRows
 from airflow_provider_lakecommit.spark import (
     ProofSlice,
@@ -66,7 +66,8 @@ _TEXTS = {"lost": "lost", "doubled": "doubled", "altered": "altered", "foreign":
 class Proof:
     """The result. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are rejected, and no
     dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that were not compared, by
-    table and reason, ``compacted`` rows whose record log compaction removed.
+    table and reason, ``unlanded`` stated ranges that the ledger lacks, ``compacted`` rows whose record log compaction
+    may have removed: the topic is compacted, or its settings cannot be read.
     """
 
     ranges: Coverage
@@ -75,6 +76,7 @@ class Proof:
     bytes: int = 0
     dropped: int = 0
     compacted: int = 0
+    unlanded: str = ""
     unread: list[str] = field(default_factory=list)
     differences: dict[str, Differences] = field(default_factory=dict)
     others: dict[str, Mapping[str, Coverage]] = field(default_factory=dict)
@@ -100,8 +102,10 @@ class Proof:
             if found.counts[UNDECIDED]:
                 yield name, f"{found.counts[UNDECIDED]} keys are undecided: a change that was not compared may be newer"
         first = next(iter(self.differences), "")
+        if self.unlanded:
+            yield first, f"{NOT_LANDED}: {self.unlanded}"
         if self.compacted:
-            yield first, f"{self.compacted} rows are of records that log compaction has removed from the source"
+            yield first, f"{self.compacted} rows are of records that log compaction may have removed from the source"
         if self.dropped:
             yield first, f"{self.dropped} records are rejected, and no dead-letter table was compared for them"
 
@@ -169,7 +173,7 @@ class _Work:
     ) -> None:
         self._session, self._plan, self._engine, self._progress = session, plan, engine, progress
         self._landing = session.landing
-        self._proof = Proof(ranges=plan.coverage, sampled=plan.sampled)
+        self._proof = Proof(ranges=plan.coverage, sampled=plan.sampled, unlanded=plan.unlanded)
         self._proof.differences = {n: Differences() for n in plan.tables}
         self._proof.others = {n: found.others for n, found in plan.ranges.items() if found.others}
         self._jobs: list[WindowJob] = []
@@ -330,7 +334,7 @@ class _Work:
         ranges, found = self._plan.ranges[rows.name], rows.read(one.spans)
         reading = found.column(rows.generation)
         others = pc.is_in(reading, pa.array(sorted(ranges.generations - {generation}), pa.int64()))
-        if ranges.others.get("unmarked"):
+        if ranges.unmarked:
             others = pc.or_(others, pc.is_null(reading))
         if role_of(self._landing.destinations, rows.name) is Role.DEAD_LETTERS:
             others = pc.or_(others, pc.not_equal(found.column("landing"), self._landing.name))
@@ -351,6 +355,8 @@ class _Work:
             others=self._plan.ranges[rows.name].covered - Coverage.union(own.values()),
             topics=topics,
             readings=readings,
+            # A row that names no record stays when a backfill has its key.
+            unmarked=self._plan.ranges[rows.name].unmarked or any(s.lane != LIVE for s in self._plan.sections),
         )
         changes = newest_of(rows.table.io, *self._changes, columns, landed)
         self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
