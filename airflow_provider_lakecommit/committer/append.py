@@ -67,7 +67,7 @@ class AppendRequest:
     :param extra: further summary keys, without prefix
     :param kept: attempts whose ranges the source no longer has: see :func:`evaluate_slices`
     :param decisions: users' decisions in the log, for the table's history
-    :param upsert: the rows supersede those of the same keys; ``None``: they are appended
+    :param upsert: the rows supersede those of the same key, if it has columns; ``None`` for a table of dead letters
     """
 
     table: str
@@ -123,8 +123,9 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
         last[:] = [judgement]
         if not judgement.accepted:
             return None
-        # Another landing may have published its first rows since the plan.
-        check_key(request.table, request.landing, key, state.sections)
+        if request.upsert is not None:
+            # Another landing may have published its first rows since the plan.
+            check_key(request.table, request.landing, key, state.sections)
         changes = any(s.files or s.tombstones for s in judgement.accepted)
         scanned[:] = [superseding.on(loaded, state, judgement.accepted)] if superseding and changes else []
         return _change(request, metadata, state, section, judgement, scanned[0] if scanned else None)
@@ -147,7 +148,7 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
 
 
 def _superseding(request: AppendRequest) -> Superseding | None:
-    if request.upsert is None:
+    if request.upsert is None or not request.upsert.key:
         return None
     # Loads Arrow, which appends do not need.
     from airflow_provider_lakecommit.committer.supersede import Superseding

@@ -187,7 +187,7 @@ class TablePublisher:
         matters = any(s.matters(self.table.name) for s in settlement.ready)
         if not matters and not is_behind(self.session, self.table, folded, settlement.ready):
             return ()
-        most = MOST_CHANGES if self._upsert else None
+        most = MOST_CHANGES if self._rule and self._rule.key else None
         chunk = chunks(settlement, self.table.name, self.session.landing.backpressure.commit_files, most)[0]
         return self._refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)
 
@@ -224,13 +224,13 @@ class TablePublisher:
             extra={"files": str(sum(map(_files, staged))), **self._extra(folded, chunk)},
             kept=frozenset(self._refusals.kept),
             decisions=tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided),
-            upsert=self._upsert,
+            upsert=self._rule,
         )
 
     @property
-    def _upsert(self) -> UpsertRule | None:
+    def _rule(self) -> UpsertRule | None:
         landing = self.session.landing
-        if not landing.upsert.key or self.table.name != landing.table:
+        if self.table.name != landing.table:
             return None
         return UpsertRule(key=(*landing.upsert.key,), order=landing.upsert.order_column)
 

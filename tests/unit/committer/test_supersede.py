@@ -37,6 +37,7 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.committer import newest
 from airflow_provider_lakecommit.committer.append import publish
 from airflow_provider_lakecommit.committer.head import HeadReader
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
@@ -410,7 +411,7 @@ def test_two_landings_with_different_keys_were_both_planned_before_the_first_row
     lake.places = [replace(lake.places[0], topic="orders")]
     lake.join("other", landing="orders")
     second = lake.slice([(1, 1), (2, 2)], lane="other")
-    appending, upserting = None, lake.rule
+    appending, upserting = UpsertRule(key=()), lake.rule
     publish(lake.tables, replace(lake.request([first]), upsert=appending if upserts else upserting))
     late = replace(lake.request([second], "other"), landing="orders", upsert=upserting if upserts else appending)
     with pytest.raises(LedgerError, match="LC3056"):
