@@ -81,7 +81,7 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
         readings=readings_by(own),
         dead_readings=readings_by(others, replacing=True),
         closed=closed,
-        passed=passed_by(own) if dead_name == landing.dead_letter_table else Coverage(),
+        passed=passed_by(own, (*own, *others)) if dead_name == landing.dead_letter_table else Coverage(),
     )
 
 

@@ -4,9 +4,9 @@
 Contract: pure. A dead letter is *open* if the data table has its offset from the very reading that rejected the record,
 and the ledger does not have it as replayed; in any stream of the landing, closed ones included. If another reading
 landed the offset since, it has its own rejects, so older ones are closed, in any dead-letter table. Dead letters of a
-reading that the dead-letter table's ledger no longer has are closed too, if a later reading began. Only the data table
-may have read the range again, after a rollback of it alone: by the same rules, so a reject stays open. A dead letter
-*waits* if one of the tables does not have its offset yet: its range may be read once more. A range that a backfill
+reading that the dead-letter table's ledger no longer has are closed too, if a later reading began. After a rollback of
+the data table alone, it has another reading of the offset; if that found no row either, the reject stays open. A dead
+letter *waits* if one of the tables does not have its offset yet: its range may be read once more. A range that a backfill
 replaces waits until that backfill is closed: before, the two tables may be of two readings.
 
 Rows of earlier releases do not have their reading. They count as of the one that both ledgers have for the offset; if
@@ -65,10 +65,11 @@ def readings_by(sections: Iterable[LedgerSection], *, replacing: bool = False) -
     return found
 
 
-def passed_by(sections: Iterable[LedgerSection]) -> Coverage:
-    """Return what a table has read without a row."""
-    shares = (share for s in sections for share in shares_of(s.provenance, s.covered))
-    return Coverage.union(s.part for s in shares if s.entry.per_offset is RowsPerOffset.NONE)
+def passed_by(data: Iterable[LedgerSection], both: Iterable[LedgerSection]) -> Coverage:
+    """Return what the data table has read without a row, and no open backfill replaces in one of both tables."""
+    shares = (share for s in data for share in shares_of(s.provenance, s.covered))
+    passed = Coverage.union(s.part for s in shares if s.entry.per_offset is RowsPerOffset.NONE)
+    return passed - Coverage.union(s.bounds for s in both if s.replaces)
 
 
 def closed_of(sections: Iterable[LedgerSection], records: Iterable[SnapshotRecord]) -> Coverage:
@@ -94,7 +95,7 @@ class OpenSet:
     :param dead: what the dead-letter table has, also of backfills that replace; it may be another table than the
         landing's
     :param closed: by :func:`closed_of`
-    :param passed: by :func:`passed_by`, of the data table; nothing if later rejects are in another dead-letter table
+    :param passed: by :func:`passed_by`, of the data table; empty if later rejects are in another dead-letter table
     """
 
     def __init__(self, data: Readings, dead: Readings, closed: Coverage, passed: Coverage) -> None:
@@ -144,13 +145,13 @@ class OpenSet:
         """Return the readings that the letter can be of, known ones first."""
         g = letter.generation
         candidates = self._by_generation if g is None else {g: self._data.get(g, _NOWHERE)}
-        if g is not None and not candidates[g].at(letter.position) and self._was_read_again(letter.position, g):
-            candidates = {later: index for later, index in self._data.items() if later is not None and later > g}
+        if g is not None and not candidates[g].at(letter.position) and self._is_no_row(letter.position, g):
+            candidates = {other: index for other, index in self._data.items() if other is not None}
         found = [(p, generation) for generation, index in candidates.items() for p in index.at(letter.position)]
         return sorted(found, key=lambda one: one[1] is None)
 
-    def _was_read_again(self, position: Place, generation: int) -> bool:
-        """Return True if a later reading of the data table alone found no row."""
+    def _is_no_row(self, position: Place, generation: int) -> bool:
+        """Return True if only the dead-letter table has the reading, its newest, and the data table has no row."""
         own = self._dead_of.get(generation, _NOWHERE).at(position) and self._passed.at(position)
         return bool(own) and not any(index.at(position) for index in _later(self._dead_of, generation))
 

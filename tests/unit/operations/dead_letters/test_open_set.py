@@ -76,3 +76,8 @@ def test_the_state_of_a_dead_letter(
 )
 def test_a_reject_that_the_data_table_alone_has_read_again(dead: Readings, passed: Coverage, state: State) -> None:
     assert OpenSet({2: has((0, 9))}, dead, NONE, passed).state(letter(3, 1)) is state
+
+
+@pytest.mark.parametrize(("passed", "state"), [(has((0, 9)), State.OPEN), (NONE, State.WAITS)], ids=["no row", "a row"])
+def test_a_reject_of_a_reading_that_the_data_table_alone_lost_by_a_rollback(passed: Coverage, state: State) -> None:
+    assert OpenSet({0: has((0, 9))}, {1: has((0, 9))}, NONE, passed).state(letter(3, 1)) is state
