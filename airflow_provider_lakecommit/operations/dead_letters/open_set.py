@@ -6,8 +6,8 @@ and the ledger does not have it as replayed; in any stream of the landing, close
 landed the offset since, it has its own rejects, so older ones are closed, in any dead-letter table. Dead letters of a
 reading that the dead-letter table's ledger no longer has are closed too, if a later reading began. After a rollback of
 the data table alone, it has another reading of the offset; if that found no row either, the reject stays open. A dead
-letter *waits* if one of the tables does not have its offset yet: its range may be read once more. A range that a backfill
-replaces waits until that backfill is closed: before, the two tables may be of two readings.
+letter *waits* if one of the tables does not have its offset yet: its range may be read once more. A range that a
+backfill replaces waits until that backfill is closed: before, the two tables may be of two readings.
 
 Rows of earlier releases do not have their reading. They count as of the one that both ledgers have for the offset; if
 that leaves two incarnations of a topic, they are *unsure*, and not replayed.
