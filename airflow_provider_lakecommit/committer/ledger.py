@@ -109,6 +109,11 @@ class LedgerState:
             f"obsolete entries (`{MAINTAIN} SPEC --only ledger`), or land fewer partitions or landings into this table"
         )
 
+    @property
+    def known_sections(self) -> tuple[LedgerSection, ...]:
+        """Return the entries, or those of a lost or cut ledger."""
+        return self.sections or self.remembered
+
     def section(self, landing: str, lane: str) -> LedgerSection | None:
         return next((s for s in self.sections if s.key == (landing, lane)), None)
 

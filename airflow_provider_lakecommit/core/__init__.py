@@ -54,7 +54,9 @@ __getattr__ = lazy_names(
             "positions_up_to reported_rows"
         ),
         "planning.voiding": "Loss Rescued irreplaceable losses losses_text removed rescued voidable_slices",
-        "provenance": "COORDINATES Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked",
+        "provenance": (
+            "COORDINATES Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked without_rows"
+        ),
         "refusal": "RefusalState",
         "retry": "lifted own_budget",
         "destinations": (

@@ -202,6 +202,7 @@ from airflow_provider_lakecommit.core.provenance import past_shares as past_shar
 from airflow_provider_lakecommit.core.provenance import same_readings as same_readings
 from airflow_provider_lakecommit.core.provenance import shares_of as shares_of
 from airflow_provider_lakecommit.core.provenance import unmarked as unmarked
+from airflow_provider_lakecommit.core.provenance import without_rows as without_rows
 from airflow_provider_lakecommit.core.refusal import RefusalState as RefusalState
 from airflow_provider_lakecommit.core.retry import lifted as lifted
 from airflow_provider_lakecommit.core.retry import own_budget as own_budget

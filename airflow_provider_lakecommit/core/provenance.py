@@ -141,6 +141,11 @@ def shares_of(known: Iterable[Provenance], covered: Coverage) -> tuple[Share, ..
     return tuple(found)
 
 
+def without_rows(known: Iterable[Provenance], covered: Coverage) -> Coverage:
+    """Return the offsets whose current reading made no row."""
+    return Coverage.union(s.part for s in shares_of(known, covered) if s.entry.per_offset is RowsPerOffset.NONE)
+
+
 def past_shares(known: Sequence[Provenance], covered: Coverage) -> tuple[Share, ...]:
     """Return the landed offsets of earlier readings that are not current: their rows are still in the table.
 

@@ -80,7 +80,7 @@ def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
 def known_section(session: LandingSession, state: LedgerState) -> LedgerSection | None:
     """Return this stream's entry, from the ledger or the newest one in the metadata."""
     key = (session.landing.name, session.lane)
-    return next((s for s in state.sections or state.remembered if (s.landing, s.lane) == key), None)
+    return next((s for s in state.known_sections if (s.landing, s.lane) == key), None)
 
 
 def known_state(session: LandingSession, states: Mapping[str, LedgerState | None]) -> LandingState | None:
@@ -140,7 +140,7 @@ def endangered(
     own = (session.landing.name, session.lane)
     checked = [
         s
-        for s in state.sections or state.remembered
+        for s in state.known_sections
         if ((s.landing, s.lane) != own if landings is None else (s.landing, s.lane) in landings)
     ]
     found = {s.epoch: _lost(session, name, state.table_uuid, s) for s in checked}
@@ -180,7 +180,7 @@ def _ledger(session: LandingSession, name: str, state: LedgerState) -> TableLedg
     own = known_section(session, state)
     if own is None:
         return None
-    others = (s for s in state.sections or state.remembered if s is not own)
+    others = (s for s in state.known_sections if s is not own)
     covered = Coverage.of(item for s in others for item in s.covered.items())
     return TableLedger(table=name, uuid=state.table_uuid, section=own, others=covered)
 

@@ -182,6 +182,6 @@ def _starts_of(session: LandingSession, landing: str, table: str) -> Iterator[tu
     except TableError as e:
         session.log(f"WARNING: the first offsets of landing {landing} are unknown: {e}")
         return
-    for section in state.sections or state.remembered:
+    for section in state.known_sections:
         if section.landing == landing:
             yield from section.starts.items()

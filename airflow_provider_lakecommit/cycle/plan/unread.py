@@ -33,8 +33,8 @@ from airflow_provider_lakecommit.core import (
     RowsPerOffset,
     current_readings,
     same_readings,
-    shares_of,
     unevaluated,
+    without_rows,
 )
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.kafka import SourceState
@@ -91,9 +91,7 @@ def _own(landing: str, state: LedgerState) -> list[LedgerSection]:
 
 def _given_up(section: LedgerSection) -> Coverage:
     """Return the given-up ranges of an entry: without a landed row or an evaluated record."""
-    shares = shares_of(section.provenance, section.covered)
-    none = Coverage.union(s.part for s in shares if s.entry.per_offset is RowsPerOffset.NONE)
-    return unevaluated(section.evaluated, none)
+    return unevaluated(section.evaluated, without_rows(section.provenance, section.covered))
 
 
 def _without(section: LedgerSection, removed: Coverage) -> LedgerSection:

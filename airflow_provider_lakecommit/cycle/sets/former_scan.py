@@ -129,7 +129,7 @@ def _candidates(declared: LandingSet, connections: SetConnections) -> list[_Cand
 
 def _read_former(session: LandingSession, known: _Candidate, connections: SetConnections) -> FormerLanding:
     state = ledger_state(session, known.table)
-    sections = [] if state is None else [s for s in state.sections or state.remembered if s.landing == known.name]
+    sections = [] if state is None else [s for s in state.known_sections if s.landing == known.name]
     topics = tuple({p.topic for s in sections for p in s.starts})
     written = (read_entries(_records(session, s), known.name, s.lane) for s in sections if s.ends or s.lane == LIVE)
     session.landing = landing = known.landing(topics, frozenset().union(*map(tables_of, written)))

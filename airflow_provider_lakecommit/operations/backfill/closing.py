@@ -34,6 +34,7 @@ from airflow_provider_lakecommit.core import (
     LedgerSection,
     RangeSet,
     SourcePartition,
+    evaluated_in,
     passed_by_all,
     same_readings,
     spoken,
@@ -87,9 +88,8 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             f"--replace --name {session.lane}` to replace the rest",
         )
     passed = _passed(session, prepared)
-    accepted = session.read_state(prepared.ledgers).state.accepted if passed else {}
     for t in reversed(prepared.tables):
-        had = passed.get(t.name, Coverage()) & t.ledger.section.bounds - t.ledger.section.covered
+        own = t.ledger.section
         decided = (
             None
             if decision is None
@@ -99,7 +99,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             session.tables,
             t.name,
             (session.landing.name, session.lane),
-            had=_by_rules(accepted.get(t.name, ()), had),
+            had=evaluated_in(passed.get(t.name, {}), own.bounds - own.covered),
             cluster_id=session.control.describe().cluster_id,
             branch=session.landing.branch,
             decision=decided,
@@ -175,11 +175,12 @@ def _half_replaced(session: LandingSession, prepared: Prepared, lacking: Mapping
     ]
 
 
-def _passed(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]:
-    """Return what has passed without a row. If the backfill replaces, former rows must be removed all the same."""
+def _passed(session: LandingSession, prepared: Prepared) -> dict[str, EvaluatedBy]:
+    """Return what has passed without a row, by its rules; nothing of a backfill that has former rows to remove."""
     if any(t.ledger.section.replaces for t in prepared.tables) or not _has_log(session, prepared):
         return {}
-    return passed_by_all(session.read_state(prepared.ledgers).state)
+    state = session.read_state(prepared.ledgers).state
+    return {name: _by_rules(state.accepted[name], ranges) for name, ranges in passed_by_all(state).items()}
 
 
 def _by_rules(slices: Iterable[AcceptedSlice], ranges: Coverage) -> EvaluatedBy:
@@ -192,7 +193,8 @@ def _by_rules(slices: Iterable[AcceptedSlice], ranges: Coverage) -> EvaluatedBy:
 def _lacking(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]:
     passed = _passed(session, prepared)
     lacking = {
-        t.name: t.ledger.section.bounds - t.ledger.all_covered - passed.get(t.name, Coverage()) for t in prepared.tables
+        t.name: t.ledger.section.bounds - t.ledger.all_covered - Coverage.union(passed.get(t.name, {}).values())
+        for t in prepared.tables
     }
     if _has_log(session, prepared):
         return lacking

@@ -21,17 +21,11 @@ from airflow_provider_lakecommit.committer import (
     read_ledger,
     require_ledger,
 )
-from airflow_provider_lakecommit.core import BACKFILL, FILLED, Coverage, LedgerSection
+from airflow_provider_lakecommit.core import BACKFILL, FILLED, Coverage, LedgerSection, without_rows
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import table_name
-from airflow_provider_lakecommit.operations.dead_letters.open_set import (
-    OpenSet,
-    Readings,
-    closed_of,
-    passed_by,
-    readings_by,
-)
+from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, Readings, closed_of, readings_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +68,8 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
     dead = session.tables.load(dead_name)
     _, others = landing_sections(session, dead_name, dead.metadata)
     closed = closed_in(session, data.metadata, own) | Coverage.union(s.replayed for s in others)
+    passed = Coverage.union(without_rows(s.provenance, s.covered) for s in own)
+    replaced = Coverage.union(s.bounds for s in (*own, *others) if s.replaces)
     return Ledgers(
         data=data,
         dead=dead,
@@ -81,7 +77,7 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
         readings=readings_by(own),
         dead_readings=readings_by(others, replacing=True),
         closed=closed,
-        passed=passed_by(own, (*own, *others)) if dead_name == landing.dead_letter_table else Coverage(),
+        passed=passed - replaced if dead_name == landing.dead_letter_table else Coverage(),
     )
 
 

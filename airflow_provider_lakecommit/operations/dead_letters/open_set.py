@@ -24,15 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from airflow_provider_lakecommit.committer import SnapshotRecord, replaced_of, replay_of
-from airflow_provider_lakecommit.core import (
-    Coverage,
-    LedgerSection,
-    OffsetRange,
-    RangeSet,
-    RowsPerOffset,
-    SourcePartition,
-    shares_of,
-)
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, RangeSet, SourcePartition, shares_of
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import DeadLetter
 
 Place = tuple[str, int, int]
@@ -65,13 +57,6 @@ def readings_by(sections: Iterable[LedgerSection], *, replacing: bool = False) -
     return found
 
 
-def passed_by(data: Iterable[LedgerSection], both: Iterable[LedgerSection]) -> Coverage:
-    """Return what the data table has read without a row, and no open backfill replaces in one of both tables."""
-    shares = (share for s in data for share in shares_of(s.provenance, s.covered))
-    passed = Coverage.union(s.part for s in shares if s.entry.per_offset is RowsPerOffset.NONE)
-    return passed - Coverage.union(s.bounds for s in both if s.replaces)
-
-
 def closed_of(sections: Iterable[LedgerSection], records: Iterable[SnapshotRecord]) -> Coverage:
     """Return the offsets whose dead letters are not open.
 
@@ -95,7 +80,8 @@ class OpenSet:
     :param dead: what the dead-letter table has, also of backfills that replace; it may be another table than the
         landing's
     :param closed: by :func:`closed_of`
-    :param passed: by :func:`passed_by`, of the data table; empty if later rejects are in another dead-letter table
+    :param passed: what the data table has read without a row, and no open backfill replaces in one of both tables;
+        empty if later rejects are in another dead-letter table
     """
 
     def __init__(self, data: Readings, dead: Readings, closed: Coverage, passed: Coverage) -> None:

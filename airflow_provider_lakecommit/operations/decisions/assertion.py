@@ -350,7 +350,7 @@ def _one(session: LandingSession, known: KnownTable, source: SourceState, assert
     source_of_word, starts, covered, others, lacking = assertion(known, source)
     check_topics(known.name, starts, covered, source)
     old, landing = known_section(session, known.state), session.landing.name
-    sections = known.state.sections or known.state.remembered
+    sections = known.state.known_sections
     check_no_open_lane(landing, known.name, known.state, lacking)
     filled = Coverage.union(s.covered for s in sections if s.landing == landing and s.lane != session.lane)
     section = new_section(

@@ -79,8 +79,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
     stated = offsets_of(session, source.partitions, start, way)
     for name, known in states.items():
         if known is not None:
-            sections = known.sections or known.remembered
-            check_no_other(name, session.landing.name, sections, source.partitions)
+            check_no_other(name, session.landing.name, known.known_sections, source.partitions)
     check_lane(session, states, way.fill)
     state = known_state(session, states)
     passed = passed_by_all(state) if state and _in_order(session, states) else {}
@@ -119,7 +118,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
-            sections=() if ledger is None else ledger.sections or ledger.remembered,
+            sections=() if ledger is None else ledger.known_sections,
             begun=_begun(session, {n: s for n, s in states.items() if n != name}),
             keyed=name == session.landing.table and bool(session.landing.upsert.key),
         )

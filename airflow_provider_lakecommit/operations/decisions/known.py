@@ -100,8 +100,7 @@ def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> N
         published them are not on the branch, or the table has fewer rows
     """
     remedy = f"state what the table holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
-    sections = known.state.sections or known.state.remembered
-    newest = Coverage.union(s.covered for s in sections if s.landing == session.landing.name)
+    newest = Coverage.union(s.covered for s in known.state.known_sections if s.landing == session.landing.name)
     if known_section(session, known.state) is not None and (more := landed - newest):
         snapshot = known.state.snapshot_id or known.state.tag_id or "ID"
         raise LedgerError(
