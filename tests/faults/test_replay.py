@@ -18,6 +18,7 @@ from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LIVE
 from airflow_provider_lakecommit.cycle.commit import reported
+from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
@@ -273,6 +274,23 @@ def test_a_spec_that_is_changed_while_it_is_read_counts_for_all_of_it(landed: Wo
     landed.check(Counter([*range(20), *range(40, 60), *range(100, 160)]))
     landed.landing = old
     replay(landed, "0=10-50").finish()
+    landed.check(EVERYTHING)
+    assert dead(landed) == Counter()
+    check_verified(landed)
+
+
+def test_what_waits_between_its_tables_is_in_no_other_replay(landed: World) -> None:
+    """The other table takes the first one's reading later, and would have the other's rows again."""
+    again = replay(landed, "0=10-50")
+    again.read()
+    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
+        replace_lane(session, again.run_identity("dies"))
+    with World.session(landed) as session:
+        (lane,) = open_lanes(session)
+        assert lane.lacking
+        with pytest.raises(LedgerError, match="LC7225"):
+            lane_preview(session, replay(landed, "0=40-60").request)
+    again.finish()
     landed.check(EVERYTHING)
     assert dead(landed) == Counter()
     check_verified(landed)

@@ -3,8 +3,8 @@
 
 Contract: reads only the tables. A backfill is open while any table has an entry of it: a table that lags may have a
 larger range than the data table, or be the only one. The first table with the range in its entry shows what is missing:
-one without rows, like most dead-letter tables, rarely records what it has passed. Reported slices that are not
-published count as missing.
+one without rows, like most dead-letter tables, rarely records what it has passed. A backfill that replaces has a
+snapshot in each table, so each shows what it lacks. Reported slices that are not published count as missing.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def lanes_in(landing: str, states: Mapping[str, LedgerState | None]) -> tuple[Op
         for s in () if state is None else state.sections:
             if state is not None and s.landing == landing and s.ends:
                 known = Coverage.union(other.bounds for other in sections.get(s.lane, {}).values())
-                behind = s.bounds - known - (s.covered if s.replaces else state.covered())
+                behind = s.bounds - s.covered if s.replaces else s.bounds - known - state.covered()
                 sections.setdefault(s.lane, {})[table] = s
                 lacking[s.lane] = lacking.get(s.lane, Coverage()) | behind
     return tuple(OpenLane(name=n, sections=sections[n], lacking=lacking[n]) for n in sorted(sections))

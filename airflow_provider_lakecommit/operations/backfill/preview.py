@@ -128,7 +128,8 @@ def lane_preview(session: LandingSession, request: LaneRequest) -> LanePreview:
             check_cluster(session, session.landing.table, section, source.cluster_id)
     there = Coverage.union(s.covered for s in (() if state is None else state.sections))
     there = there - _lacking_alongside(session, own, there)
-    opened = next((lane for lane in open_lanes(session) if lane.name == request.name), None)
+    lanes = {lane.name: lane for lane in open_lanes(session)}
+    opened = lanes.get(request.name)
     if opened is None and any(s.lane == request.name for s in own):
         raise LedgerError(
             "LC7217",
@@ -160,7 +161,7 @@ def lane_preview(session: LandingSession, request: LaneRequest) -> LanePreview:
         live=Coverage(live),
         later=later,
     )
-    _check(session, request, found, requested, own)
+    _check(session, request, found, lanes.values())
     bounded = BoundedSource(session.source, {p: r.end for p, r in bounds.items()})
     here = [s for s in own if s.cluster_id == source.cluster_id]
     check_logs_of_lane(request.name, bounded, here, {p: source.partitions[p] for p in bounds})
@@ -234,13 +235,7 @@ def _opened(
     return LanePreview(name=request.name, source=source, bounds=bounds, there=there, opened=True, replaces=again)
 
 
-def _check(
-    session: LandingSession,
-    request: LaneRequest,
-    found: LanePreview,
-    requested: Mapping[SourcePartition, OffsetRange],
-    own: list[LedgerSection],
-) -> None:
+def _check(session: LandingSession, request: LaneRequest, found: LanePreview, lanes: Iterable[OpenLane]) -> None:
     landing = session.landing.name
     if not found.bounds and found.live:
         raise LedgerError(
@@ -256,13 +251,14 @@ def _check(
             f"landing {landing}: the table has nothing of {request}, so there is nothing to replace: run `{BACKFILL}` "
             "without `--replace` to land it",
         )
-    for s in own:
-        under_way = s.bounds - (s.covered if s.replaces else found.there)
+    for lane in lanes:
+        # After a kill between two tables, one of them still waits for what the other has.
+        under_way = lane.lacking if lane.replaces else _coverage(lane.bounds) - found.there
         if both := under_way & found.missing:
             raise LedgerError(
                 "LC7225",
-                f"landing {landing}: backfill {s.lane} is still landing {both}: run the command that started it again "
-                f"to finish it, or give it up with `{BACKFILL} SPEC --close {s.lane}`",
+                f"landing {landing}: backfill {lane.name} is still landing {both}: run the command that started it again "
+                f"to finish it, or give it up with `{BACKFILL} SPEC --close {lane.name}`",
             )
 
 
