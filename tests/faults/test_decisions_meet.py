@@ -221,6 +221,23 @@ def test_a_rollback_names_what_only_a_backfill_reads_again(tmp_path: Path) -> No
         check_verified(world)
 
 
+def test_readings_that_a_rollback_took_away_are_of_no_later_generation(tmp_path: Path) -> None:
+    """Although the clock says the same: a rollback and two decisions in one second, or a clock that was put back."""
+    with memory_world(tmp_path, **OPTIONS) as world:
+        now = world.now()
+        world.now = lambda: now
+        world.send(*records(0, 10))
+        with world.session() as session:
+            before = session.tables.load("shop.rows").current_snapshot()
+        reset(world, {(TOPIC, 0): 10}, Way(again=True))
+        world.send(*records(10, 10))
+        undone = section(world).generation
+        with world.session() as session:
+            session.tables.load("shop.rows").manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+        reset(world, {(TOPIC, 0): 20})
+        assert section(world).generation > undone
+
+
 # -- a log that lost its end behind an open backfill ----------------------------------------------------------------
 
 

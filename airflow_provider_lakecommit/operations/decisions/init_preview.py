@@ -118,7 +118,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
-            sections=() if ledger is None else ledger.known_sections,
+            sections=() if ledger is None else (*ledger.known_sections, *ledger.undone),
             begun=_begun(session, {n: s for n, s in states.items() if n != name}),
             keyed=name == session.landing.table and bool(session.landing.upsert.key),
         )
