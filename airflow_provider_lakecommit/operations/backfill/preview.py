@@ -257,8 +257,8 @@ def _check(session: LandingSession, request: LaneRequest, found: LanePreview, la
         if both := under_way & found.missing:
             raise LedgerError(
                 "LC7225",
-                f"landing {landing}: backfill {lane.name} is still landing {both}: run the command that started it again "
-                f"to finish it, or give it up with `{BACKFILL} SPEC --close {lane.name}`",
+                f"landing {landing}: backfill {lane.name} is still landing {both}: run the command that started it "
+                f"again to finish it, or give it up with `{BACKFILL} SPEC --close {lane.name}`",
             )
 
 
