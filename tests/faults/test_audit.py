@@ -22,6 +22,9 @@ from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
 from airflow_provider_lakecommit.exceptions import DecisionError, LakecommitError, LedgerError, TableError
 from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.pause import suspend
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.operators.decisions.blocked import ResetBlocked
 from airflow_provider_lakecommit.operators.decisions.operation import NothingToDoError
@@ -163,6 +166,26 @@ def test_stalled_by_refusals_until_dropped(make_world: Make, produce: Produce) -
     decided(world, drop=True, agreed=held)
     world.landing = world.landing.changed(transform=WITHOUT_BAD)
     caught_up(world, counted(*range(5)))
+
+
+def test_a_preview_names_the_decisions_that_a_drop_undoes(make_world: Make, produce: Produce) -> None:
+    world = make_world(1, **AUDITED)
+    reset = replace(REASON, command="reset offsets")
+    produce(world.landing.topics, records(0, 5))
+    world.settle()
+    with world.session() as session:
+        ledger_init(session, "latest", agreed=init_preview(session, "latest"), decision=reset)
+    produce(world.landing.topics, records(5, 5))
+    world.settle()
+    produce(world.landing.topics, bad(1))
+    refused(world)
+    produce(world.landing.topics, records(10, 5))
+    with world.session() as session:
+        ledger_init(session, "latest", agreed=init_preview(session, "latest"), decision=replace(reset, actor="bob"))
+        suspend(session, replace(REASON, command="pause"))
+    held, *_ = shown(world, drop=True).tables
+    assert [(d.command, d.actor) for d in held.undone] == [("reset offsets", "bob")]
+    assert shown(world, drop=False).tables[0].undone == ()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

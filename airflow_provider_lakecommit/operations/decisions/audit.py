@@ -10,13 +10,24 @@ Failure story: each table is decided in its own commit. After a kill between two
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_lakecommit.committer import release, restart
-from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, removed
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from airflow_provider_lakecommit.committer import LedgerState, SnapshotRecord, read_ledger, release, restart
+from airflow_provider_lakecommit.core import (
+    PAUSE,
+    RESET_BLOCKED,
+    RESET_OFFSETS,
+    RESUME,
+    Coverage,
+    Decision,
+    removed,
+    spoken,
+)
 from airflow_provider_lakecommit.cycle import LandingSession, unpublished_of
 from airflow_provider_lakecommit.exceptions import LedgerError
 
@@ -25,7 +36,7 @@ from airflow_provider_lakecommit.exceptions import LedgerError
 class HeldBack:
     """What a table's branch has and ``main`` lacks: ``rows`` and ``ranges`` of so many ``snapshots``. The source no
     longer has the ranges ``lost``. ``apart`` is what prevents ``main`` from moving there, apart from checks. ``cut``:
-    further snapshots have expired, whose rows are not counted.
+    further snapshots have expired, whose rows are not counted. ``undone`` are decisions that only the branch has.
     """
 
     table: str
@@ -37,6 +48,7 @@ class HeldBack:
     since: datetime | None
     apart: str
     cut: bool = False
+    undone: tuple[Decision, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -47,6 +59,7 @@ class HeldBack:
             "ranges": str(self.ranges),
             "lost": len(self.lost),
             "apart": self.apart,
+            "undone": [str(d) for d in self.undone],
         }
 
 
@@ -74,6 +87,7 @@ class AuditDecision:
                 yield "  the next run PUBLISHES them without their checks"
                 continue
             yield "  DROPS them from the branch; the next run reads their records again"
+            yield from (f"  UNDOES the decision of {d}" for d in t.undone)
             if t.lost:
                 yield (
                     f"  LOSES {len(t.lost)} records, which the source no longer has: {t.lost}. The next run asks where "
@@ -97,7 +111,7 @@ def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
         )
     marks = session.source.watermarks(missing_ok=True).partitions if drop else {}
     out = []
-    for name, (_, found) in unpublished_of(session).items():
+    for name, (table, found) in unpublished_of(session).items():
         if not drop and not found.changes_rows and found.released_id is not None:
             # Decided already: the next run publishes it.
             continue
@@ -114,9 +128,17 @@ def audit_preview(session: LandingSession, *, drop: bool) -> AuditDecision:
                 since=min((r.at for r in own), default=None),
                 apart=found.apart or found.rolled_back,
                 cut=found.cut,
+                undone=_undone(found.records, read_ledger(table.metadata, MAIN_BRANCH)) if drop else (),
             )
         )
     return AuditDecision(branch=landing.branch, drop=drop, tables=tuple(out))
+
+
+def _undone(records: Sequence[SnapshotRecord], main: LedgerState) -> tuple[Decision, ...]:
+    """Return the decisions that the ledger of ``main`` lacks; a paused landing stays paused."""
+    stays = (spoken(PAUSE), spoken(RESUME), spoken(RESET_BLOCKED))
+    new = dict.fromkeys(d for r in reversed(records) for d in r.decisions if d not in main.decisions)
+    return tuple(d for d in new if not d.command.startswith(stays))
 
 
 def decide_audit(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
