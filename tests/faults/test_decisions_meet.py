@@ -11,6 +11,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -236,6 +238,29 @@ def test_readings_that_a_rollback_took_away_are_of_no_later_generation(tmp_path:
             session.tables.load("shop.rows").manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
         reset(world, {(TOPIC, 0): 20})
         assert section(world).generation > undone
+
+
+@pytest.mark.parametrize("how", ["reset", "replay"])
+def test_a_reading_is_of_a_later_generation_than_those_of_all_tables(tmp_path: Path, how: str) -> None:
+    """Reports have the greatest generation of a plan's tables, and a decision may reach these in different seconds."""
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(*records(0, 10))
+        seconds = count(1)
+        world.now = lambda: datetime.now(UTC) + timedelta(seconds=next(seconds))
+        reset(world, {(TOPIC, 0): 10}, Way(again=True))
+        data, dead = section(world).generation, section(world, "shop.dead").generation
+        assert data < dead
+        world.now = lambda: datetime.fromtimestamp(data, UTC)
+        if how == "reset":
+            reset(world, {(TOPIC, 0): 10}, Way(again=True))
+        else:
+            again = replay(world, "0=0-10")
+            again.now = world.now
+            with again.session():
+                pass
+        with world.session() as session:
+            found = read_ledger(session.tables.load("shop.rows").metadata).sections
+        assert max(s.generation for s in found) > dead
 
 
 # -- a log that lost its end behind an open backfill ----------------------------------------------------------------

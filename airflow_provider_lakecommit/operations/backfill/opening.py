@@ -85,9 +85,11 @@ def open_lane(session: LandingSession, found: LanePreview, decision: Decision | 
         raise LedgerError("LC7214", f"backfill {found.name} has nothing to land: its whole range is in the tables")
     session.control.ensure()
     # All tables are checked before the lane is opened in the first one.
-    for name, state in {name: _checked(session, name, found.name) for name in session.landing.tables}.items():
+    states = {name: _checked(session, name, found.name) for name in session.landing.tables}
+    others = tuple(s for state in states.values() for s in state.sections)
+    for name, state in states.items():
         if state.section(session.landing.name, found.name) is None:
-            _join(session, name, found, decision, state.sections)
+            _join(session, name, found, decision, others)
     lane = next((lane for lane in open_lanes(session) if lane.name == found.name), None)
     if lane is None:
         raise LedgerError(

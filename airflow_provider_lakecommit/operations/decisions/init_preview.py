@@ -83,6 +83,8 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
     check_lane(session, states, way.fill)
     state = known_state(session, states)
     passed = passed_by_all(state) if state and _in_order(session, states) else {}
+    ledgers = [ledger for ledger in states.values() if ledger is not None]
+    sections = tuple(s for ledger in ledgers for s in (*ledger.known_sections, *ledger.undone))
     settings: dict[str, SectionInit] = {}
     data: Restart | None = None
     for name, ledger in states.items():
@@ -118,7 +120,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
-            sections=() if ledger is None else (*ledger.known_sections, *ledger.undone),
+            sections=sections,
             begun=_begun(session, {n: s for n, s in states.items() if n != name}),
             keyed=name == session.landing.table and bool(session.landing.upsert.key),
         )

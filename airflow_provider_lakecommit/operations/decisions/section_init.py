@@ -152,8 +152,8 @@ class SectionInit:
     closed: Coverage = field(default_factory=Coverage)
     """Ranges of closed backfills of the landing."""
     sections: tuple[LedgerSection, ...] = ()
-    """All entries of the ledger, also those that a rollback took away: a reading that begins now has a different
-    generation.
+    """All entries of the landing's tables, also those that a rollback took away: a reading that begins now has a
+    different generation.
     """
     begun: Mapping[SourcePartition, int] = field(default_factory=dict)
     """The first offsets of the landing's other tables."""
