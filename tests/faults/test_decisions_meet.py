@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.operations.decisions.delete_back import delete_
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
-from airflow_provider_lakecommit.operations.decisions.pause import suspend
+from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
 from tests.fakes.broker import MemoryBroker
 from tests.fakes.plugged import plugged_in
@@ -448,6 +448,21 @@ def test_a_pause_stays_when_a_landing_returns_to_a_cluster(tmp_path: Path) -> No
                 suspend(session, DECISION)
         migrate(world, "latest")
         assert section(world).suspended
+
+
+@pytest.mark.parametrize(("ended", "resets"), [(False, False), (True, False), (False, True)])
+def test_a_pause_and_its_end_stay_when_the_table_is_rolled_back(tmp_path: Path, ended: bool, resets: bool) -> None:
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(*records(0, 10))
+        with world.session() as session:
+            if ended:
+                suspend(session, DECISION)
+            before = session.tables.load("shop.rows").current_snapshot()
+            (resume if ended else suspend)(session, DECISION)
+            session.tables.load("shop.rows").manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+        reset(world, "earliest") if resets else world.broker.produce(TOPIC, records(10, 10), 0)
+        assert bool(world.open("after").slices) is ended
+        assert bool(section(world).suspended) is not ended
 
 
 # -- a landing that left its set ------------------------------------------------------------------------------------
