@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.core import LIVE, Decision, LedgerSection, SourcePartition, Watermark
+from airflow_provider_lakecommit.core import LIVE, Coverage, Decision, LedgerSection, SourcePartition, Watermark
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
@@ -41,6 +41,9 @@ from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_
 from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
 from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
+from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import StallRules, State
 from tests.fakes.broker import MemoryBroker
 from tests.fakes.plugged import plugged_in
 from tests.faults.test_attest import cut, remade
@@ -463,6 +466,38 @@ def test_a_pause_and_its_end_stay_when_the_table_is_rolled_back(tmp_path: Path, 
         reset(world, "earliest") if resets else world.broker.produce(TOPIC, records(10, 10), 0)
         assert bool(world.open("after").slices) is ended
         assert bool(section(world).suspended) is not ended
+
+
+# -- what an observer of the control topic knows of a range that a decision passed -----------------------------------
+
+
+def blocked(world: MemoryWorld) -> tuple[Coverage, ...]:
+    """Return the ranges that an observer of the control topic calls blocked."""
+    state, rules = State(), StallRules(landing=True)
+    with world.session() as session:
+        for r in session.control.read_all():
+            if found := event_of(r.value, key=r.key, headers=r.headers, at=r.timestamp.timestamp()):
+                state = observe(state, found[1], rules)
+    return tuple(coverage for coverage, _, _ in state.blocked)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_blocked_range_that_a_decision_passed_is_no_alarm_any_more(tmp_path: Path, anew: bool) -> None:
+    with memory_world(tmp_path, partitions=2, dead_letter_max_records=0, **OPTIONS) as world:
+        world.send(*records(0, 10))
+        world.broker.produce(TOPIC, [("1", "no JSON")], 1)
+        world.broker.produce(TOPIC, [("1", "no JSON")], 0)
+        world.settle()
+        assert {p.partition for c in blocked(world) for p in c.parts} == {0, 1}
+        if anew:
+            world.broker.create(TOPIC, 2)
+            world.broker.produce(TOPIC, records(10, 1), 1)
+            reset(world, "earliest")
+        else:
+            reset(world, {(TOPIC, 0): 11})
+        world.send(*records(11, 5))
+        world.check(Counter([*range(10), *([10] if anew else []), *range(11, 16)]))
+        assert {p.partition for c in blocked(world) for p in c.parts} == (set() if anew else {1})
 
 
 # -- a landing that left its set ------------------------------------------------------------------------------------
