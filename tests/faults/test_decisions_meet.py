@@ -500,6 +500,25 @@ def test_a_blocked_range_that_a_decision_passed_is_no_alarm_any_more(tmp_path: P
         assert {p.partition for c in blocked(world) for p in c.parts} == (set() if anew else {1})
 
 
+# -- a window with too many rejects that the source has no more -------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_window_over_its_budget_is_published_if_the_source_has_no_more_of_it(tmp_path: Path, there: bool) -> None:
+    options, bad = {**OPTIONS, "dead_letter_max_ratio": 0.2, "slice_records": 10}, [("1", "no JSON")]
+    with memory_world(tmp_path, **options) as world:
+        # The writers read two slices that are over the ratio only together.
+        world.broker.produce(TOPIC, [*bad * 6, *records(0, 4), *bad * 6, *records(4, 24)], 0)
+        opened = world.open("reported before an outage of the catalog")
+        world.write(opened)
+        if not there:
+            world.broker.remove_before(TOPIC, 0, 40)
+        closed = world.close("reported before an outage of the catalog", opened)
+        assert bool(closed.blocked) is there
+        world.check(Counter(() if there else range(28)))
+        assert len(world.dead()) == (0 if there else 12)
+
+
 # -- a landing that left its set ------------------------------------------------------------------------------------
 
 SHOP: dict[str, Any] = {
