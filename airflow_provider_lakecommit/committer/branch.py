@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.committer.ledger import (
     read_ledger,
     severed,
     tag_name,
-    with_topics,
+    with_later,
 )
 from airflow_provider_lakecommit.committer.stage import (
     Attempt,
@@ -284,10 +284,9 @@ def restart(
     :raises LedgerError: the branch has moved since, or it is unknown what ``main`` has
     """
 
-    def sections(state: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
+    def sections(_: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
         before = _before(loaded.metadata, unpublished(loaded.metadata, branch), table)
-        paused = {s.key: s.suspended for s in state.sections}
-        return (replace(s, epoch=new_epoch(), suspended=paused.get(s.key, s.suspended)) for s in before)
+        return (replace(s, epoch=new_epoch()) for s in before)
 
     def staged(loaded: Table, on: str, _: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
         return stage_restart(loaded, on, MAIN_BRANCH, summary)
@@ -355,7 +354,7 @@ def _before(metadata: TableMetadata, found: Unpublished, table: str) -> tuple[Le
             f"without `publish`: `{RESET_ASSERT} SPEC --snapshot ID`, with the snapshot of tag "
             f"{tag_name(MAIN_BRANCH)}, if the rows match its ledger, or `--at TOPIC:PARTITION=OFFSET,…`; then drop",
         )
-    return tuple(with_topics({**unread, **sections}.values(), newest))
+    return tuple(with_later({**unread, **sections}.values(), newest))
 
 
 def _unread(section: LedgerSection) -> LedgerSection:

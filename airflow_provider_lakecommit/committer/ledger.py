@@ -184,12 +184,13 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
     if picked is not None:
         condition, reason = Condition.PICKED, picked.reason
     memory = _memory(metadata, branch) if condition in (Condition.LOST, Condition.CUT) else holder
-    undone = _memory(metadata, branch) if condition is Condition.ROLLED_BACK else None
+    rolled_back = _memory(metadata, branch) if condition is Condition.ROLLED_BACK else None
+    undone = () if rolled_back is None else sections_of(rolled_back)
     return LedgerState(
         condition=condition,
         branch=branch,
         table_uuid=metadata.table_uuid,
-        sections=() if holder is None else sections_of(holder),
+        sections=() if holder is None else tuple(with_later(sections_of(holder), undone)),
         head_id=line[0].snapshot_id if line else None,
         snapshot_id=None if holder is None else holder.snapshot_id,
         tag_id=None if tag is None else tag.snapshot_id,
@@ -198,7 +199,7 @@ def read_ledger(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> LedgerSta
         reason=reason,
         newest=condition is Condition.PRESENT or _is_newest(metadata, branch, holder),
         remembered=() if memory is None or memory is holder else sections_of(memory),
-        undone=() if undone is None else sections_of(undone),
+        undone=undone,
         decisions=() if memory is None else decisions_of(memory),
         share=0.0 if holder is None else ledger_share(holder),
         picked_id=None if picked is None else picked.source_id,
@@ -221,15 +222,18 @@ def require_ledger(state: LedgerState, table: str) -> None:
         )
 
 
-def with_topics(sections: Iterable[LedgerSection], undone: Iterable[LedgerSection]) -> Iterator[LedgerSection]:
-    """Yield entries with the topics that were added to them in snapshots that are undone: their records are read again
-    from there, not from where a landing with ``start: latest`` would begin now.
+def with_later(sections: Iterable[LedgerSection], undone: Iterable[LedgerSection]) -> Iterator[LedgerSection]:
+    """Yield entries with what snapshots that are undone have decided since. Topics that were added are read again from
+    there, not from where a landing with ``start: latest`` would begin now. A pause stays, and so does its end, except
+    in the entry of a connector that lands.
     """
-    later = {(*s.key, s.cluster_id): s.starts for s in undone}
+    later = {s.key: s for s in undone}
     for s in sections:
-        known = {p.topic for p in s.starts}
-        starts = later.get((*s.key, s.cluster_id), {})
-        yield replace(s, starts={**{p: at for p, at in starts.items() if p.topic not in known}, **s.starts})
+        new, known = later.get(s.key, s), {p.topic for p in s.starts}
+        added = new.starts.items() if new.cluster_id == s.cluster_id else ()
+        starts = {**{p: at for p, at in added if p.topic not in known}, **s.starts}
+        lands = s.sink is not None and s.sink.lands
+        yield replace(s, starts=starts, suspended=new.suspended or (s.suspended if lands else ""))
 
 
 def needs_refresh(state: LedgerState, metadata: TableMetadata, now_ms: int) -> bool:

@@ -25,7 +25,6 @@ from airflow_provider_lakecommit.committer.ledger import (
     LedgerState,
     read_ledger,
     require_ledger,
-    with_topics,
 )
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
@@ -101,8 +100,7 @@ def renew_epochs(
         epochs = {s.key: s.epoch for s in state.sections}
         before.append(epochs)
         needed = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
-        sections = with_topics(state.sections, state.undone)
-        return tuple(replace(s, epoch=new_epoch()) for s in sections) if needed and epochs else None
+        return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if needed and epochs else None
 
     record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=lane)
     return swap_sections(tables, table, record, update, retry_policy)

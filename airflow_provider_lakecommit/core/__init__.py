@@ -67,7 +67,7 @@ __getattr__ = lazy_names(
         "settle": "CLOCKS_APART chunks holes passed_by_all passed_ends valid_through",
         "formatting": "partitions_text short_number",
         "state": "AcceptedSlice CycleState LandingState TableLedger granted",
-        "window_budget": "blocking done_reports over_by_window",
+        "window_budget": "Over blocking done_reports over_by_window",
         "status_fields": "account_fields cycle_fields lag_fields partition_fields pending_fields",
     },
 )

@@ -229,6 +229,7 @@ from airflow_provider_lakecommit.core.status_fields import cycle_fields as cycle
 from airflow_provider_lakecommit.core.status_fields import lag_fields as lag_fields
 from airflow_provider_lakecommit.core.status_fields import partition_fields as partition_fields
 from airflow_provider_lakecommit.core.status_fields import pending_fields as pending_fields
+from airflow_provider_lakecommit.core.window_budget import Over as Over
 from airflow_provider_lakecommit.core.window_budget import blocking as blocking
 from airflow_provider_lakecommit.core.window_budget import done_reports as done_reports
 from airflow_provider_lakecommit.core.window_budget import over_by_window as over_by_window

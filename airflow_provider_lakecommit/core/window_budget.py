@@ -49,12 +49,18 @@ def done_reports(landing_state: LandingState, entries: Iterable[Entry], commit_i
 
 
 def over_by_window(
-    landing_state: LandingState, entries: Sequence[Entry], budget: Budget, own: UUID, now: datetime
+    landing_state: LandingState,
+    entries: Sequence[Entry],
+    budget: Budget,
+    own: UUID,
+    now: datetime,
+    replaceable: Callable[[AcceptedSlice], bool] = lambda _: True,
 ) -> list[Over]:
     """Return what to leave out of each window that has too many rejected records.
 
     :param budget: the landing's own
     :param own: the cycle of the current commit
+    :param replaceable: whether the source still has a slice: another one is not left out, as its block would lose it
     """
     pending = {a.report.attempt: a for some in landing_state.accepted.values() for a in some}
     landed = [t.all_covered for t in landing_state.ledgers.values()]
@@ -73,6 +79,8 @@ def over_by_window(
         alone = Coverage.union(s.coverage for c in of for s in c.plan.slices if s.budget not in (None, budget))
         counted = [r for r in reports.values() if not alone.overlaps(r.coverage)]
         free = {a.report.attempt for a in parts if not any(map(a.coverage.overlaps, landed))}
+        if left_out(counted, free, budget.max_ratio):
+            free = {attempt for attempt in free if replaceable(pending[attempt])}
         if out := left_out(counted, free, budget.max_ratio):
             decided = (head not in cycles or _finished(cycles[head])) and all(map(read_on, of))
             found.append(Over([pending[r.attempt] for r in out], counted, decided))

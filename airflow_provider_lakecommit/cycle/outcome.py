@@ -60,9 +60,9 @@ class CycleOutcome:
     @property
     def final(self) -> bool:
         """Return True if nothing is left for this run. The next cycle may plan claims that ended with this one, and a
-        deferred window.
+        deferred window. A cycle that was over before is that of a deleted run with the same id, or others closed it.
         """
-        if self.released or self.deferred:
+        if self.released or self.deferred or self.opened.finished:
             return False
         return self.caught_up or not self.opened.slices
 

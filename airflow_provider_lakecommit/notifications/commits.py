@@ -4,15 +4,16 @@
 Contract: two callbacks of a :class:`StalledCommitSensor`, one for its skips, failures and waits, one for its successes.
 However often the sensor runs, each transition is sent once. The last sent state is kept in a Variable of Airflow, one
 per name, so it outlives runs, workers and deployments; it is written after the notification, so the next run repeats a
-failed one. Only the sensor's observation is sent: the sensor leaves it as ``reason`` in the context. A sensor that
-could not read, or was killed, reports nothing.
+failed one. Only the sensor's observation is sent: the sensor leaves it as ``reason`` in the context, with its
+``verdict``. A sensor that could not read, or was killed, reports nothing, and so does one that passes on too little
+evidence: a stall that fell out of `look_back`, or whose control topic was recreated, has not recovered.
 
 Failure story: an error of the notifier is raised, and logged by Airflow; the state of the task stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier, Variable
@@ -31,6 +32,8 @@ class _TransitionNotifier(BaseNotifier):
     """Sends when the state differs from the last sent one."""
 
     state = ""
+    no_evidence: Collection[str] = ()
+    """Verdicts that do not show the state."""
 
     def __init__(self, send: Send | Sequence[Send], *, name: str | None = None) -> None:
         super().__init__()
@@ -39,7 +42,7 @@ class _TransitionNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Send a changed state."""
-        if "reason" not in context:
+        if "reason" not in context or context.get("verdict") in self.no_evidence:
             return
         ti = context["ti"]
         key = f"lakecommit_commits_{self.name or f'{ti.dag_id}.{ti.task_id}'}"
@@ -67,3 +70,4 @@ class CommitsRecoveredNotifier(_TransitionNotifier):
     """Report once that commits recovered: for `on_success_callback`. Arguments of :class:`CommitsStalledNotifier`."""
 
     state = FLOWING
+    no_evidence = ("unknown", "slowing")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         SetPlans,
     )
 
-__all__ = ["CYCLES", "FAILED", "PlanWindowOperator", "bundled_groups", "is_scheduled", "plan_set"]
+__all__ = ["CYCLES", "FAILED", "PlanWindowOperator", "bundled_groups", "is_scheduled", "open_further", "plan_set"]
 
 CYCLES, FAILED = "cycles", "failed"
 """XCom keys of a set: the landings and where their cycles are; the failures, by landing or topics."""
@@ -88,17 +88,11 @@ class PlanWindowOperator(LandingTask):
         """Open or continue the cycle, of a set that of each landing."""
         if self.landing_set is not None:
             return self._plan_set(self.landing_set, context)
-        from airflow_provider_lakecommit.cycle import open_cycle
-
         run, again = self.identity(context), self.is_retry(context)
         try:
             with no_retry_in_vain(self), self.session() as session:
-                ended = EndedRuns(context["ti"], self.log).of(session)
-                opened = open_cycle(session, run, retry=again, release=ended)
-                while opened.finished and (opened.lacking or not again):
-                    self.log.info("%s; this run continues as a further cycle", opened.note)
-                    run = replace(run, number=run.number + 1)
-                    opened = open_cycle(session, run, retry=again, release=ended)
+                ended = EndedRuns(context["ti"], self.log)
+                opened = open_further(session, run, ended, retry=again, anyway=not again)
         except Exception as e:
             leave_failure(context, e)
             context["ti"].xcom_push(WINDOW, {"landing": self.landing.name})
@@ -111,13 +105,13 @@ class PlanWindowOperator(LandingTask):
         return [] if opened.finished else [group.to_dict() for group in opened.groups]
 
     def _plan_set(self, declared: LandingSet, context: Context) -> list[dict[str, Any]]:
-        from airflow_provider_lakecommit.cycle import dealt, label_of, open_cycle
+        from airflow_provider_lakecommit.cycle import dealt, label_of
 
         run, retry = self.identity(context), self.is_retry(context)
         ended_runs = EndedRuns(context["ti"], self.log)
 
         def plan(session: LandingSession) -> Opened:
-            return open_cycle(session, run, retry=retry, release=ended_runs.of(session))
+            return open_further(session, run, ended_runs, retry=retry, anyway=not retry)
 
         with no_retry_in_vain(self):
             # A user who triggers a run may have changed something that the log does not show.
@@ -177,6 +171,24 @@ def is_scheduled(context: Context) -> bool:
     """Return True for a run that no user triggered."""
     kind = context["dag_run"].run_type
     return getattr(kind, "value", kind) in BY_ITSELF
+
+
+def open_further(
+    session: LandingSession, run: RunIdentity, ended_runs: EndedRuns, *, retry: bool, anyway: bool
+) -> Opened:
+    """Open or continue the cycle of a run, or a further one if that is finished and part of its window is missing.
+
+    :param anyway: open a further one also if nothing is missing
+    """
+    from airflow_provider_lakecommit.cycle import open_cycle
+
+    release = ended_runs.of(session)
+    opened = open_cycle(session, run, retry=retry, release=release)
+    while opened.finished and (opened.lacking or anyway):
+        session.log(f"{opened.note}; this run continues as a further cycle")
+        run = replace(run, number=run.number + 1)
+        opened = open_cycle(session, run, retry=retry, release=release)
+    return opened
 
 
 def plan_set(

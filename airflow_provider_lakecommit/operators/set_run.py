@@ -21,7 +21,7 @@ from airflow_provider_lakecommit.hooks import without_secrets
 from airflow_provider_lakecommit.operators.base import LandingTask
 from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
 from airflow_provider_lakecommit.operators.commit import close_set, end_of, set_ends
-from airflow_provider_lakecommit.operators.plan import bundled_groups, is_scheduled, plan_set
+from airflow_provider_lakecommit.operators.plan import bundled_groups, is_scheduled, open_further, plan_set
 from airflow_provider_lakecommit.operators.targets import set_target
 from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
 from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
@@ -87,19 +87,12 @@ class SetRun:
                 self.ends[name] = end_of(closed)
 
     def _plan(self, number: int) -> tuple[SetPlans, dict[str, str]]:
-        from airflow_provider_lakecommit.cycle import open_cycle
-
         run = replace(self._identity, number=number)
 
         def plan(session: LandingSession) -> Opened:
             if self._retell and number == 0:
                 self._recall(session)
-            release, own = self._ended_runs.of(session), run
-            opened = open_cycle(session, own, retry=self._retry, release=release)
-            while opened.finished:
-                own = replace(own, number=own.number + 1)
-                opened = open_cycle(session, own, retry=self._retry, release=release)
-            return opened
+            return open_further(session, run, self._ended_runs, retry=self._retry, anyway=True)
 
         # A user who triggers a run may have changed something that the log does not show.
         skip_idle = number > 0 or (self._by_itself and not self._retry)

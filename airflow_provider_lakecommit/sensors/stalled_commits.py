@@ -158,6 +158,7 @@ class StalledCommitSensor(BaseSensorOperator):
     def _goes(self, context: Context, ruling: Ruling, target: _Target) -> bool:
         """Return True if the task passes; raises AirflowFailException if it must fail, whatever ``on_stall`` is."""
         text = _log(context, f"{target.group}: {ruling}")
+        cast("dict[str, Any]", context)["verdict"] = ruling.verdict
         send([Sample(STALLED, int(ruling.answer is not GuardAnswer.GO), (target.group,))])
         if ruling.answer is GuardAnswer.FAIL:
             raise AirflowFailException(text)

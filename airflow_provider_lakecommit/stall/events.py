@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.control import (
     time_from_json,
 )
 from airflow_provider_lakecommit.control import headers as h
-from airflow_provider_lakecommit.core import LIVE, Coverage, RefusalState
+from airflow_provider_lakecommit.core import LIVE, Coverage, RefusalState, Span
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, ObservedEvent
 
@@ -163,10 +163,13 @@ def _ours(event: ObservedEvent, header: dict[str, Any], completion_timeout: floa
     match header.get("kind"):
         case "open":
             deadline = None if completion_timeout is None else event.at + completion_timeout
-            refused = refusal_from_json(header.get("plan", {}))
+            plan = header.get("plan", {})
+            refused = refusal_from_json(plan)
             full = refused is not None and refused.budget_full
-            why = str(header["plan"].get("reason") or "") if refused is RefusalState.DEBT else ""
-            return event._replace(deadline=deadline, full=full, deferred=why, covers=_raised(header))
+            why = str(plan.get("reason") or "") if refused is RefusalState.DEBT else ""
+            return event._replace(
+                deadline=deadline, full=full, deferred=why, covers=_raised(header), reads=_reads(plan)
+            )
         case "failed":
             return event._replace(failed=str(header.get("failed")), beside=_beside(header), covers=_raised(header))
         case "report":
@@ -179,6 +182,12 @@ def _ours(event: ObservedEvent, header: dict[str, Any], completion_timeout: floa
             seconds = None if through is None else time_from_json(through).timestamp()
             return event._replace(valid_through=seconds, covers=_raised(header))
     return event
+
+
+def _reads(plan: Mapping[str, Any]) -> tuple[float, tuple[Span, ...]] | None:
+    """Return when a plan read the source, and its ranges; ``None`` if it has none."""
+    spans = tuple(span for one in plan.get("slices", ()) for span in spans_from_json(one[2]))
+    return (time_from_json(plan["asked_at"]).timestamp(), spans) if spans else None
 
 
 def _reported(event: ObservedEvent, report: dict[str, Any]) -> ObservedEvent:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_provider_lakecommit.core import FAILURES_TO_BLOCK, Coverage
+from airflow_provider_lakecommit.core import FAILURES_TO_BLOCK, Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.stall.state import (
     Done,
     EventKind,
@@ -78,6 +78,7 @@ def _start(state: State, event: ObservedEvent, rules: StallRules) -> State:
         noted=0,
         waiting=waiting(state),
         deferred=(state.deferred[0] if state.deferred else event.at, event.deferred) if event.deferred else None,
+        blocked=_left_blocked(state, event),
     )
 
 
@@ -248,6 +249,28 @@ def _settled(state: State, covers: Coverage | None) -> State:
         tried=tuple(c - covers for c in state.tried),
         tried_in=(state.tried_in[0], state.tried_in[1] - covers),
     )
+
+
+def _left_blocked(state: State, event: ObservedEvent) -> tuple[tuple[Coverage, str, float], ...]:
+    """Return the blocked ranges once a cycle is planned. Nothing beyond a blocked range is planned, so a later plan
+    that reads beyond it shows that a user has passed it (`reset offsets`); so does one of a topic that was recreated.
+    """
+    state = _settled(state, event.covers)
+    if not state.blocked or event.reads is None:
+        return state.blocked
+    asked_at, spans = event.reads
+    furthest = {(s.partition.topic, s.partition.partition): s for s in sorted(spans)}
+
+    def left(p: SourcePartition, ranges: RangeSet) -> RangeSet:
+        if (s := furthest.get((p.topic, p.partition))) is None:
+            return ranges
+        return ranges - RangeSet.of((0, s.range.start)) if s.partition == p else RangeSet()
+
+    kept = (
+        (c if at >= asked_at else Coverage({p: left(p, ranges) for p, ranges in c.parts.items()}), why, at)
+        for c, why, at in state.blocked
+    )
+    return tuple(one for one in kept if one[0])
 
 
 def _same(one: Table, other: Table) -> bool:

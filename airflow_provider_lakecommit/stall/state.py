@@ -14,7 +14,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from airflow_provider_lakecommit.core import Coverage
+from airflow_provider_lakecommit.core import Coverage, Span
 
 Partition = tuple[str, int]
 Table = tuple[str, bytes | None]
@@ -46,7 +46,8 @@ class ObservedEvent(NamedTuple):
     the evidence of a commit attempt, ``beside`` the failed tables if the data table is not among them, ``full`` whether
     a budget of pending work kept the cycle from planning, ``deferred`` why the debt of a table did, ``deadline`` the
     end of the claim, ``blocked`` why the range ``covers`` is over its budget, ``tried`` why it failed, and ``alone``
-    whether it was read alone; any other event that ``covers`` a range settles it.
+    whether it was read alone; any other event that ``covers`` a range settles it. ``reads`` is when a plan
+    read the source, and its ranges.
     """
 
     kind: EventKind
@@ -69,6 +70,7 @@ class ObservedEvent(NamedTuple):
     records: int | None = None
     tried: str | None = None
     alone: bool = False
+    reads: tuple[float, tuple[Span, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,8 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer import trim_snapshots
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.cycle import ledger_state
-from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.cycle.commit.drain import drained_after
+from airflow_provider_lakecommit.exceptions import LedgerError, SourceError, TableError
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_snapshot
 from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
@@ -29,6 +30,7 @@ from airflow_provider_lakecommit.status.status import read_status
 from tests.faults.test_upserts import JSON
 from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
 from tests.support.steps import check_verified
+from tests.support.world import Killed
 
 pytestmark = pytest.mark.faults
 
@@ -299,3 +301,24 @@ def test_a_suspended_landing_stays_suspended_when_its_windows_are_dropped(tmp_pa
         assert state is not None
         assert state.own("rows", "live").suspended
         assert rows_on_main(world) == [1]
+
+
+def test_what_a_killed_commit_left_on_the_branch_is_published_although_nothing_can_be_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(*some(1))
+        world.broker.produce(TOPIC, some(2), 0)
+        with monkeypatch.context() as patched:
+            patched.setattr("airflow_provider_lakecommit.cycle.commit.close.audit", killed)
+            with pytest.raises(Killed):
+                world.run()
+        del world.broker.topics[TOPIC]
+        with pytest.raises(SourceError) as error:
+            world.open("without the topic")
+        with world.session() as session:
+            drained_after(session, world.run_identity("without the topic"), error.value)
+        assert world.found("id") == [(1,), (2,)]

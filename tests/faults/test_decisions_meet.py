@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.core import LIVE, Decision, LedgerSection, SourcePartition, Watermark
+from airflow_provider_lakecommit.core import LIVE, Coverage, Decision, LedgerSection, SourcePartition, Watermark
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
@@ -39,8 +39,11 @@ from airflow_provider_lakecommit.operations.decisions.delete_back import delete_
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
-from airflow_provider_lakecommit.operations.decisions.pause import suspend
+from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
+from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import StallRules, State
 from tests.fakes.broker import MemoryBroker
 from tests.fakes.plugged import plugged_in
 from tests.faults.test_attest import cut, remade
@@ -448,6 +451,72 @@ def test_a_pause_stays_when_a_landing_returns_to_a_cluster(tmp_path: Path) -> No
                 suspend(session, DECISION)
         migrate(world, "latest")
         assert section(world).suspended
+
+
+@pytest.mark.parametrize(("ended", "resets"), [(False, False), (True, False), (False, True)])
+def test_a_pause_and_its_end_stay_when_the_table_is_rolled_back(tmp_path: Path, ended: bool, resets: bool) -> None:
+    with memory_world(tmp_path, **OPTIONS) as world:
+        world.send(*records(0, 10))
+        with world.session() as session:
+            if ended:
+                suspend(session, DECISION)
+            before = session.tables.load("shop.rows").current_snapshot()
+            (resume if ended else suspend)(session, DECISION)
+            session.tables.load("shop.rows").manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+        reset(world, "earliest") if resets else world.broker.produce(TOPIC, records(10, 10), 0)
+        assert bool(world.open("after").slices) is ended
+        assert bool(section(world).suspended) is not ended
+
+
+# -- what an observer of the control topic knows of a range that a decision passed -----------------------------------
+
+
+def blocked(world: MemoryWorld) -> tuple[Coverage, ...]:
+    """Return the ranges that an observer of the control topic calls blocked."""
+    state, rules = State(), StallRules(landing=True)
+    with world.session() as session:
+        for r in session.control.read_all():
+            if found := event_of(r.value, key=r.key, headers=r.headers, at=r.timestamp.timestamp()):
+                state = observe(state, found[1], rules)
+    return tuple(coverage for coverage, _, _ in state.blocked)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_blocked_range_that_a_decision_passed_is_no_alarm_any_more(tmp_path: Path, anew: bool) -> None:
+    with memory_world(tmp_path, partitions=2, dead_letter_max_records=0, **OPTIONS) as world:
+        world.send(*records(0, 10))
+        world.broker.produce(TOPIC, [("1", "no JSON")], 1)
+        world.broker.produce(TOPIC, [("1", "no JSON")], 0)
+        world.settle()
+        assert {p.partition for c in blocked(world) for p in c.parts} == {0, 1}
+        if anew:
+            world.broker.create(TOPIC, 2)
+            world.broker.produce(TOPIC, records(10, 1), 1)
+            reset(world, "earliest")
+        else:
+            reset(world, {(TOPIC, 0): 11})
+        world.send(*records(11, 5))
+        world.check(Counter([*range(10), *([10] if anew else []), *range(11, 16)]))
+        assert {p.partition for c in blocked(world) for p in c.parts} == (set() if anew else {1})
+
+
+# -- a window with too many rejects that the source has no more -------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_window_over_its_budget_is_published_if_the_source_has_no_more_of_it(tmp_path: Path, there: bool) -> None:
+    options, bad = {**OPTIONS, "dead_letter_max_ratio": 0.2, "slice_records": 10}, [("1", "no JSON")]
+    with memory_world(tmp_path, **options) as world:
+        # The writers read two slices that are over the ratio only together.
+        world.broker.produce(TOPIC, [*bad * 6, *records(0, 4), *bad * 6, *records(4, 24)], 0)
+        opened = world.open("reported before an outage of the catalog")
+        world.write(opened)
+        if not there:
+            world.broker.remove_before(TOPIC, 0, 40)
+        closed = world.close("reported before an outage of the catalog", opened)
+        assert bool(closed.blocked) is there
+        world.check(Counter(() if there else range(28)))
+        assert len(world.dead()) == (0 if there else 12)
 
 
 # -- a landing that left its set ------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publish reported slices when nothing can be planned, or before an operator's decision voids them.
 
-Contract: :func:`drain` opens a cycle without a window and closes it like any other, if some table has a settled slice;
-otherwise it writes nothing to the control topic. The reason for not planning does not matter. :func:`drained_after`
+Contract: :func:`drain` opens a cycle without a window and closes it like any other, if some table has a settled slice,
+or, where requested, if ``main`` lacks something of the landing's branch; otherwise it writes nothing to the control
+topic. The reason for not planning does not matter. :func:`drained_after`
 does so after an error that kept a cycle from being opened, unless the brokers are unavailable. :func:`tried_again` does
 so at the end of a run whose newest commit skipped tables.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 from airflow_provider_lakecommit.committer import CommitterThread
 from airflow_provider_lakecommit.core import REASON_LENGTH
 from airflow_provider_lakecommit.core.settle import settle
+from airflow_provider_lakecommit.cycle.commit.audit import unpublished_of
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
 from airflow_provider_lakecommit.cycle.plan.start import Release, start_without_tables
@@ -34,11 +36,17 @@ IN_VAIN = (ControlTopicError, ClosedError, FencedError)
 
 
 def drain(
-    session: LandingSession, run: RunIdentity, why: str, *, executor: CommitterThread | None = None
+    session: LandingSession,
+    run: RunIdentity,
+    why: str,
+    *,
+    executor: CommitterThread | None = None,
+    audits: bool = False,
 ) -> tuple[Opened, Closed] | None:
     """Publish what can be published now, in a cycle of this run; return ``None`` if there is nothing.
 
     :param why: the reason for not planning, for the cycle's plan
+    :param audits: also check and publish what an earlier commit left on the branch
     :raises LakecommitError: it cannot be published
     """
     session.control.ensure()
@@ -47,7 +55,8 @@ def drain(
         return None
     state = session.read_state(prepared.ledgers).state
     settled = {t.name: settle(state.accepted[t.name], t.ledger.section, t.ledger.others).ready for t in prepared.tables}
-    if not any(s.matters(name) for name, ready in settled.items() for s in ready):
+    left = audits and session.landing.checks and unpublished_of(session)
+    if not left and not any(s.matters(name) for name, ready in settled.items() for s in ready):
         return None
     opened = start_without_tables(session, run, why[:REASON_LENGTH])
     if opened.finished:
@@ -64,7 +73,7 @@ def drained_after(
     if isinstance(error, IN_VAIN) or (isinstance(error, SourceUnavailableError) and not session.control.answers()):
         return None
     try:
-        return drain(session, run, str(error), executor=executor)
+        return drain(session, run, str(error), executor=executor, audits=True)
     except LakecommitError as e:
         # The error itself already reports unavailable brokers and problems common to both.
         away = isinstance(error, SourceUnavailableError) and isinstance(e, (type(error), ControlTopicError))

@@ -12,7 +12,8 @@ again.
 
 Before a commit publishes anything, what has too many rejected records is blocked:
 :mod:`~airflow_provider_lakecommit.core.window_budget` decides. Each range that is left out of a complete window is
-reported as blocked, which takes back its finished slice. What is left out of other windows waits.
+reported as blocked, which takes back its finished slice. What is left out of other windows waits. A slice that the
+source no longer has is published with its dead letters: taking it back would lose it.
 
 Failure story: after a crash, the next commit decides again, on the same reports.
 """
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from uuid import UUID
 
 from airflow_provider_lakecommit.committer import Grounds
@@ -29,6 +31,7 @@ from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
     AcceptedSlice,
     Loss,
+    Over,
     blocking,
     losses,
     losses_text,
@@ -112,7 +115,7 @@ def block_over_ratio(session: LandingSession, ticket: CycleTicket, folded: Folde
     """Send the decisions that are due; return the log with them."""
     budget, now, cycles = session.landing.budget, session.now(), folded.state.cycles
     records: list[Outgoing] = []
-    for over in over_by_window(folded.state, folded.entries, budget, ticket.commit_id, now):
+    for over in _over(session, ticket, folded):
         for one in over.slices if over.decided else ():
             plan, sender = cycles[one.commit_id].plan, session.sender("write", one.commit_id)
             for blocked in blocking(over, one, plan, budget.max_ratio, session.new_id):
@@ -128,7 +131,18 @@ def within_ratio(
     session: LandingSession, ticket: CycleTicket, folded: FoldedLog, accepted: Sequence[AcceptedSlice]
 ) -> list[AcceptedSlice]:
     """Return the slices that are not left out of their windows."""
-    budget, now = session.landing.budget, session.now()
-    over = over_by_window(folded.state, folded.entries, budget, ticket.commit_id, now)
-    out = {a.report.attempt for window in over for a in window.slices}
+    out = {a.report.attempt for window in _over(session, ticket, folded) for a in window.slices}
     return [a for a in accepted if a.report.attempt not in out]
+
+
+def _over(session: LandingSession, ticket: CycleTicket, folded: FoldedLog) -> list[Over]:
+    """:raises SourceUnavailableError: a window has too many rejected records, and the source does not report its
+    offsets
+    """
+    marks = cache(lambda: session.source.watermarks(missing_ok=True).partitions)
+
+    def replaceable(accepted: AcceptedSlice) -> bool:
+        return not removed(accepted.coverage, marks())
+
+    budget, now = session.landing.budget, session.now()
+    return over_by_window(folded.state, folded.entries, budget, ticket.commit_id, now, replaceable)

@@ -39,7 +39,8 @@ class PausePolicy:
         state = outcome.opened.plan.refused
         needs_a_hand = state is not None and state.needs_a_hand and not outcome.opened.slices
         self.standing = state is RefusalState.SUSPENDED or needs_a_hand
-        self.idle = 0 if outcome.progress or outcome.deferred else self.idle + 1
+        over_before = outcome.opened.finished
+        self.idle = 0 if outcome.progress or outcome.deferred or over_before else self.idle + 1
 
     @property
     def over(self) -> bool:

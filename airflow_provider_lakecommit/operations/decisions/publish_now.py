@@ -82,7 +82,7 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
         session.log(
             f"{len(left)} windows were not closed by their runs after {wait:.0f} s; published their reports here"
         )
-    if (drained := drain(session, run, reason)) is None:
+    if (drained := drain(session, run, reason, audits=bool(left))) is None:
         _check_known(session)
     closed = tuple(c for c in requested if c not in left)
     return PublishedNow(requested=requested, closed=closed, published=drained[1].published if drained else ())

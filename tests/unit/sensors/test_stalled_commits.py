@@ -183,6 +183,19 @@ def test_each_transition_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(kept.values) == ["lakecommit_commits_load.guard"]
 
 
+@pytest.mark.parametrize(("verdict", "recovers"), [("unknown", False), ("slowing", False), ("healthy", True)])
+def test_a_stall_that_is_no_longer_observed_has_not_recovered(
+    monkeypatch: pytest.MonkeyPatch, verdict: str, recovers: bool
+) -> None:
+    kept, sent, passes, context = Kept(), list[str](), sensor(landing=ORDERS), cast(Any, {"ti": Ti()})
+    monkeypatch.setattr(commits, "Variable", kept)
+    CommitsStalledNotifier(lambda _: sent.append("stalled"))({"ti": Ti(), "reason": "three cycles"})
+    ruling = Ruling(answer=GuardAnswer.GO, verdict=verdict, reason="by what look_back shows")
+    assert passes._goes(context, ruling, passes._target())
+    CommitsRecoveredNotifier(lambda _: sent.append("recovered"))(context)
+    assert sent == ["stalled", *(["recovered"] if recovers else [])]
+
+
 def test_what_could_not_be_sent_is_sent_by_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, sent, away = Kept(), [], [True]
     monkeypatch.setattr(commits, "Variable", kept)

@@ -66,6 +66,14 @@ def test_a_run_that_is_caught_up_opens_no_cycle_more_to_see_that(engine: FakeEng
     assert engine.landing.kinds().count("CycleOpened") == 1
 
 
+def test_a_run_that_was_deleted_and_made_anew_under_its_id_lands_what_is_new(engine: FakeEngine) -> None:
+    runs = 2 * MOST_IDLE_CYCLES
+    for n in range(runs):
+        engine.landing.source.ends = {P0: 20 + 10 * n, P1: 10}
+        assert [c.closed.rows for c in cycles(engine) if c.closed.published] == [30 if n == 0 else 10]
+    assert engine.landing.kinds().count("CycleOpened") == runs
+
+
 def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(engine: FakeEngine) -> None:
     landing = engine.landing
     cycles(engine)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan task of a landing set that is cleared, or whose run is made anew under its id: it goes on with what is
+missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupTicket
+from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
+from airflow_provider_lakecommit.cycle.sets.expansion import landing_for
+from airflow_provider_lakecommit.cycle.write.write import group_job
+from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.landing import LandingSet
+from airflow_provider_lakecommit.operators import plan as planning
+from airflow_provider_lakecommit.operators.plan import CYCLES, PlanWindowOperator
+from airflow_provider_lakecommit.spark.task import run_task
+from tests.fakes.broker import MemoryBroker
+from tests.fakes.plugged import plugged_in
+from tests.support.world import SCHEMA, World, catalog_in, records
+
+KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
+SHOP = LandingSet.from_dict(
+    {
+        "name": "shop",
+        "topics": ["orders"],
+        "table": "lake.{topic}",
+        "missing_table": "create",
+        "defaults": {
+            "create": SCHEMA,
+            "window": {"slice_records": 10},
+            "maintain": {"compact": False},
+            "connections": {"control_topic": "control"},
+        },
+    }
+)
+
+
+class Run:
+    """One run of the set in Airflow, whose tasks are called one after the other."""
+
+    def __init__(self, catalog: dict[str, str]) -> None:
+        self.world = World(landing=landing_for(SHOP, "orders"), kafka=KAFKA, catalog=catalog)
+        self.ticket: CycleTicket | None = None
+
+    def plan(self, try_number: int) -> list[GroupTicket]:
+        found: dict[str, Any] = {}
+        ti = SimpleNamespace(
+            dag_id="test", run_id="one", try_number=try_number, xcom_push=found.__setitem__, get_dr_count=lambda **_: 1
+        )
+        context: Any = {"ti": ti, "dag_run": SimpleNamespace(run_type="manual")}
+        bundles = PlanWindowOperator(task_id="plan", landing=SHOP).execute(context)
+        self.ticket = CycleTicket.from_dict(found[CYCLES][0]["cycle"])
+        return [GroupTicket.from_dict(each["group"]) for bundle in bundles for each in bundle["groups"]]
+
+    def write(self, groups: list[GroupTicket], most: int) -> None:
+        with self.world.session() as session:
+            for ticket in groups:
+                if (job := group_job(self.world.landing, session.control, ticket, "test")) is not None:
+                    for index in range(len(job.numbers))[:most]:
+                        run_task(job, self.world.secrets, index)
+
+    def close(self) -> None:
+        self.world.close("one", SimpleNamespace(ticket=self.ticket))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("try_number", [2, 1])
+def test_a_run_goes_on_as_a_further_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, try_number: int) -> None:
+    broker, catalog = MemoryBroker(), catalog_in(tmp_path)
+    broker.create("orders", 1)
+    broker.produce("orders", records(0, 20), 0)
+
+    @contextmanager
+    def target(declared: LandingSet) -> Any:
+        tables = Tables(catalog)
+        yield SimpleNamespace(
+            declared=declared,
+            kafka=KAFKA,
+            tables=tables,
+            connect=lambda found: SetConnections(declared, found, KAFKA, tables, deployment="test"),
+        )
+
+    monkeypatch.setattr(planning, "set_target", target)
+    with plugged_in(broker):
+        run = Run(catalog)
+        run.write(run.plan(1), most=1)
+        run.close()
+        run.world.check(Counter(range(10)))
+        run.write(run.plan(try_number), most=2)
+        run.close()
+        run.world.check(Counter(range(20)))
+        assert bool(run.plan(2)) is False, "all of it is landed"
