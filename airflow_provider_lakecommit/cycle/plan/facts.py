@@ -19,8 +19,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from pyiceberg.table import Table
-
 from airflow_provider_lakecommit.committer import DELETED, LOOKED_UP, SUPERSEDED, key_text, landing_snapshots
 from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
@@ -176,10 +174,10 @@ def _of_table(landing: Landing, data: PreparedTable, by_name: Mapping[str, Prepa
     if not (other := differences(landing, data.name, data.table)):
         return
     yield f"{data.name} is not as `create` says; `create` applies only to a missing table: {'; '.join(other)}"
-    if _rows(data.table) != "0":
+    if _rows(landing, data) != {"0"}:
         return
     dead = by_name.get(landing.dead_letter_table or "")
-    if dead is None or _rows(dead.table) in (None, "0"):
+    if dead is None or _rows(landing, dead) <= {"0"}:
         yield f"{data.name} has no rows yet: drop it, and the next run creates it as `create` states"
     else:
         yield f"{data.name} has no rows yet: {_both(landing, data, dead)}"
@@ -198,7 +196,8 @@ def _both(landing: Landing, data: PreparedTable, dead: PreparedTable) -> str:
     )
 
 
-def _rows(table: Table) -> str | None:
-    """Return the row count by the newest snapshot."""
-    head = table.current_snapshot()
-    return head.summary.additional_properties.get("total-records") if head and head.summary else None
+def _rows(landing: Landing, one: PreparedTable) -> set[str]:
+    """Return the known row counts of `main`, and of the branch that windows land on."""
+    heads = (one.table.current_snapshot(), one.table.metadata.snapshot_by_name(landing.branch))
+    counts = (h.summary.additional_properties.get("total-records") for h in heads if h and h.summary)
+    return {count for count in counts if count is not None}
