@@ -61,7 +61,8 @@ class Facts:
     :param plan: the plan of the missing ranges, and ``explain`` its reasons
     :param notes: lines about the window's limits
     :param of_source: lines about topics of which nothing is landed
-    :param columns: the columns that the records of the planned window need, of a landing that evolves
+    :param columns: the columns that the records of the planned window and of blocked ranges need, of a landing that
+        evolves
     """
 
     landing: Landing
@@ -109,7 +110,7 @@ def planned(
 def decide(facts: Facts) -> PlanDecision:
     """Decide what the cycle plans."""
     plan, explain = facts.plan, facts.explain
-    if facts.columns is not None and stops(facts.landing, facts.columns):
+    if plan.slices and facts.columns is not None and stops(facts.landing, facts.columns):
         plan = refused(facts.columns, plan)
     lines = []
     if plan.refused:
