@@ -27,7 +27,7 @@ DECODING = (
         "headers",
     ),
     *("metadata_columns", "unwrap", "route", "transform", "record_schema", "functions"),
-    # A record without a key is rejected; so is a delete that lacks a value by which it is ordered, unless it is ignored.
+    # A record without a key is rejected, and a delete without a value by which it is ordered, unless it is ignored.
     *("upsert_key", "upsert_order_by", "upsert_deletes"),
 )
 """Options that decide the disposition of a record, by their recorded names."""
