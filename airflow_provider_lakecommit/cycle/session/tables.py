@@ -183,7 +183,9 @@ def _where(landing: Landing, name: str) -> str:
 
 def _unfit(schema: Schema) -> str:
     """Return why a table cannot take every dead letter; empty if it can."""
-    fields = [f for f in DEAD_LETTER_SCHEMA.fields if f.name not in OPTIONAL_DEAD_LETTER_COLUMNS - {*schema.column_names}]
+    fields = [
+        f for f in DEAD_LETTER_SCHEMA.fields if f.name not in OPTIONAL_DEAD_LETTER_COLUMNS - {*schema.column_names}
+    ]
     found = evolution(schema, StructType(*fields), widen=False)
     lacking = ", ".join(f"{'.'.join(c.path)} {c.kind}" for c in found.changes if isinstance(c, Added))
     always = {f.name for f in fields if f.required}

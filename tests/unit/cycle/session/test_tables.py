@@ -124,7 +124,11 @@ def test_a_table_of_a_newer_format_version_is_refused_by_name(
         (("generation",), (), ""),
         (("partition",), (("partition", LongType(), True), ("fixed", LongType(), False)), ""),
         (("offset",), (), "lacks offset long:"),
-        (("value",), (("value", StringType(), False),), "column value is string in the table and binary in the records"),
+        (
+            ("value",),
+            (("value", StringType(), False),),
+            "column value is string in the table and binary in the records",
+        ),
         (("generation",), (("generation", StringType(), False),), "column generation is string"),
         (("key",), (("key", BinaryType(), True), ("team", LongType(), True)), "requires key, team:"),
     ],
