@@ -150,7 +150,7 @@ def table_name(landing: Landing, stated: str | None = None) -> str:
 def select(table: Table, landing: Landing, selection: Selection, columns: Sequence[str]) -> Iterator[DeadLetter]:
     """Yield the selected ones of a landing, in the order of the table's files.
 
-    :raises TableError: the table lacks a column
+    :raises TableError: the table lacks a column, or has equality deletes
     :raises CatalogError: its files cannot be read
     """
     name = ".".join(table.name())
@@ -170,3 +170,6 @@ def select(table: Table, landing: Landing, selection: Selection, columns: Sequen
                     yield letter
     except OSError as e:
         raise CatalogError("LC7403", f"{name} cannot be read ({trouble_of(table.io, e)}): try again") from None
+    except ValueError as e:
+        # Equality deletes, as Flink writes them.
+        raise TableError("LC7409", f"{name} cannot be read: {e}; have that engine rewrite its data files") from None
