@@ -117,7 +117,7 @@ def _ledger(session: LandingSession, options: Namespace, output: Output) -> Part
     decision = decision_of(f"{spoken(MAINTAIN)} --only ledger", session.landing.name, options.reason)
     after = {f.table: prune(session, f, decision).share for f in found if f.removed} if options.yes else {}
     if not options.yes and any(f.removed for f in found):
-        output.log("with --yes, pending slices are read again")
+        output.log("with --yes, pending slices are read again; dead letters of these topics can then not be replayed")
     return {"tables": [_prunable_to_dict(f, after.get(f.table)) for f in found]}, list(_prunable_text(found, after)), []
 
 

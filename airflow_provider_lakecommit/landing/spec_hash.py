@@ -27,9 +27,11 @@ DECODING = (
         "headers",
     ),
     *("metadata_columns", "unwrap", "route", "transform", "record_schema", "functions"),
+    # A record without a key is rejected, and a delete without a value by which it is ordered, unless it is ignored.
+    *("upsert_key", "upsert_order_by", "upsert_deletes"),
 )
 """Options that decide the disposition of a record, by their recorded names."""
-SHAPING = ("table", "dead_letter_table", "upsert_key", "upsert_order_by", "upsert_deletes", *DECODING)
+SHAPING = ("table", "dead_letter_table", *DECODING)
 """Options that the spec version hashes."""
 
 

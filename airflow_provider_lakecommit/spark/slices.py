@@ -298,7 +298,7 @@ class _SliceRun:
             block = found.extended(lambda name, rows: self._keys[name].added(rows, messages))
         if self._landing.evolve == "none" or not block.rejects:
             return block
-        return replace(block, rejects=with_types(block.rejects, self._schemas[self._landing.table]))
+        return replace(block, rejects=with_types(block.rejects, self._schemas.values()))
 
     def _write(self, chunk: Chunk, messages: Sequence[Message], decoded: Block) -> None:
         for name, table in self._made(messages, decoded, self._totals.ignored):

@@ -13,7 +13,7 @@ with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import replace
 
 from confluent_kafka import Message
@@ -72,19 +72,18 @@ def _first(decoder: BlockDecoder, values: Sequence[bytes], start: int, names: Se
 _PREFIX = "the table has"
 
 
-def with_types(rejects: Sequence[Reject], schema: Schema) -> tuple[Reject, ...]:
+def with_types(rejects: Sequence[Reject], schemas: Collection[Schema]) -> tuple[Reject, ...]:
     """Return the rejects with the types of their columns.
 
-    :param schema: the schema they were evaluated with
+    :param schemas: the schemas they were evaluated with; several tables may have different types for a column, and a
+        reject does not name its table
     """
-    return tuple(_typed(reject, schema) for reject in rejects)
+    return tuple(_typed(reject, schemas) for reject in rejects)
 
 
-def _typed(reject: Reject, schema: Schema) -> Reject:
+def _typed(reject: Reject, schemas: Collection[Schema]) -> Reject:
     if reject.kind != "wrong_value" or reject.column is None or _PREFIX in reject.reason:
         return reject
-    try:
-        kind = schema.find_type(reject.column)
-    except ValueError:
-        return reject
-    return replace(reject, reason=f"{reject.reason} ({_PREFIX} {kind})" if kind.is_primitive else reject.reason)
+    kinds = {str(s.find_type(reject.column)) for s in schemas if reject.column in s.column_names}
+    kind = kinds.pop() if len(kinds) == 1 else "<"
+    return reject if "<" in kind else replace(reject, reason=f"{reject.reason} ({_PREFIX} {kind})")

@@ -549,6 +549,26 @@ def test_a_field_that_no_sample_shows_is_added_by_the_window_after_the_one_that_
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("unknown_fields", ["ignore", "dead_letter"])
+def test_a_range_that_is_blocked_for_what_no_sample_shows_is_read_again_with_its_column(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch, unknown_fields: str
+) -> None:
+    """Also if nothing else can be planned meanwhile."""
+    monkeypatch.setattr(records, "RECORDS", 3)
+    stated = {"evolve": "widen", "unknown_fields": unknown_fields, "dead_letter_max_records": 2}
+    world = make_world(partitions=1, create=NESTED, **stated)
+    some: list[dict[str, Any]] = [{"id": i, "n": i} for i in range(40)]
+    for one in some[5:10]:
+        one |= {"seldom": "x"} if unknown_fields == "dead_letter" else {"n": 1 << 40}
+    produce(world.landing.topics, values(*some))
+    world.run()
+    assert world.rows() == []
+    world.settle()
+    assert len(world.rows()) == 40
+    check_verified(world)
+
+
+@pytest.mark.heavy
 def test_a_value_that_no_sample_shows_widens_its_column_by_the_window_after_the_one_that_met_it(
     make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,8 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.offsets import RangeSet
-from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.operations.dead_letters.counts import counted, open_dead_letters
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from airflow_provider_lakecommit.operations.dead_letters.replay import Replayed, replay
@@ -87,6 +88,26 @@ def world(make_world: Callable[..., World], produce: Callable[..., object]) -> W
 
 DEAD = [n for n in range(60) if n % 3 == 0]
 LANDED = [n for n in range(60) if n % 3]
+
+
+def test_dead_letters_of_a_window_that_waits_on_its_branch_become_rows(
+    make_world: Callable[..., World], produce: Callable[..., object]
+) -> None:
+    world = make_world(1, create=SCHEMA, dead_letter_max_records=1000, dead_letter_max_ratio=1.0)
+    world.landing = world.landing.changed(publish={"checks": ["SELECT * FROM added_rows WHERE id = 1"]})
+    produce(world.landing.topic_names[0], [nameless(0), good(1), good(2), nameless(3)])
+    with pytest.raises(TableError, match="LC6250"):
+        world.run()
+    assert world.rows(world.landing.dead_letter_table) == []
+    with world.session() as session:
+        assert [one.states[State.OPEN] for one in counted(session, ALL)] == [2]
+        assert [letter.offset() for letter in open_dead_letters(session, ALL)] == [0, 3]
+    optional(world)
+    assert (replayed(world, dry=True).dead_letters, replayed(world).dead_letters) == (2, 2)
+    assert replayed(world).dead_letters == 0
+    world.landing = world.landing.changed(publish={"checks": ["SELECT * FROM added_rows WHERE id < 0"]})
+    world.settle()
+    world.check(Counter(range(4)))
 
 
 def test_a_replay_after_a_fix_lands_each_once_and_all_adds_up(world: World) -> None:

@@ -19,8 +19,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from pyiceberg.table import Table
-
 from airflow_provider_lakecommit.committer import DELETED, LOOKED_UP, SUPERSEDED, key_text, landing_snapshots
 from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
@@ -63,7 +61,8 @@ class Facts:
     :param plan: the plan of the missing ranges, and ``explain`` its reasons
     :param notes: lines about the window's limits
     :param of_source: lines about topics of which nothing is landed
-    :param columns: the columns that the records of the planned window need, of a landing that evolves
+    :param columns: the columns that the records of the planned window and of blocked ranges need, of a landing that
+        evolves
     """
 
     landing: Landing
@@ -111,7 +110,7 @@ def planned(
 def decide(facts: Facts) -> PlanDecision:
     """Decide what the cycle plans."""
     plan, explain = facts.plan, facts.explain
-    if facts.columns is not None and stops(facts.landing, facts.columns):
+    if plan.slices and facts.columns is not None and stops(facts.landing, facts.columns):
         plan = refused(facts.columns, plan)
     lines = []
     if plan.refused:
@@ -176,10 +175,10 @@ def _of_table(landing: Landing, data: PreparedTable, by_name: Mapping[str, Prepa
     if not (other := differences(landing, data.name, data.table)):
         return
     yield f"{data.name} is not as `create` says; `create` applies only to a missing table: {'; '.join(other)}"
-    if _rows(data.table) != "0":
+    if _rows(landing, data) != {"0"}:
         return
     dead = by_name.get(landing.dead_letter_table or "")
-    if dead is None or _rows(dead.table) in (None, "0"):
+    if dead is None or _rows(landing, dead) <= {"0"}:
         yield f"{data.name} has no rows yet: drop it, and the next run creates it as `create` states"
     else:
         yield f"{data.name} has no rows yet: {_both(landing, data, dead)}"
@@ -198,7 +197,8 @@ def _both(landing: Landing, data: PreparedTable, dead: PreparedTable) -> str:
     )
 
 
-def _rows(table: Table) -> str | None:
-    """Return the row count by the newest snapshot."""
-    head = table.current_snapshot()
-    return head.summary.additional_properties.get("total-records") if head and head.summary else None
+def _rows(landing: Landing, one: PreparedTable) -> set[str]:
+    """Return the known row counts of `main`, and of the branch that windows land on."""
+    heads = (one.table.current_snapshot(), one.table.metadata.snapshot_by_name(landing.branch))
+    counts = (h.summary.additional_properties.get("total-records") for h in heads if h and h.summary)
+    return {count for count in counts if count is not None}

@@ -134,7 +134,8 @@ def observe(
     )
     of_source = _source_notes(session, state, source) if session.lane == LIVE else ()
     plan, explain = planned(landing, prepared, state, missing, given)
-    evolves = landing.evolve != "none" and plan.slices
+    # A blocked range may wait for a column that its report names.
+    evolves = landing.evolve != "none" and (plan.slices or (state.blocked and not prepared.suspended))
     return Facts(
         landing=landing,
         reading=reading,

@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import create_of
-from airflow_provider_lakecommit.formats.evolution.changes import evolution
+from airflow_provider_lakecommit.formats.evolution.changes import Added, evolution
 from airflow_provider_lakecommit.iceberg import (
     DEAD_LETTER_SCHEMA,
     METADATA_TYPES,
@@ -68,10 +68,8 @@ def _check(landing: Landing, name: str, table: Table) -> None:
             "not",
         )
     role = role_of(landing.destinations, name)
-    if role is Role.DEAD_LETTERS and (missing := _lacking(table.schema())):
-        raise TableError(
-            "LC6225", f"dead-letter table {name} lacks {', '.join(missing)}: name another table, or let a run create it"
-        )
+    if role is Role.DEAD_LETTERS and (unfit := _unfit(table.schema())):
+        raise TableError("LC6225", f"dead-letter table {name} {unfit}: name another table, or let a run create it")
     # In a table that the landing did not make, columns of these names may be the records' own.
     stated = landing.columns.metadata is not None or MARKED in table.metadata.properties
     both = [f.name for f in table.schema().fields if f.name in landing.record_columns]
@@ -183,7 +181,14 @@ def _where(landing: Landing, name: str) -> str:
     return "`create`" if name == landing.table else f"`route.create` of {name}"
 
 
-def _lacking(schema: Schema) -> list[str]:
-    have = {f.name: f.field_type for f in schema.fields}
-    needed = (f for f in DEAD_LETTER_SCHEMA.fields if f.name not in OPTIONAL_DEAD_LETTER_COLUMNS)
-    return [f"{f.name} {f.field_type}" for f in needed if f.name not in have]
+def _unfit(schema: Schema) -> str:
+    """Return why a table cannot take every dead letter; empty if it can."""
+    fields = [
+        f for f in DEAD_LETTER_SCHEMA.fields if f.name not in OPTIONAL_DEAD_LETTER_COLUMNS - {*schema.column_names}
+    ]
+    found = evolution(schema, StructType(*fields), widen=False)
+    lacking = ", ".join(f"{'.'.join(c.path)} {c.kind}" for c in found.changes if isinstance(c, Added))
+    always = {f.name for f in fields if f.required}
+    required = ", ".join(f.name for f in schema.fields if f.required and f.name not in always)
+    parts = (f"lacks {lacking}" if lacking else "", f"requires {required}" if required else "")
+    return "; ".join(filter(None, (*parts, *map(str, found.misfits))))

@@ -38,7 +38,7 @@ def counted(session: LandingSession, selection: Selection, table: str | None = N
     """
     known = ledgers(session, table)
     open_set, found = known.open_set, dict[str, KindCount]()
-    for letter in select(known.dead, session.landing.name, selection, ABOUT):
+    for letter in select(known.dead, session.landing, selection, ABOUT):
         one = found.setdefault(letter.kind, KindCount(kind=letter.kind, reason=letter.row["reason"]))
         state = open_set.state(letter)
         one.states[state] += 1
@@ -54,7 +54,7 @@ def open_dead_letters(session: LandingSession, selection: Selection, table: str 
     """
     known, many = ledgers(session, table), 0
     open_set = known.open_set
-    for letter in select(known.dead, session.landing.name, selection, WHOLE):
+    for letter in select(known.dead, session.landing, selection, WHOLE):
         if selection.limit is not None and many >= selection.limit:
             return
         if open_set.state(letter) is State.OPEN:

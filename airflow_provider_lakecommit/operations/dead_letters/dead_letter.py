@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of a dead-letter table, as records.
 
-Contract: reads one snapshot of the table, a batch at a time, with files of any engine. Only rows of this landing. A row
-has a *position*, topic, partition and offset, and the generation of a reading; only a ledger shows which incarnation of
-the topic was read. A record's time that the table could not hold is null.
+Contract: reads the head of the landing's branch, a batch at a time, with files of any engine. Only rows of this
+landing. A row has a *position*, topic, partition and offset, and the generation of a reading; only a ledger shows which
+incarnation of the topic was read. A record's time that the table could not hold is null.
 
 Failure story: a table that lacks one of our columns is a :class:`TableError`; an unreachable storage is a
 :class:`CatalogError`.
@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyiceberg import expressions
-from pyiceberg.table import Table
+from pyiceberg.table import DataScan, Table
 
 from airflow_provider_lakecommit.core import OffsetRange, RangeSet
 from airflow_provider_lakecommit.exceptions import CatalogError, SpecError, TableError
@@ -147,10 +147,10 @@ def table_name(landing: Landing, stated: str | None = None) -> str:
     return name
 
 
-def select(table: Table, landing: str, selection: Selection, columns: Sequence[str] = WHOLE) -> Iterator[DeadLetter]:
+def select(table: Table, landing: Landing, selection: Selection, columns: Sequence[str]) -> Iterator[DeadLetter]:
     """Yield the selected ones of a landing, in the order of the table's files.
 
-    :raises TableError: the table lacks a column
+    :raises TableError: the table lacks a column, or has equality deletes
     :raises CatalogError: its files cannot be read
     """
     name = ".".join(table.name())
@@ -158,7 +158,11 @@ def select(table: Table, landing: str, selection: Selection, columns: Sequence[s
     needed = {f.name for f in DEAD_LETTER_SCHEMA.fields} - OPTIONAL_DEAD_LETTER_COLUMNS
     if missing := sorted(needed - have):
         raise TableError("LC7402", f"{name} lacks {', '.join(missing)}: it is not a dead-letter table")
-    scan = table.scan(selection.filter(landing), selected_fields=tuple(c for c in columns if c in have))
+    # A scan of a snapshot would have its columns, not the table's.
+    head = table.metadata.snapshot_by_name(landing.branch)
+    at_head = table.metadata.model_copy(update={"current_snapshot_id": head and head.snapshot_id})
+    fields = tuple(c for c in columns if c in have)
+    scan = DataScan(at_head, table.io, selection.filter(landing.name), fields)
     try:
         for batch in scan.to_arrow_batch_reader():
             for row in batch.to_pylist():
@@ -166,3 +170,6 @@ def select(table: Table, landing: str, selection: Selection, columns: Sequence[s
                     yield letter
     except OSError as e:
         raise CatalogError("LC7403", f"{name} cannot be read ({trouble_of(table.io, e)}): try again") from None
+    except ValueError as e:
+        # Equality deletes, as Flink writes them.
+        raise TableError("LC7409", f"{name} cannot be read: {e}; have that engine rewrite its data files") from None

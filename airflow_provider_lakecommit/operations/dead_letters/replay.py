@@ -52,7 +52,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
-from airflow_provider_lakecommit.landing import require_appends
+from airflow_provider_lakecommit.landing import Landing, require_appends
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import (
     WHOLE,
     DeadLetter,
@@ -139,7 +139,7 @@ def replay(
     out, known = Replayed(), ledgers(session, table)
     if decision is None:
         known = replace(known, readings=with_readings(known.readings, to_be_published(session)))
-    for batch in _batches(known, session.landing.name, selection, out):
+    for batch in _batches(known, session.landing, selection, out):
         if decision is None:
             made = made_of(
                 session.landing,
@@ -157,7 +157,7 @@ def replay(
     return out
 
 
-def _batches(known: Ledgers, landing: str, selection: Selection, out: Replayed) -> Iterator[list[DeadLetter]]:
+def _batches(known: Ledgers, landing: Landing, selection: Selection, out: Replayed) -> Iterator[list[DeadLetter]]:
     open_set, batch, size, left = known.open_set, list[DeadLetter](), 0, selection.limit
     for letter in select(known.dead, landing, selection, WHOLE):
         if left == 0:

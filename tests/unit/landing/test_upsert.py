@@ -32,7 +32,12 @@ def test_an_appending_landing_is_what_it_was() -> None:
     assert "upsert" not in appending.to_dict()
     assert not any(key.startswith("upsert") for key in appending.to_flat())
     assert appending.spec_version != landing_of(**BY_KEY).spec_version
-    assert landing_of(**BY_KEY).decoding_hash == landing_of(**{**BY_KEY, "upsert_deletes": "ignore"}).decoding_hash
+
+
+def test_what_decides_which_records_are_rejected_is_part_of_the_rules_of_a_reading() -> None:
+    others = ({}, {"upsert_deletes": "ignore"}, {"upsert_order_by": ["seq", "offset"]}, {"upsert_key": ["id", "shop"]})
+    made = [landing_of(**{**BY_ENVELOPE, **other}) for other in others]
+    assert len({landing_of(**LEAST).decoding_hash, *(each.decoding_hash for each in made)}) == 5
 
 
 def test_an_upserting_landing_fills_the_columns_that_order_changes() -> None:

@@ -29,5 +29,12 @@ SCHEMA = create_from_spec(
 def test_a_value_that_its_column_cannot_take_is_reported_with_the_columns_type(
     kind: str, column: str | None, reason: str, message: str
 ) -> None:
-    (found,) = with_types([Reject(index=3, kind=kind, column=column, reason=reason)], SCHEMA)
+    (found,) = with_types([Reject(index=3, kind=kind, column=column, reason=reason)], [SCHEMA])
     assert found == Reject(index=3, kind=kind, column=column, reason=f"{reason}{message}")
+
+
+def test_of_several_tables_only_a_type_that_all_with_the_column_have_is_named() -> None:
+    """A record of another table than the first was said to be refused by the first one's type."""
+    other = create_from_spec({"schema": [{"name": "n", "type": "long"}, {"name": "m", "type": "date"}]})[0]
+    some = [Reject(index=n, kind="wrong_value", column=name, reason="bad") for n, name in enumerate("nm")]
+    assert [r.reason for r in with_types(some, [SCHEMA, other])] == ["bad", "bad (the table has date)"]

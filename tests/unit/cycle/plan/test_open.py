@@ -161,6 +161,12 @@ def test_a_table_without_a_row_that_is_not_as_create_reports_now_may_be_dropped_
     open_cycle(landing.connect(create=misspelt), landing.run_identity("fourth"))
     assert landing.printed("WARNING: shop.rows is not as `create` says")
     assert not landing.printed(dropped), "there are rows in it"
+    audited = landing.connect(create=misspelt, publish={"checks": ["SELECT 1 WHERE true"]})
+    open_cycle(audited, landing.run_identity("fifth"))
+    table = landing.catalog.load_table(DATA)
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    open_cycle(audited, landing.run_identity("sixth"))
+    assert not landing.printed(dropped), "there are rows in it, of which main has none"
 
 
 def test_a_table_that_is_dropped_between_plan_and_commit_is_reported_as_that(landing: FakeLanding) -> None:

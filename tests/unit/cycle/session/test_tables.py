@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import BinaryType, IcebergType, LongType, NestedField, StringType
 
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import table_of
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from tests.fakes.kafka import FakeControl, FakeSource
 from tests.support.declared import landing_of
 
@@ -113,3 +115,35 @@ def test_a_table_of_a_newer_format_version_is_refused_by_name(
     monkeypatch.setattr(Table, "format_version", 3)
     with pytest.raises(TableError, match="LC6224"):
         table_of(session_of(catalog_properties), "shop.orders")
+
+
+@pytest.mark.parametrize(
+    ("dropped", "added", "reason"),
+    [
+        ((), (), ""),
+        (("generation",), (), ""),
+        (("partition",), (("partition", LongType(), True), ("fixed", LongType(), False)), ""),
+        (("offset",), (), "lacks offset long:"),
+        (
+            ("value",),
+            (("value", StringType(), False),),
+            "column value is string in the table and binary in the records",
+        ),
+        (("generation",), (("generation", StringType(), False),), "column generation is string"),
+        (("key",), (("key", BinaryType(), True), ("team", LongType(), True)), "requires key, team:"),
+    ],
+)
+def test_a_dead_letter_table_that_does_not_take_every_reject_is_refused(
+    catalog: Catalog,
+    catalog_properties: dict[str, str],
+    dropped: tuple[str, ...],
+    added: tuple[tuple[str, IcebergType, bool], ...],
+    reason: str,
+) -> None:
+    """Changed by another engine. Its tasks would fail, and block ranges for a cause that no message names."""
+    kept = [f for f in DEAD_LETTER_SCHEMA.fields if f.name not in dropped]
+    more = [NestedField(n, name, kind, required) for n, (name, kind, required) in enumerate(added, 20)]
+    catalog.create_table("shop.dead", Schema(*kept, *more))
+    session = session_of(catalog_properties, dead_letter_table="shop.dead")
+    with pytest.raises(TableError, match=f"{reason}.*LC6225") if reason else nullcontext():
+        table_of(session, "shop.dead")
