@@ -35,26 +35,21 @@ class Running:
         self.ours = SchemaRegistry({"url": url, "max.retries": 0, "unknown.wait.seconds": 0})
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with SchemaRegistryServer(tmp_path_factory.mktemp("registry")) as server:
-        yield server.url
-
-
-@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.registry)])
-def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+# Of the module: a server that started within a test would count as left behind by it.
+@pytest.fixture(scope="module", params=["memory", pytest.param("real", marks=pytest.mark.registry)])
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     if request.param == "memory":
         with FakeRegistry().running() as fake:
             yield from opened(fake.url, fake.register)
         return
-    url = request.getfixturevalue("real")
 
     def register(subject: str, schema: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
         named = [SchemaReference(**reference) for reference in references or ()]
-        with SchemaRegistryClient({"url": url}) as client:
+        with SchemaRegistryClient({"url": server.url}) as client:
             return int(client.register_schema(subject, Schema(schema, kind, named)))
 
-    yield from opened(url, register)
+    with SchemaRegistryServer(tmp_path_factory.mktemp("registry")) as server:
+        yield from opened(server.url, register)
 
 
 def opened(url: str, register: Register) -> Iterator[Running]:

@@ -74,7 +74,7 @@ def test_runs_end_with_what_is_wrong_and_the_first_good_one_goes_on(
         for error in (runs.loaded(), runs.loaded()):
             assert isinstance(error, CatalogError)
             assert message in str(error)
-            assert "check that it is up and reachable" in str(error)
+            assert "LC3361" in str(error)
     assert len(runs.story().failed) == 2
     runs.drained()
     runs.check()

@@ -13,6 +13,7 @@ from airflow_provider_lakecommit.hooks.connections import catalog_properties
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
 from airflow_provider_lakecommit.status.doctor.lake import tables
+from dev.servers.rest_catalog import RestCatalogServer
 from tests.fixtures.kafka import unique
 from tests.outages.runs import Runs
 from tests.rest.gateway import Answer, Forward, Gateway, Request, Rule, Tokens, always
@@ -34,23 +35,24 @@ def output_of(*arguments: str) -> str:
     return answer.out
 
 
-def guarded(gateway: Gateway) -> dict[str, str]:
+def guarded(gateway: Gateway, server: RestCatalogServer) -> dict[str, str]:
     """A catalog that takes credentials, from now on."""
     gateway.tokens = Tokens(client="me", secret=SECRET)
-    uri = f"http://127.0.0.1:{gateway.port}"
-    return {"type": "rest", "uri": uri, "credential": f"me:{SECRET}", "oauth2-server-uri": f"{uri}/v1/oauth/tokens"}
+    stated = server.properties_at(gateway.port)
+    return {**stated, "credential": f"me:{SECRET}", "oauth2-server-uri": f"{stated['uri']}/v1/oauth/tokens"}
 
 
 def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_task(
     tmp_path: Path,
     gateway: Gateway,
+    server: RestCatalogServer,
     bootstrap: str,
     make_topic: Callable[..., str],
     control_topic: str,
     produce: Produce,
 ) -> None:
     topic, name = make_topic(2), unique("orders").replace("-", "_")
-    catalog = guarded(gateway)
+    catalog = guarded(gateway, server)
     spec = str(write_spec(tmp_path, name, topic, control_topic, bootstrap, catalog, dead_letter_table=None))
     produce(topic, orders(30))
     output_of("land", spec)
@@ -60,9 +62,11 @@ def test_the_command_line_lands_through_it_and_the_doctor_tries_it_from_a_spark_
     assert sorted(ids) == list(range(30))
 
 
-def test_the_command_line_shows_verifies_and_fixes_what_is_in_it(tmp_path: Path, runs: Runs, gateway: Gateway) -> None:
+def test_the_command_line_shows_verifies_and_fixes_what_is_in_it(
+    tmp_path: Path, runs: Runs, gateway: Gateway, server: RestCatalogServer
+) -> None:
     world = runs.world
-    world.catalog = guarded(gateway)
+    world.catalog = guarded(gateway, server)
     runs.loaded()
     own = {"create": SCHEMA, "dead_letter_table": None, "table": world.landing.table}
     topic, control = world.landing.topics, world.landing.connections.control_topic
@@ -76,16 +80,16 @@ def test_the_command_line_shows_verifies_and_fixes_what_is_in_it(tmp_path: Path,
     runs.check()
 
 
-def test_a_connection_of_airflow_with_only_address_and_login(
-    runs: Runs, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+def test_a_connection_of_airflow_with_address_login_and_local_warehouse(
+    runs: Runs, gateway: Gateway, server: RestCatalogServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway.prefix, stated = "lake/", guarded(gateway)
+    gateway.prefix, stated = "lake/", guarded(gateway, server)
     fields = {
         "conn_type": "iceberg",
         "host": f"{stated['uri']}/",
         "login": "me",
         "password": SECRET,
-        "extra": {"oauth2-server-uri": stated["oauth2-server-uri"]},
+        "extra": {name: stated[name] for name in ("oauth2-server-uri", "warehouse")},
     }
     monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(fields))
     runs.world.catalog = catalog_properties("iceberg_default")
