@@ -136,6 +136,22 @@ def test_a_sweep_aborts_uploads_that_killed_tasks_left(
     check(lake)
 
 
+def test_an_upload_that_ends_during_a_sweep_is_passed_over(storage: dict[str, str]) -> None:
+    """A running task finishes it, or another sweep aborts it; that is no lack of rights."""
+    client, uploads = _client(storage), UnfinishedUploads(storage["warehouse"], storage)
+    bucket, _, folder = storage["warehouse"].removeprefix("s3://").partition("/")
+    keys = [f"{folder}/{name}" for name in ("a", "b", "c")]
+    ids = {key: client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"] for key in keys}
+    found = uploads.walk()
+    first = next(found).path
+    second, third = (key for key in keys if key != first)
+    for key in (first, second):
+        client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=ids[key])
+    assert not uploads.abort(first)
+    assert [file.path for file in found] == [third], "the second one was listed, and has no parts to count"
+    assert uploads.abort(third)
+
+
 def test_uploads_that_cannot_be_listed_are_an_error(storage: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {**storage, "s3.secret-access-key": "wrong-wrong-wrong"}
     uploads = UnfinishedUploads(storage["warehouse"], wrong)

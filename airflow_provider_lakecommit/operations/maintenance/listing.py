@@ -15,7 +15,8 @@ A killed task leaves the parts of its upload. No listing of files shows them, an
 an upload removes nothing readable: its object never existed. Arrow's client can neither list nor abort them, so this
 uses boto3, if it is installed (extra ``s3``).
 
-Failure story: a refusal of the storage is a :class:`StorageError` that names the required right.
+Failure story: a refusal of the storage is a :class:`StorageError` that names the required right. An upload that its
+task finishes, or another sweep aborts, after it was listed, is passed over.
 """
 
 from __future__ import annotations
@@ -186,30 +187,45 @@ class UnfinishedUploads:
             for page in pages.paginate(Bucket=self._bucket, Prefix=f"{self._prefix.rstrip('/')}/"):
                 for one in page.get("Uploads", ()):
                     self._ids[one["Key"]] = one["UploadId"]
-                    yield StoredFile(one["Key"], self._size(one["Key"]), one["Initiated"].timestamp())
+                    if (size := self._size(one["Key"])) is not None:
+                        yield StoredFile(one["Key"], size, one["Initiated"].timestamp())
         except Exception as e:
             raise self._trouble("listed (s3:ListBucketMultipartUploads)", e) from None
 
-    def abort(self, path: str) -> None:
-        """Abort a listed upload.
+    def abort(self, path: str) -> bool:
+        """Abort a listed upload; return False if it has ended since.
 
         :raises StorageError: the storage refuses
         """
         try:
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=path, UploadId=self._ids[path])
         except Exception as e:
+            if _ended(e):
+                return False
             raise self._trouble("aborted (s3:AbortMultipartUpload)", e) from None
+        return True
 
-    def _size(self, path: str) -> int:
+    def _size(self, path: str) -> int | None:
         pages = self._client.get_paginator("list_parts")
         found = pages.paginate(Bucket=self._bucket, Key=path, UploadId=self._ids[path])
-        return sum(part["Size"] for page in found for part in page.get("Parts", ()))
+        try:
+            return sum(part["Size"] for page in found for part in page.get("Parts", ()))
+        except Exception as e:
+            if _ended(e):
+                return None
+            raise
 
     def _trouble(self, what: str, error: Exception) -> StorageError:
         error_text = redacted(f"{type(error).__name__}: {error}", self._properties)
         return StorageError(
             "LC7718", f"unfinished uploads below {self._location} cannot be {what}: {error_text}. Grant these rights"
         )
+
+
+def _ended(error: Exception) -> bool:
+    """Return whether the upload of a request no longer exists: it was finished or aborted."""
+    answer: Mapping[str, Any] = getattr(error, "response", {})
+    return answer.get("Error", {}).get("Code") == "NoSuchUpload"
 
 
 def _client(properties: Mapping[str, str]) -> Any:

@@ -201,8 +201,7 @@ class _TableSweep:
             else:
                 report(garbage := Garbage(file, Why.UPLOAD, attempt, mark))
                 _count(self._out.found, garbage.why, file)
-                if self._remove:
-                    uploads.abort(file.path)
+                if self._remove and uploads.abort(file.path):
                     self._out.removed += 1
                     self._out.removed_bytes += file.size
 
