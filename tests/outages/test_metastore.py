@@ -146,4 +146,5 @@ def add_row(world: World, number: int) -> None:
     """Another writer's commit."""
     with world.session() as session:
         theirs = session.tables.load(world.landing.table)
-        theirs.append(pa.table({"id": [number], "name": ["theirs"]}, schema=theirs.schema().as_arrow()))
+        own = theirs.schema().select("id", "name").as_arrow()
+        theirs.append(pa.table({"id": [number], "name": ["theirs"]}, schema=own))
