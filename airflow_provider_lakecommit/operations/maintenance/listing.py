@@ -209,7 +209,7 @@ class UnfinishedUploads:
         pages = self._client.get_paginator("list_parts")
         found = pages.paginate(Bucket=self._bucket, Key=path, UploadId=self._ids[path])
         try:
-            return sum(part["Size"] for page in found for part in page.get("Parts", ()))
+            return sum(int(part["Size"]) for page in found for part in page.get("Parts", ()))
         except Exception as e:
             if _ended(e):
                 return None
@@ -225,7 +225,7 @@ class UnfinishedUploads:
 def _ended(error: Exception) -> bool:
     """Return whether the upload of a request no longer exists: it was finished or aborted."""
     answer: Mapping[str, Any] = getattr(error, "response", {})
-    return answer.get("Error", {}).get("Code") == "NoSuchUpload"
+    return bool(answer.get("Error", {}).get("Code") == "NoSuchUpload")
 
 
 def _client(properties: Mapping[str, str]) -> Any:
