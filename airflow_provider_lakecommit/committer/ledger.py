@@ -75,7 +75,8 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
-    """The ledger of one branch of one table. ``foreign_since`` counts foreign snapshots after the ledger's. ``newest``:
+    """The ledger of one branch of one table. The ``sections`` of a ledger that was rolled back are as
+    :func:`with_later` describes. ``foreign_since`` counts foreign snapshots after the ledger's. ``newest``:
     neither the tag nor another snapshot of the metadata has a newer ledger. ``remembered`` are the entries of a lost or
     cut ledger, from the newest snapshot of the metadata that has them, ``undone`` those that a rollback took away;
     ``decisions`` are those of users, by the snapshot of ``remembered`` or the ledger's. ``share`` is the used part of a

@@ -84,6 +84,7 @@ def with_types(rejects: Sequence[Reject], schemas: Collection[Schema]) -> tuple[
 def _typed(reject: Reject, schemas: Collection[Schema]) -> Reject:
     if reject.kind != "wrong_value" or reject.column is None or _PREFIX in reject.reason:
         return reject
-    kinds = {str(s.find_type(reject.column)) for s in schemas if reject.column in s.column_names}
-    kind = kinds.pop() if len(kinds) == 1 else "<"
-    return reject if "<" in kind else replace(reject, reason=f"{reject.reason} ({_PREFIX} {kind})")
+    kinds = {s.find_type(reject.column) for s in schemas if reject.column in s.column_names}
+    if len(kinds) != 1 or not (kind := kinds.pop()).is_primitive:
+        return reject
+    return replace(reject, reason=f"{reject.reason} ({_PREFIX} {kind})")

@@ -63,7 +63,8 @@ def _start(state: State, event: ObservedEvent, rules: StallRules) -> State:
     changed = bool(state.senders) and (event.sender or b"") != state.senders[-1]
     # The time between two coordinators depends on when the loss was noticed.
     gap = () if state.last_start is None or changed else (max(0.0, event.at - state.last_start),)
-    return _settled(state, event.covers)._replace(
+    settled = _settled(state, event.covers)
+    return settled._replace(
         begun=_kept((*_passed_by(state, event, rules), one), rules),
         starts=number,
         last=_later(state.last, event.at),
@@ -78,7 +79,7 @@ def _start(state: State, event: ObservedEvent, rules: StallRules) -> State:
         noted=0,
         waiting=waiting(state),
         deferred=(state.deferred[0] if state.deferred else event.at, event.deferred) if event.deferred else None,
-        blocked=_left_blocked(state, event),
+        blocked=_left_blocked(settled, event),
     )
 
 
@@ -255,7 +256,6 @@ def _left_blocked(state: State, event: ObservedEvent) -> tuple[tuple[Coverage, s
     """Return the blocked ranges once a cycle is planned. Nothing beyond a blocked range is planned, so a later plan
     that reads beyond it shows that a user has passed it (`reset offsets`); so does one of a topic that was recreated.
     """
-    state = _settled(state, event.covers)
     if not state.blocked or event.reads is None:
         return state.blocked
     asked_at, spans = event.reads

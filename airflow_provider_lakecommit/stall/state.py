@@ -46,8 +46,8 @@ class ObservedEvent(NamedTuple):
     the evidence of a commit attempt, ``beside`` the failed tables if the data table is not among them, ``full`` whether
     a budget of pending work kept the cycle from planning, ``deferred`` why the debt of a table did, ``deadline`` the
     end of the claim, ``blocked`` why the range ``covers`` is over its budget, ``tried`` why it failed, and ``alone``
-    whether it was read alone; any other event that ``covers`` a range settles it. ``reads`` is when a plan
-    read the source, and its ranges.
+    whether it was read alone; any other event that ``covers`` a range settles it. ``reads`` is when a plan read the
+    source, and its ranges.
     """
 
     kind: EventKind

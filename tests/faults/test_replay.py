@@ -88,6 +88,15 @@ def replay(world: World, *texts: str) -> ReplayWorld:
     )
 
 
+def half_done(world: World, text: str) -> ReplayWorld:
+    """A replay that dies between its two tables."""
+    again = replay(world, text)
+    again.read()
+    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
+        replace_lane(session, again.run_identity("dies"))
+    return again
+
+
 def odd(first: int, count: int) -> list[tuple[str, str]]:
     """Records with a field that no column is for."""
     return [(k, v.replace("{", '{"more": 1, ')) for k, v in records(first, count)]
@@ -226,10 +235,7 @@ def test_a_replay_that_dies_anywhere_is_finished_by_the_same_command(landed: Wor
 @pytest.mark.heavy
 def test_dead_between_its_tables_a_stream_is_not_given_up_and_goes_on(landed: World) -> None:
     """The data table is first: what was a reject is in both for a moment, and never in neither."""
-    again = replay(landed, "0=10-50")
-    again.read()
-    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
-        replace_lane(session, again.run_identity("dies"))
+    again = half_done(landed, "0=10-50")
     landed.check(EVERYTHING)
     assert dead(landed) == Counter(range(20, 40))
     # By other rules the rest would be of another disposition.
@@ -246,10 +252,7 @@ def test_dead_between_its_tables_a_stream_is_not_given_up_and_goes_on(landed: Wo
 @pytest.mark.heavy
 def test_what_is_taken_out_between_its_tables_is_landed_anew_with_the_rest(landed: World) -> None:
     """A part of what the stream has replaced in one table is deleted there before the other table has its turn."""
-    again = replay(landed, "0=10-50")
-    again.read()
-    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
-        replace_lane(session, again.run_identity("dies"))
+    again = half_done(landed, "0=10-50")
     with World.session(landed) as session:
         delete_back(session, delete_preview(session, {(str(landed.landing.topics), 0): 30}), DECISION)
     landed.check(EVERYTHING - Counter(range(30, 60)))
@@ -281,10 +284,7 @@ def test_a_spec_that_is_changed_while_it_is_read_counts_for_all_of_it(landed: Wo
 
 def test_what_waits_between_its_tables_is_in_no_other_replay(landed: World) -> None:
     """The other table takes the first one's reading later, and would have the other's rows again."""
-    again = replay(landed, "0=10-50")
-    again.read()
-    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
-        replace_lane(session, again.run_identity("dies"))
+    again = half_done(landed, "0=10-50")
     with World.session(landed) as session:
         (lane,) = open_lanes(session)
         assert lane.lacking
@@ -360,10 +360,7 @@ def test_the_unlanded_part_of_a_range_comes_in_with_it(make_world: Make, produce
     world.settle()
     with World.session(world) as session, pytest.raises(LedgerError, match="`lakecommit backfill`"):
         lane_preview(session, replay(world, "0=0-20").request)
-    again = replay(world, "0=10-40")
-    again.read()
-    with again.session() as session, deaths(1, "after"), pytest.raises(Killed):
-        replace_lane(session, again.run_identity("dies"))
+    half_done(world, "0=10-40")
     replay(world, "0=10-40").finish()
     world.check(Counter(range(10, 50)))
     world.settle()

@@ -3,9 +3,9 @@
 
 Contract: :func:`drain` opens a cycle without a window and closes it like any other, if some table has a settled slice,
 or, where requested, if ``main`` lacks something of the landing's branch; otherwise it writes nothing to the control
-topic. The reason for not planning does not matter. :func:`drained_after`
-does so after an error that kept a cycle from being opened, unless the brokers are unavailable. :func:`tried_again` does
-so at the end of a run whose newest commit skipped tables.
+topic. The reason for not planning does not matter. :func:`drained_after` does so after an error that kept a cycle from
+being opened, unless the brokers are unavailable. :func:`tried_again` does so at the end of a run whose newest commit
+skipped tables.
 
 Failure story: that of :mod:`~airflow_provider_lakecommit.cycle.commit.close`. An unreadable table delays no other and
 is not reported here: the earlier error and a later close report it.

@@ -223,7 +223,7 @@ class UnfinishedUploads:
 
 
 def _ended(error: Exception) -> bool:
-    """Return whether the upload of a request no longer exists: it was finished or aborted."""
+    """Return True if the upload of a request no longer exists: it was finished or aborted."""
     answer: Mapping[str, Any] = getattr(error, "response", {})
     return bool(answer.get("Error", {}).get("Code") == "NoSuchUpload")
 
