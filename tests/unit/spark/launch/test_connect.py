@@ -296,9 +296,10 @@ IDLE = """
 import os, signal, time
 from airflow_provider_lakecommit.spark import daemon
 daemon.end_when_idle(0.5)
+# Before the fork, as pyspark's daemon does: a child that ended earlier would stay, as one that nobody waited for.
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 if os.fork() == 0:
     signal.pause() if WORKS else os._exit(0)
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 began = time.monotonic()
 while time.monotonic() < began + (3 if WORKS else 50):
     signal.sigtimedwait([], 1)
