@@ -109,8 +109,10 @@ class Player:
         elif chance.random() < 0.7:
             self.follow_remedy(answer)
 
-    def follow_remedy(self, answer: Answer, text: str = "") -> bool:
-        """Run the first command that a refusal names, or a text; return False if it names none that can be run."""
+    def follow_remedy(self, answer: Answer, text: str = "", *, again: bool = True) -> bool:
+        """Run the first command that a refusal names, or a text, and if that is refused, once what its refusal names;
+        return False if it names none that can be run.
+        """
         words = next(iter(remedies(text or answer.error or answer.log)), None)
         if words is None:
             return self._put_back(answer)
@@ -121,6 +123,8 @@ class Player:
         if "`earliest`" in done.error:
             earliest = self.landing.run("reset", "offsets", "SPEC", "--from", "earliest", "--yes")
             self._evaluate("  remedy", Nature.DECIDES, earliest)
+        elif again and done.error and not SELF_EVIDENT.search(done.error):
+            self.follow_remedy(done, again=False)
         self.landing.topic = topic
         return True
 
