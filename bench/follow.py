@@ -204,7 +204,10 @@ def _watch(
         samples.cpu.append((time.time(), seconds))
         samples.rss.append((time.time(), megabytes))
         producer.join(COST_SECONDS)
-    producer.join()
+    if process.poll() is not None:
+        producer.terminate()
+        reader.terminate()
+        raise SystemExit(f"`lakecommit land` ended early with {process.returncode}: see its log above")
     done.set()
     samples.ages += iter(ages.get, None)
     reader.join()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations in readable forms: ``30s``, ``5m``, ``1h30m``, ``2d``, a number of seconds, a timedelta.
+"""Durations in readable forms: ``500ms``, ``30s``, ``5m``, ``1h30m``, ``2d``, a number of seconds, a timedelta.
 
 Contract: pure. :func:`duration_of` returns a :class:`~datetime.timedelta`, or any other value unchanged, so that the
 caller can name it in an error.
@@ -13,8 +13,8 @@ from datetime import timedelta
 from airflow_provider_lakecommit.exceptions import SpecError
 
 EXAMPLES = "30s, 5m, 1h30m or 2d"
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_TEXT = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds"}
+_TEXT = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6})s)?(?:(\d{1,6})ms)?")
 
 
 def duration_of(value: object) -> object:

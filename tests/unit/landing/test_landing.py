@@ -428,7 +428,7 @@ class TestMistakes:
         assert f"{label(key)}: " in str(refused.value)
         assert message in str(refused.value)
 
-    @pytest.mark.parametrize("stated", ["1h30m", "90m", "1h 30m", 5400, 5400.0, timedelta(minutes=90)])
+    @pytest.mark.parametrize("stated", ["1h30m", "90m", "1h 30m", "89m59s1000ms", 5400, 5400.0, timedelta(minutes=90)])
     def test_a_time_may_be_reported_in_many_ways(self, stated: Any) -> None:
         assert landing_of(**LEAST, completion_timeout=stated).window.completion_timeout == timedelta(minutes=90)
         assert landing(completion_timeout=stated).to_dict()["window"] == {"completion_timeout": 5400}
