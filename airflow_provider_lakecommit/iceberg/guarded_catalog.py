@@ -27,12 +27,17 @@ from airflow_provider_lakecommit.iceberg.file_io import with_light_io
 if TYPE_CHECKING:
     from pyiceberg.table import StagedTable, Table
 
+LOCK_SECONDS = 30
+"""How long SQLite waits for its lock: after its own 5 s, writers fail where hundreds of tables are made at once."""
+
 
 def connect(name: str, **properties: Any) -> Catalog:
     """Return a client of a catalog."""
     stated = with_light_io(properties)
     merged: dict[str, Any] = merge_config(Config().get_catalog_config(name) or {}, stated)
     kind, uri = str(merged.get("type") or ""), str(merged.get("uri") or "")
+    if uri.startswith("sqlite:") and "?" not in uri:
+        stated["uri"] = f"{uri}?timeout={LOCK_SECONDS}"
     if not uri or "py-catalog-impl" in stated or not (kind.lower() == "rest" or (not kind and uri.startswith("http"))):
         return _loaded(name, stated)
     from airflow_provider_lakecommit.iceberg.rest_client import RestClient

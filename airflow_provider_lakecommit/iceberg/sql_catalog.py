@@ -59,7 +59,7 @@ def found_under(properties: Mapping[str, str], identifier: str) -> str:
 def _is_there(uri: str) -> bool:
     """Return True if the database exists; SQLite would create an empty one."""
     kind, _, path = uri.partition(":///")
-    return bool(uri) and (not kind.startswith("sqlite") or Path(path).exists())
+    return bool(uri) and (not kind.startswith("sqlite") or Path(path.partition("?")[0]).exists())
 
 
 def _names(uri: str, query: str, **values: str) -> list[str]:

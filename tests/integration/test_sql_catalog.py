@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
+from airflow_provider_lakecommit.iceberg.guarded_catalog import LOCK_SECONDS
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 
@@ -21,9 +23,19 @@ def _made(name: str, table: str, properties: dict[str, str]) -> None:
     made.close()
 
 
-def test_the_only_name_in_the_database_is_used(catalog_properties: dict[str, str]) -> None:
+@pytest.mark.parametrize("query", ["", "?timeout=7"])
+def test_the_only_name_in_the_database_is_used(catalog_properties: dict[str, str], query: str) -> None:
     _made("elsewhere", "shop.orders", catalog_properties)
-    assert Tables(catalog_properties).load("shop.orders").schema().column_names == ["id"]
+    there = {**catalog_properties, "uri": f"{catalog_properties['uri']}{query}"}
+    assert Tables(there).load("shop.orders").schema().column_names == ["id"]
+
+
+@pytest.mark.parametrize(("query", "seconds"), [("", LOCK_SECONDS), ("?timeout=7", 7)])
+def test_sqlite_waits_for_its_lock(catalog_properties: dict[str, str], query: str, seconds: int) -> None:
+    catalog = Tables({**catalog_properties, "uri": f"{catalog_properties['uri']}{query}"}).catalog
+    assert isinstance(catalog, SqlCatalog)
+    with catalog.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 1000 * seconds
 
 
 def test_a_name_that_is_stated_wins(catalog_properties: dict[str, str]) -> None:
