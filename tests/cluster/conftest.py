@@ -32,9 +32,10 @@ def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
 
 
 @pytest.fixture
-def cluster(started_cluster: tuple[StandaloneCluster, ClusterGate]) -> StandaloneCluster:
-    """With all workers, whatever became of them before."""
-    return started_cluster[0].start()
+def cluster(started_cluster: tuple[StandaloneCluster, ClusterGate]) -> Iterator[StandaloneCluster]:
+    """With all parts. What a test ended is started at its end: in the next test, it would be a process left behind."""
+    yield started_cluster[0]
+    started_cluster[0].start()
 
 
 @pytest.fixture
