@@ -58,7 +58,8 @@ class Write(threading.Thread):
             self.error = e
 
     def _submit(self, job: WindowJob) -> list[SliceResult]:
-        return self.engine.run(job, replace(self.world.secrets, kafka={**self.world.kafka, "sasl.password": CANARY}))
+        # All settings travel alike, and clients without a login refuse a password.
+        return self.engine.run(job, replace(self.world.secrets, kafka={**self.world.kafka, "client.rack": CANARY}))
 
     def ended(self) -> bool:
         """Is its group all reported then?"""
