@@ -180,10 +180,11 @@ class BackfillOperator(KafkaToIcebergOperator):
         from airflow_provider_lakecommit.cycle import Closed, cycles_of, published_by
         from airflow_provider_lakecommit.operations import closed_lane
 
-        if self.resends(context):
+        if (in_events := self.in_events(context)) is not None:
             lane = closed_lane(session, self.request().name)
             earlier = cycles_of(lane, self.identity(context))
-            if earlier and (published := published_by(lane, earlier)):
+            published = published_by(lane, earlier) if earlier else ()
+            if earlier and any(p.snapshot_id not in in_events for p in published):
                 self.log.info("all work is done already, but no asset event was sent: %s", earlier)
                 return earlier.to_closed(self.landing.table, published)
         return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=f"nothing of {self.request()} is missing")

@@ -28,12 +28,12 @@ from airflow_provider_lakecommit.hooks import Settings, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet, declares_set
 from airflow_provider_lakecommit.operators.links import ErrorLink
 from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
-from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, send_hours
+from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, send_hours, snapshots_in_events
 from airflow_provider_lakecommit.telemetry import Commit, catalog_namespace, kafka_namespace, lineage_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Asset, BaseOperatorLink, Context
+    from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
     from airflow_provider_lakecommit.cycle import Closed, LandingSession, RunIdentity
@@ -126,6 +126,7 @@ class LandingTask(BaseOperator):
 
     landing: Landing
     landing_set: LandingSet | None = None
+    asset: Asset | AssetAlias
     takes_sets: ClassVar[bool] = False
     """Whether the operator also accepts a landing set."""
 
@@ -234,11 +235,11 @@ class LandingTask(BaseOperator):
         """Return True if an earlier attempt, or the run before it was cleared, may have done this task's work."""
         return bool(context["ti"].try_number > 1)
 
-    def resends(self, context: Context) -> bool:
-        """Return True if an earlier attempt may have finished its work and died before it sent the event. A cleared
-        task has sent its event.
+    def in_events(self, context: Context) -> Collection[int] | None:
+        """Return the snapshots of which Airflow has an event; ``None`` for the first attempt of a run. An earlier one
+        may have published others and died before it sent its event.
         """
-        return self.is_retry(context) and not is_cleared(context["ti"], self.retries or 0)
+        return snapshots_in_events(context, self.asset) if self.is_retry(context) else None
 
 
 class SparkTask(LandingTask):
@@ -285,13 +286,6 @@ def check_planned(planned: str, landing: Landing) -> None:
             f"new one: restore the name {planned!r} and clear this task; reported slices are kept. Or name the plan "
             "task of this landing (`plan_task_id`)",
         )
-
-
-def is_cleared(ti: Any, retries: int) -> bool:
-    """Return True if this is the first attempt since the task was cleared. Clearing grants all retries again; a retry
-    uses one.
-    """
-    return bool(ti.try_number > 1 and ti.try_number == ti.max_tries - retries + 1)
 
 
 def leave_failure(context: Context, error: Exception) -> None:

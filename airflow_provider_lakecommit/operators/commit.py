@@ -7,7 +7,7 @@ also when it skips or fails. Only the tables and the control topic decide what i
 identifies the cycle. Without it the run's identity finds the cycle, or opens an empty one.
 
 Failure story: Airflow takes no asset event from a task that fails. If an attempt died after its commit, the next
-attempt finds the cycle closed and sends the event.
+attempt, or the cleared task, finds the cycle closed and sends the event, unless Airflow has it.
 
 Of a landing set it closes the run's cycle of each landing concurrently. It succeeds if at least one landing published
 something, so events are sent: one for each landing that got a snapshot, of that landing's own asset. A landing whose
@@ -18,7 +18,7 @@ all landings fail.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import Asset, TriggerRule
@@ -168,7 +168,7 @@ class LakeCommitOperator(LandingTask):
                 tickets,
                 self.log,
                 retry=self.is_retry(context),
-                retell=self.resends(context),
+                in_events=self.in_events(context),
             )
         ends = set_ends(ended, time.monotonic() - began, self.log)
         context["ti"].xcom_push(ENDS, ends)
@@ -185,13 +185,13 @@ class LakeCommitOperator(LandingTask):
         return {name: landed_line(closed[name]) for name in published}
 
     def _close(self, context: Context) -> Closed:
-        ticket, retry, retell = self._ticket(context), self.is_retry(context), self.resends(context)
+        ticket, retry, in_events = self._ticket(context), self.is_retry(context), self.in_events(context)
         with no_retry_in_vain(self):
             try:
                 if ticket is not None:
                     check_planned(ticket.landing, self.landing)
                 with self.session() as session:
-                    return _closed(session, self.identity(context), ticket, retry=retry, retell=retell)
+                    return _closed(session, self.identity(context), ticket, retry=retry, in_events=in_events)
             except Exception as e:
                 context["ti"].xcom_push(CLOSED, {FAILURE: without_secrets(e)})
                 if ticket is None and self._plan_met(context, e) and has_outcome_task(self):
@@ -262,7 +262,7 @@ def close_set(
     log: Any,
     *,
     retry: bool,
-    retell: bool,
+    in_events: Collection[int] | None,
 ) -> tuple[Mapping[str, Closed | BaseException], list[LandingCommit]]:
     """Close the run's cycle of each landing concurrently.
 
@@ -278,7 +278,7 @@ def close_set(
 
         def step(session: LandingSession) -> Closed:
             ticket = tickets[session.landing.name]
-            return _closed(session, run, ticket, retry=retry, retell=retell, executor=concurrent.executor)
+            return _closed(session, run, ticket, retry=retry, in_events=in_events, executor=concurrent.executor)
 
         ended = for_all(
             connections, landings.values(), step, lambda line: log_set_line(log, line), concurrent=concurrent

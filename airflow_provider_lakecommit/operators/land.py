@@ -6,7 +6,8 @@ Contract: the cycles are those of the task group, one after the other in this pr
 continues the cycle in which its predecessor died and reads no reported slice again. The task ends as the group's
 outcome does: *success* if something was published and nothing of the run is missing, *skipped* if there was nothing to
 do, *failed* if something is missing or needs a user. One asset event covers all snapshots of the run, including those
-of earlier attempts. A finished run that is cleared does no work and reports where its windows are.
+of earlier attempts. A finished run that is cleared does no work and reports where its windows are, or sends the event
+that Airflow does not have.
 
 With ``follow_for`` (continuous mode) the task does not end when it is caught up, but lands new records until its time
 is over, the DAG is paused (:mod:`~airflow_provider_lakecommit.cycle.run`), or a later run of the DAG has taken over. A
@@ -44,7 +45,6 @@ from airflow_provider_lakecommit.operators.base import (
     SparkTask,
     declared_of,
     exact,
-    is_cleared,
     log_troubles,
     no_retry_in_vain,
 )
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.operators.set_run import SetRun
     from airflow_provider_lakecommit.spark import Engine
 
-__all__ = ["KafkaToIcebergOperator", "is_cleared", "is_over"]
+__all__ = ["KafkaToIcebergOperator", "is_over"]
 
 OVER = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task after which no attempt follows automatically."""
@@ -199,11 +199,12 @@ class KafkaToIcebergOperator(SparkTask):
 
         identity = self.identity(context)
         since = None if self.follow is None else began(context)
-        earlier = cycles_of(session, identity, since) if self.is_retry(context) else None
+        in_events = self.in_events(context)
+        earlier = None if in_events is None else cycles_of(session, identity, since)
         before = published_by(session, earlier) if earlier else ()
         finished = earlier is not None and earlier.finished(self.max_cycles)
         if earlier and finished and not self._goes_on(session, identity, earlier):
-            if is_cleared(context["ti"], self.retries or 0) or not before:
+            if all(p.snapshot_id in (in_events or ()) for p in before):
                 return replace(earlier.to_closed(self.landing.table, ()), finished=True, note=str(earlier))
             self.log.info("all work is done already, but no asset event was sent: %s", earlier)
             return earlier.to_closed(self.landing.table, before)

@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
 from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from airflow.sdk import Context
 
@@ -51,7 +51,7 @@ class SetRun:
         self.published: list[tuple[Landing, Closed]] = []
         self._task, self._declared, self._engine = task, declared, engine
         self._identity = task.identity(context)
-        self._retry, self._retell = task.is_retry(context), task.resends(context)
+        self._retry, self._in_events = task.is_retry(context), task.in_events(context)
         self._ended_runs = EndedRuns(context["ti"], task.log)
         self._by_itself = is_scheduled(context)
         self._before: dict[str, tuple[Landing, Closed]] = {}
@@ -90,20 +90,21 @@ class SetRun:
         run = replace(self._identity, number=number)
 
         def plan(session: LandingSession) -> Opened:
-            if self._retell and number == 0:
-                self._recall(session)
+            if self._in_events is not None and number == 0:
+                self._recall(session, self._in_events)
             return open_further(session, run, self._ended_runs, retry=self._retry, anyway=True)
 
         # A user who triggers a run may have changed something that the log does not show.
         skip_idle = number > 0 or (self._by_itself and not self._retry)
         return plan_set(self._declared, run, plan, self._ended_runs, self._task.log, skip_idle=skip_idle)
 
-    def _recall(self, session: LandingSession) -> None:
+    def _recall(self, session: LandingSession, in_events: Collection[int]) -> None:
         """Note what an earlier attempt published without an event."""
         from airflow_provider_lakecommit.cycle import cycles_of, published_by
 
         earlier = cycles_of(session, self._identity)
-        if earlier and (before := published_by(session, earlier)):
+        before = published_by(session, earlier) if earlier else ()
+        if earlier and any(p.snapshot_id not in in_events for p in before):
             self._before[session.landing.name] = session.landing, earlier.to_closed(session.landing.table, before)
 
     def _write(self, groups: Sequence[BundledGroup]) -> int:
@@ -139,7 +140,7 @@ class SetRun:
             tickets,
             self._task.log,
             retry=self._retry,
-            retell=self._retell,
+            in_events=self._in_events,
         )
         self.commits += commits
         for name, end in set_ends(ended, time.monotonic() - began, self._task.log).items():

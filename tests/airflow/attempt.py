@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from airflow_provider_lakecommit.landing import LandingSet
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.replay import ReplayOperator
+from tests.support.airflow_events import stored_events
 from tests.support.declared import landing_of
 from tests.support.gate import Gate
 
@@ -38,7 +40,8 @@ SECONDS = 600.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRequest:
     """Which attempt it is. ``first`` is the number of the first attempt since the last clear; ``states`` are those of
-    the task in other runs; ``gate`` is the folder of a gate before each slice.
+    the task in other runs; ``gate`` is the folder of a gate before each slice; ``events`` are the extras of the asset
+    events that Airflow has.
     """
 
     landing: dict[str, Any]
@@ -48,6 +51,7 @@ class AttemptRequest:
     options: dict[str, Any] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     gate: str | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
     kind: str = "land"
 
     def operator(self) -> KafkaToIcebergOperator:
@@ -120,11 +124,12 @@ def attempt(
     operator, ti = request.operator(), _Ti(request)
     operator._cached_logger = _Log(lines)  # type: ignore[assignment]
     accessor = _Events()
-    dag_run = SimpleNamespace(run_type="manual")
+    dag_run = SimpleNamespace(run_type="manual", run_after=datetime.now(UTC))
     context: Any = {"ti": ti, "dag_run": dag_run, "outlet_events": {operator.asset: accessor}}
     started(operator, lines)
     try:
-        operator.execute(context)
+        with stored_events(request.events):
+            operator.execute(context)
     except AirflowSkipException as e:
         return Ended(state="skipped", reason=str(e), event=None, log=lines)
     except AirflowFailException as e:

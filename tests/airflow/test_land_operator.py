@@ -120,8 +120,8 @@ def test_a_task_keeps_its_table_equal_to_the_source(world: World, produce: Produ
     produce(world.topic, [change(n % 6, f"n{n}") for n in range(12)], 0)
     produce(world.topic, [change(n, "other") for n in range(10, 14)], 1)
     first = world.request(landing=keyed)
-    ended = attempt(first)
-    assert ended.state == "success", ended
+    ended_before = attempt(first)
+    assert ended_before.state == "success", ended_before
     assert notes() == {**{n: f"n{n + 6}" for n in range(6)}, **dict.fromkeys(range(10, 14), "other")}
     produce(world.topic, [change(0, None), change(1, "new"), change(2, None), change(2, "back")], 0)
     ended = attempt(world.request("second", landing=keyed))
@@ -129,7 +129,9 @@ def test_a_task_keeps_its_table_equal_to_the_source(world: World, produce: Produ
     expected = {1: "new", 2: "back", **{n: f"n{n + 6}" for n in range(3, 6)}, **dict.fromkeys(range(10, 14), "other")}
     assert notes() == expected
     head = world.lake.head("shop.orders")
-    assert attempt(replace(first, number=2, first=2)).state == "skipped"
+    assert ended_before.event is not None
+    cleared = attempt(replace(first, number=2, first=2, events=[ended_before.event]))
+    assert cleared.state == "skipped"
     assert (notes(), world.lake.head("shop.orders")) == (expected, head)
 
 
@@ -143,7 +145,8 @@ def test_what_the_last_of_its_cycles_leaves_is_reported_and_lands_with_the_next_
     assert ended.state == "success", ended
     assert ended.printed("5 offsets are left for the next run")
     assert len(world.ids) == 20
-    cleared = attempt(replace(request, number=2, first=2))
+    assert ended.event is not None
+    cleared = attempt(replace(request, number=2, first=2, events=[ended.event]))
     assert cleared.state == "skipped", "a finished run, also one that left something, does no work"
     assert attempt(replace(request, run="second")).state == "success"
     assert world.ids == list(range(25))
@@ -178,7 +181,12 @@ def test_a_run_that_was_not_reported_is_reported_by_its_retry_and_a_cleared_one_
     assert retried.event["valid_through"] == first.event["valid_through"]
 
     produce(world.topic, orders(4), 0)
-    cleared = attempt(replace(request, number=3, first=3))
+    without_retries = attempt(replace(request, number=2, first=2))
+    assert without_retries.event == retried.event, "a cleared run sends the event that Airflow does not have"
+    for later in (replace(request, number=3, first=3), replace(request, number=3, first=2)):
+        again = attempt(replace(later, events=[retried.event]))
+        assert (again.state, again.event) == ("skipped", None), "once, whether cleared or retried after that"
+    cleared = attempt(replace(request, number=3, first=3, events=[retried.event]))
     assert cleared.state == "skipped"
     assert "1 cycles of this run" in cleared.reason
     assert f"{world.topic}[0] [0, 3)" in cleared.reason

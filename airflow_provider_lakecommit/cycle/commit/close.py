@@ -16,7 +16,7 @@ nothing. A slice that contradicts its table or whose files are missing is voided
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -61,7 +61,7 @@ def close_cycle(
     ticket: CycleTicket | None,
     *,
     retry: bool = False,
-    retell: bool = False,
+    in_events: Collection[int] | None = None,
     executor: CommitterThread | None = None,
     failing: FailingTables | None = None,
 ) -> Closed:
@@ -69,7 +69,7 @@ def close_cycle(
 
     :param ticket: the cycle's ticket, or ``None`` if the plan task did not get that far
     :param retry: search the whole log for this run's cycle first
-    :param retell: report now what an already closed cycle published unreported
+    :param in_events: snapshots of which observers know; those of a closed cycle are returned if others are among them
     :param executor: a shared executor; by default one is made for this call
     :param failing: isolates failing tables; the cycle stays open while others succeed, and nothing is raised
     :raises LakecommitError: the first table's failure, after the evidence was sent
@@ -77,7 +77,7 @@ def close_cycle(
     past = _past(session, run, ticket) if retry or ticket is None else None
     with CommitterThread() if executor is None else nullcontext(executor) as turns:
         if past is not None and past.state.complete:
-            return _finished_before(session, past, turns, retell=retell)
+            return _finished_before(session, past, turns, in_events)
         if ticket is None:
             # Its plan task failed before the START: opened empty, so that the log shows the run.
             opened = past or start_without_tables(session, run, "the plan task did not open this cycle")
@@ -116,14 +116,17 @@ def _past(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None)
     return find_cycle(session, ticket.commit_id if ticket else cycle_id_of(session, run))
 
 
-def _finished_before(session: LandingSession, past: FoundCycle, executor: CommitterThread, *, retell: bool) -> Closed:
+def _finished_before(
+    session: LandingSession, past: FoundCycle, executor: CommitterThread, in_events: Collection[int] | None
+) -> Closed:
     """Return the result of a run that was cleared or died with its work done; missing slices are only reported."""
     commits = TableCommits(session=session, ticket=past.ticket)
     tables = executor.run(commits.prepare)
     commits.check()
     closed = _finished(session, past.ticket, session.read_state([t.ledger for t in tables]), past.state)
-    published = tuple(p for t in tables for p in published_before(session, t, past.state)) if retell else ()
-    if not published:
+    found = () if in_events is None else tables
+    published = tuple(p for t in found for p in published_before(session, t, past.state))
+    if in_events is None or all(p.snapshot_id in in_events for p in published):
         return closed
     return replace(
         closed,

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.assets import hourly_asset_of
 from airflow_provider_lakecommit.telemetry import HOUR, hour_key, whole_hours
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Asset, AssetAlias, Context
 
     from airflow_provider_lakecommit.cycle import Closed
     from airflow_provider_lakecommit.landing import Landing
@@ -84,6 +84,18 @@ def send_hours(context: Context, landing: Landing, closed: Closed) -> bool:
         event.add_partitions([hour_key(hour) for hour in hours])
         event.extra = {**event_extra(landing, closed), HOURS_THROUGH: (hours[-1] + HOUR).isoformat()}
     return bool(hours)
+
+
+def snapshots_in_events(context: Context, asset: Asset | AssetAlias) -> frozenset[int]:
+    """Return the snapshots in the asset's events since the run was due. Airflow stores an event together with the
+    success of its task.
+    """
+    from airflow.sdk.execution_time.context import InletEventsAccessors
+
+    # Not those of the context: its own asset is no inlet of a task.
+    events = InletEventsAccessors([asset])[asset].after(context["dag_run"].run_after.isoformat())
+    extras: list[dict[str, Any]] = [event.extra or {} for event in events]
+    return frozenset(each["snapshot_id"] for extra in extras for each in extra.get("snapshots", ()))
 
 
 def landed_line(closed: Closed) -> str:

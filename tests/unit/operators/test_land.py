@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -17,8 +18,10 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import RunIdentity
 from airflow_provider_lakecommit.exceptions import SparkJobError
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator, is_cleared, is_over
+from airflow_provider_lakecommit.landing import Landing, LandingSet
+from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator, is_over
+from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra
+from tests.support.airflow_events import stored_events
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 SESSION: Any = SimpleNamespace(landing=ORDERS, lane=LIVE)
@@ -26,17 +29,21 @@ IDENTITY = RunIdentity(deployment="here", dag_id="dag", run_id="now")
 
 
 @pytest.mark.parametrize(
-    ("number", "most", "cleared"),
-    [
-        (1, 1, False),
-        (2, 1, False),  # a retry
-        (2, 2, True),  # cleared after its first attempt
-        (3, 2, False),  # the retry of that
-        (4, 4, True),  # all retries used up, then cleared
-    ],
+    "declared", [ORDERS, LandingSet(name="all", topics=["orders"], table="shop.{topic}")], ids=["one", "set"]
 )
-def test_the_first_attempt_after_a_clear_is_distinguished_from_a_retry(number: int, most: int, cleared: bool) -> None:
-    assert is_cleared(SimpleNamespace(try_number=number, max_tries=most), retries=1) is cleared
+def test_a_further_attempt_knows_which_snapshots_events_have_reported(declared: Landing | LandingSet) -> None:
+    operator = KafkaToIcebergOperator(task_id="land", landing=declared)
+    due = datetime(2026, 1, 2, tzinfo=UTC)
+
+    def context(number: int) -> Any:
+        return {"ti": SimpleNamespace(try_number=number), "dag_run": SimpleNamespace(run_after=due)}
+
+    ours = event_extra(ORDERS, Closed(commit_id=UUID(int=1), table="shop.orders", published=(SNAPSHOT,)))
+    with stored_events([ours, {"from_rest_api": True}, None]) as requests:
+        assert operator.in_events(context(1)) is None
+        assert requests == []
+        assert operator.in_events(context(2)) == {SNAPSHOT.snapshot_id}
+    assert [request.after for request in requests] == [due]
 
 
 def cycle_of(run_identity: RunIdentity, number: int = 0) -> Cycle:

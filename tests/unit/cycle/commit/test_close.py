@@ -109,8 +109,15 @@ class TestFinishedBefore:
         opened = landing.open()
         landing.report(opened)
         first = landing.close(opened=opened)
-        again = landing.close(opened=opened, retry=True, retell=True)
+        again = landing.close(opened=opened, retry=True, in_events=())
         assert (again.finished, again.published, again.valid_through) == (False, first.published, first.valid_through)
+
+    def test_slices_of_which_there_is_an_event_are_not_reported_again(self, landing: FakeLanding) -> None:
+        opened = landing.open()
+        landing.report(opened)
+        known = [p.snapshot_id for p in landing.close(opened=opened).published]
+        again = landing.close(opened=opened, retry=True, in_events=known)
+        assert (again.finished, again.published) == (True, ())
 
 
 def test_a_plan_task_that_never_opened_its_cycle_has_it_opened_empty(landing: FakeLanding) -> None:
