@@ -39,8 +39,8 @@ class Bundle:
     """
 
     def __init__(self, groups: Sequence[BundledGroup], at: SetTarget, connections: SetConnections, log: Any) -> None:
-        self.saved = 0
-        """Reported records."""
+        self.saved: set[str] = set()
+        """Landings with reported records."""
         self._log = log
         self._groups = {f"{g.landing.name}, group {g.ticket.group}": self._group(g, at, connections) for g in groups}
 
@@ -68,12 +68,12 @@ class Bundle:
         for name, each in groups.items():
             result = each.result()
             saved += result.saved_records
+            self.saved |= {each.landing.name} if result.saved_records else set()
             if (error := left_undone(result, f"group {each.ticket.group}", died.get(name))) is not None:
                 undone[name] = error
                 self._log.error("%s: %s", name, error)
             elif died.get(name) is not None:
                 self._log.warning("the job of %s failed, but all its slices are reported: %s", name, died[name])
-        self.saved = saved
         self._log.info("%d groups: %d records are reported, %d groups are incomplete", len(groups), saved, len(undone))
         if undone:
             # A user must fix a blocked range; only errors that another attempt may fix are worth a retry.

@@ -2,8 +2,8 @@
 """All landings of a set in one task: rounds of plan, write and commit, until nothing is left to read.
 
 Contract: a round opens one cycle of each landing that has something to do, writes the groups of all of them as one
-bundle, and closes these cycles. A retry continues the open cycles. An empty round, ``max_cycles`` rounds, or a stop end
-the run.
+bundle, and closes these cycles. A retry continues the open cycles. An empty round, ``max_cycles`` rounds, several in a
+row without progress for any landing, or a stop end the run.
 
 Failure story: a landing that fails is named, and stops no other. The next round plans incomplete groups; if a round
 reports nothing, the run ends, and the next attempt tries again. A failed task sends no events: its retry also returns
@@ -72,13 +72,15 @@ class SetRun:
         :param most: at most this many
         :raises LakecommitError: neither topics nor the catalog can be read
         """
-        number = 0
+        from airflow_provider_lakecommit.cycle import MOST_IDLE_CYCLES
+
+        number = idle = 0
         while not self._stopped and (most is None or number < most):
             plans, self.unplanned = self._plan(number)
             groups = bundled_groups(plans)
-            saved = self._write(groups) if groups else 0
-            self._close(plans)
-            if not saved:
+            saved = self._write(groups) if groups else set()
+            idle = 0 if self._close(plans, saved) else idle + 1
+            if not saved or idle >= MOST_IDLE_CYCLES:
                 break
             number += 1
         for name, (landing, closed) in self._before.items():
@@ -107,8 +109,8 @@ class SetRun:
         if earlier and any(p.snapshot_id not in in_events for p in before):
             self._before[session.landing.name] = session.landing, earlier.to_closed(session.landing.table, before)
 
-    def _write(self, groups: Sequence[BundledGroup]) -> int:
-        """Return the number of records that are reported."""
+    def _write(self, groups: Sequence[BundledGroup]) -> set[str]:
+        """Return the landings with reported records."""
         from airflow_provider_lakecommit.cycle import Expansion
 
         log: Any = self._task.log
@@ -127,10 +129,11 @@ class SetRun:
                 self._stopped = self._stopped or jobs.ending
                 return bundle.saved
 
-    def _close(self, plans: SetPlans) -> None:
+    def _close(self, plans: SetPlans, saved: set[str]) -> bool:
+        """Close the cycles of a round; return True if it made progress for a landing."""
         landings = {name: plans.landings[name] for name in plans.opened}
         if not landings:
-            return
+            return False
         began = time.monotonic()
         tickets = {name: opened.ticket for name, opened in plans.opened.items()}
         ended, commits = close_set(
@@ -147,8 +150,6 @@ class SetRun:
             # A round with nothing new removes nothing from what an earlier one has published.
             if end[0] != "skipped" or name not in self.ends:
                 self.ends[name] = end
-        self.published += [
-            (landings[name], each)
-            for name, each in ended.items()
-            if not isinstance(each, BaseException) and each.published
-        ]
+        closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
+        self.published += [(landings[name], each) for name, each in closed.items() if each.published]
+        return any(each.published or (name in saved and not each.voided) for name, each in closed.items())
