@@ -75,3 +75,5 @@ def _lines(found: Status, ending: list[str], *, ends: bool, plans: bool | None) 
         yield f"landing {found.landing} {now}; it would {'plan windows again' if plans else 'plan no more windows'}"
     if ends:
         yield f"{len(ending)} open windows would end and be published"
+        if waits := max(t.pending_slices for t in found.tables):
+            yield f"{waits} reported slices wait to be published"

@@ -117,7 +117,11 @@ def _columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[s
 
 def _cycle(state: CycleState, now: datetime) -> str:
     live = state.live(now)
-    claim = f"claims {state.claim} until {state.ends(now).isoformat()}" if live else "its claim has ended"
+    claim = (
+        f"claims {state.claim} until {state.ends(now).isoformat()}"
+        if live
+        else "its claim has ended, and the next run publishes its reported slices"
+    )
     if live and is_dead(state.cycle):
         claim = f"its process has ended, the next `{LAND}` on this host ends its claim"
     failed = f"; {len(state.failed)} commit attempts failed: {list(state.failed.values())[-1]}" if state.failed else ""

@@ -106,7 +106,8 @@ def _run(row: LandingRow, o: Operation, dags: Mapping[str, KnownDag], rights: Ri
 def _publish_now(row: LandingRow) -> tuple[str, str, str]:
     does = "ends open windows at the current record, and publishes them"
     if not row.running:
-        return does, "no window is open", "there is nothing to publish"
+        waits = f"; {_count(row.commit_lag, 'reported record')} of ended ones wait" if row.commit_lag else ""
+        return does, f"no window is open{waits}", "" if waits else "there is nothing to publish"
     done = sum(c.done for c in row.cycles.cycles[-row.running :])
     return does, f"{_count(row.running, 'window')} open, {_count(done, 'slice')} reported so far", ""
 
@@ -153,17 +154,17 @@ def _resume(row: LandingRow, off: Sequence[str], rights: Rights) -> Action:
 
 
 def _drain(row: LandingRow, on: Sequence[str], publishing: Action, rights: Rights) -> Action:
-    nothing = publishing.hindrance if row.running else ""
+    publishes = row.running or row.commit_lag
     return Action(
         kind="drain",
         does="Airflow starts no further run, and everything read is published: then no run is open",
         now=f"pauses {_named(on)}; {publishing.now}",
-        # Without an open window, pausing is enough.
-        dag=publishing.dag if row.running else "",
+        # Without anything to publish, pausing is enough.
+        dag=publishing.dag if publishes else "",
         conf=publishing.conf,
         pauses=on,
         asks=publishing.asks,
-        hindrance=_may_not_edit(on, rights) or nothing,
+        hindrance=_may_not_edit(on, rights) or (publishing.hindrance if publishes else ""),
     )
 
 

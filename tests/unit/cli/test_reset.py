@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,15 @@ class TestPause:
         assert user.types("publish-now", "--dry-run", "--json") == Exit.DONE
         assert json.loads(capsys.readouterr().out)["would_end"] == []
         assert user.landing.snapshots() == before
+
+    def test_reported_slices_of_an_expired_window_are_named(
+        self, user: User, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        user.landing.report(user.landing.open("dead"))
+        user.landing.clock.passes(timedelta(hours=2))
+        assert user.types("publish-now", "--dry-run") == Exit.DONE
+        out, _ = capsys.readouterr()
+        assert "0 open windows would end and be published\n3 reported slices wait to be published" in out
 
     def test_a_pause_holds_until_the_landing_is_resumed(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
         user.landing.cycle()

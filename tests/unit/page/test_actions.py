@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.operators.verify import VerifyOperator
 from airflow_provider_lakecommit.page.actions import Action, Rights, actions
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.operations import KnownDag, Operation, operations_in
+from airflow_provider_lakecommit.page.partitions import PagePartition
 from airflow_provider_lakecommit.stall.verdict import State
 from tests.unit.page.test_landings import row
 
@@ -153,6 +154,14 @@ def test_an_idle_landing_can_be_verified_suspended_and_drained_and_there_is_noth
     assert {kind for kind, a in found.items() if not a.hindrance} == {"verify", "drain", "suspend"}
     assert found["publish_now"].hindrance == "there is nothing to publish"
     assert (found["drain"].pauses, found["drain"].dag) == (["land_orders"], "")
+
+
+def test_reported_records_of_ended_windows_can_be_published_and_are_counted() -> None:
+    waits = PagePartition(topic="orders", partition=0, reported=30, published=10, end=90)
+    found = offered(replace(ROW, partitions=(waits,)))
+    assert found["publish_now"].hindrance == ""
+    assert found["publish_now"].now == "no window is open; 20 reported records of ended ones wait"
+    assert (found["drain"].pauses, found["drain"].dag) == (["land_orders"], "ops")
 
 
 def test_blocked_ranges_are_counted_before_they_are_tried_again() -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_provider_lakecommit.cli.status import _text
 from airflow_provider_lakecommit.core.planning.headroom import Retention
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError
 from airflow_provider_lakecommit.status.status import Status, read_status, to_dict
@@ -60,8 +61,10 @@ def test_a_cycle_that_is_open_is_printed_with_what_it_holds(landing: FakeLanding
     assert shown["commit_id"] == str(opened.ticket.commit_id)
     assert (shown["run"], shown["live"], shown["unfinished"]) == ("a", True, 2)
     landing.clock.passes(timedelta(hours=2))
-    (shown,) = to_dict(status(landing))["cycles"]
+    found = status(landing)
+    (shown,) = to_dict(found)["cycles"]
     assert not shown["live"]
+    assert any("the next run publishes its reported slices" in line for line in _text(found))
 
 
 def test_what_is_reported_waits_in_its_table_and_reports_behind_what(landing: FakeLanding) -> None:
