@@ -129,7 +129,7 @@ class LandingRunner:
         self._early_end = early_end = EarlyEnd(self._ask_to_end, self._give_up)
         try:
             end = first + most if most is not None else None
-            number = yield from self._cycles(first, end)
+            number, end = yield from self._cycles(first, end)
             if not goes_on:
                 yield from self.last_try(number, tries=number != end)
         except Exception:
@@ -159,7 +159,7 @@ class LandingRunner:
         if (error := self._failing.error()) is not None:
             raise error
 
-    def _cycles(self, first: int, end: int | None) -> Generator[CycleOutcome, None, int]:
+    def _cycles(self, first: int, end: int | None) -> Generator[CycleOutcome, None, tuple[int, int | None]]:
         number, replanned, sound, pauses = first, first, True, PausePolicy()
         while True:
             error, number = self._fill(number, end, ahead=sound)
@@ -176,10 +176,12 @@ class LandingRunner:
             current = outcome.number >= replanned
             replanned, sound = (replanned, current) if outcome.whole else (number, False)
             pauses.note(outcome)
+            # A cycle that was over before, that of a deleted run with the same id, is none of the most.
+            end = end + 1 if end is not None and outcome.opened.finished else end
             if self._windows:
                 continue
             if outcome.number + 1 == end or self._last or (outcome.final and current) or pauses.over:
-                return number
+                return number, end
             self._pause(pauses.pause(outcome))
 
     def _fill(self, number: int, end: int | None, *, ahead: bool) -> tuple[LakecommitError | None, int]:

@@ -74,6 +74,13 @@ def test_a_run_that_was_deleted_and_made_anew_under_its_id_lands_what_is_new(eng
     assert engine.landing.kinds().count("CycleOpened") == runs
 
 
+def test_a_cycle_of_a_deleted_run_does_not_count_as_one_of_the_most_cycles(engine: FakeEngine) -> None:
+    cycles(engine)
+    engine.landing.source.ends = {P0: 40, P1: 10}
+    again = cycles(engine, most=1)
+    assert [(c.number, c.opened.finished, c.closed.rows) for c in again] == [(0, True, 0), (1, False, 20)]
+
+
 def test_a_run_that_can_plan_nothing_publishes_what_is_reported_before_it_ends(engine: FakeEngine) -> None:
     landing = engine.landing
     cycles(engine)
