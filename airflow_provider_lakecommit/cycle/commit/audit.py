@@ -104,5 +104,6 @@ def _refused(session: LandingSession, ahead: Ahead) -> Iterator[str]:
             with RowsToCheck(name, table, found.released_id or found.main_id, found.head_id) as rows:
                 for check in checks:
                     session.log(f"{name}: check {check.name}")
-                    if text := wrong_rows(check, rows, session.log):
+                    limit = session.landing.window.completion_timeout
+                    if text := wrong_rows(check, rows, limit, session.log):
                         yield text

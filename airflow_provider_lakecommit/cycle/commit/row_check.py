@@ -7,14 +7,17 @@ function is called with the DuckDB connection; it refuses by each item that it r
 reaches no file and no network. The added rows are read once; all rows are read by each check that names them.
 
 Failure story: SQL that cannot be run, or a function that raises anything else, is a :class:`TableError` by name: such
-a check has not passed. Rows under equality deletes of another engine are refused.
+a check has not passed. Neither has one that takes too long: its queries are interrupted. Rows under equality deletes of
+another engine are refused.
 """
 
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import cached_property
 from importlib import import_module
 from itertools import islice
@@ -142,18 +145,46 @@ class _Rows:
         return self._rows.reader().__arrow_c_stream__(requested_schema)
 
 
-def wrong_rows(check: RowCheck, rows: RowsToCheck, log: Callable[[str], None]) -> str | None:
+def wrong_rows(check: RowCheck, rows: RowsToCheck, limit: timedelta, log: Callable[[str], None]) -> str | None:
     """Return how many rows a check refuses, if any; the first ones are only logged, as the control topic keeps errors.
 
-    :raises TableError: it cannot be run
+    :param limit: how long it may take
+    :raises TableError: it cannot be run, or takes longer
     :raises StorageError: the rows cannot be read
     """
-    found = _by_sql(check, rows) if check.sql else _by_function(check, rows)
+    with _interrupted_after(limit, rows.connection) as late:
+        try:
+            found = _by_sql(check, rows) if check.sql else _by_function(check, rows)
+        except TableError as e:
+            if not late.is_set():
+                raise
+            remedy = "make it faster, or increase `window.completion_timeout`"
+            raise TableError("LC6255", f"{rows.name}: check {check.name} was ended after {limit}: {remedy}") from e
     if not found:
         return None
     many = f"{'at least ' if len(found) >= _MOST else ''}{len(found)} wrong {'row' if len(found) == 1 else 'rows'}"
     log(f"WARNING: {rows.name}, check {check.name}: {many}, as {', '.join(map(_text, found[:_SHOWN]))}")
     return f"{rows.name}, check {check.name}: {many}"
+
+
+@contextmanager
+def _interrupted_after(limit: timedelta, connection: duckdb.DuckDBPyConnection) -> Iterator[threading.Event]:
+    """Interrupt the connection's queries from then on; the event is set when it has begun."""
+    done, late = threading.Event(), threading.Event()
+
+    def interrupt() -> None:
+        while not done.wait(1.0 if late.is_set() else limit.total_seconds()):
+            late.set()
+            # Repeated, as it has no effect between two queries.
+            connection.interrupt()
+
+    watch = threading.Thread(target=interrupt, name="lakecommit-check", daemon=True)
+    watch.start()
+    try:
+        yield late
+    finally:
+        done.set()
+        watch.join()
 
 
 def _by_sql(check: RowCheck, rows: RowsToCheck) -> Sequence[Any]:
