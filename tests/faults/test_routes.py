@@ -18,7 +18,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import BinaryType
 
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, SpecError, TableError
+from airflow_provider_lakecommit.operations.dead_letters.counts import counted, open_dead_letters
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
+from airflow_provider_lakecommit.operations.dead_letters.open_set import State
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.operations.decisions.starts import Way
 from tests.faults.test_lanes import LaneWorld
@@ -368,8 +370,9 @@ def test_a_replay_reads_a_range_again_for_all_tables(make_world: Make, produce: 
     world = make_world(1, **FIELDS, metadata_columns=True)
     produce(world.landing.topics, mixed(0, 100))
     world.settle()
-    with world.session() as session, pytest.raises(SpecError, match="lakecommit backfill SPEC --replace"):
+    with world.session() as session, pytest.raises(SpecError, match=r"lakecommit backfill SPEC --replace.*LC7404"):
         replay_dead_letters(session, Selection())
+    assert open_ones(world) == expected(0, 100)["dead"]
     tables = {**ROUTE["tables"], "unknown": "shop.refunds"}
     now = replace(world, landing=replace(world.landing, route={**ROUTE, "tables": tables}))
     again = replay(now, "0=20-60")
@@ -380,7 +383,17 @@ def test_a_replay_reads_a_range_again_for_all_tables(make_world: Make, produce: 
     assert ids(now, "shop.refunds") == rows["refunds"] + Counter(moved)
     dead = Counter(json.loads(row["value"])["id"] for row in now.rows("shop.dead"))
     assert dead == rows["dead"] - Counter(moved)
+    assert open_ones(now) == dead
     check_verified(now)
+
+
+def open_ones(world: World) -> Counter[int]:
+    """The ids of the open dead letters, as they are listed; the counts by kind agree."""
+    with world.session() as session:
+        found = Counter(json.loads(one.value())["id"] for one in open_dead_letters(session, Selection()))
+        counts = sum(one.states[State.OPEN] for one in counted(session, Selection()))
+    assert counts == found.total()
+    return found
 
 
 @pytest.mark.heavy

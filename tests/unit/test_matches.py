@@ -30,7 +30,7 @@ LEFT: dict[str, int] = {
     "faults/test_one_fate.py": 3,
     "faults/test_outsider.py": 2,
     "faults/test_replay.py": 3,
-    "faults/test_routes.py": 6,
+    "faults/test_routes.py": 5,
     "faults/test_spec_change.py": 1,
     "faults/test_topics.py": 1,
     "faults/test_transforms.py": 1,

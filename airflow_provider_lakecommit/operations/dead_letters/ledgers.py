@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data table and a dead-letter table of a landing, by their ledgers: what each has, and closed dead letters.
 
-Contract: reads only. The data table is read first, so its later snapshots show what is landed again after the read.
+Contract: reads only. Of several data tables (``route``) the leading one counts, since each range is of all of them. The
+data table is read first, so its later snapshots show what is landed again after the read.
 
 Failure story: a ledger that does not show what is in its table is an error.
 """
@@ -21,9 +22,9 @@ from airflow_provider_lakecommit.committer import (
     read_ledger,
     require_ledger,
 )
-from airflow_provider_lakecommit.core import BACKFILL, FILLED, Coverage, LedgerSection, without_rows
+from airflow_provider_lakecommit.core import FILLED, Coverage, LedgerSection, without_rows
 from airflow_provider_lakecommit.cycle import LandingSession
-from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
+from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import table_name
 from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, Readings, closed_of, readings_by
 
@@ -50,18 +51,11 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
     """Return the current state of the tables.
 
     :param table: a former dead-letter table of the landing
-    :raises SpecError: the landing has none, or several tables of rows
+    :raises SpecError: the landing has none
     :raises LedgerError: a ledger does not show what is in its table
     :raises CatalogError: the catalog is unreachable
     """
     landing, dead_name = session.landing, table_name(session.landing, table)
-    if landing.routing is not None:
-        raise SpecError(
-            "LC7404",
-            f"landing {landing.name} has several tables of rows (`route`), and a dead letter cannot move between them "
-            f"in one commit. Read its range again with `{BACKFILL} SPEC --replace` or a ReplayOperator, which replaces "
-            "it in all tables, or land the dead letters with a landing of one table",
-        )
     # The data table first: its later snapshots show what is landed again after this read.
     data = session.tables.load(landing.table)
     _, own = landing_sections(session, landing.table, data.metadata)

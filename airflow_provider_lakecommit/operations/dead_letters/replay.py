@@ -41,6 +41,7 @@ from airflow_provider_lakecommit.committer import (
 )
 from airflow_provider_lakecommit.control import LEDGER_LIMIT, encode_ledger
 from airflow_provider_lakecommit.core import (
+    BACKFILL,
     MAINTAIN,
     MOST_TEXT,
     Coverage,
@@ -51,7 +52,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession
-from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError
+from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
 from airflow_provider_lakecommit.landing import Landing, require_appends
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import (
     WHOLE,
@@ -127,13 +128,20 @@ def replay(
     :param table: a former dead-letter table of the landing
     :param decision: the user who decided, for the table's history; without it nothing is written
     :param progress: gets the sums after each batch
-    :raises SpecError: the landing has no dead-letter table
+    :raises SpecError: the landing has no dead-letter table, or several tables of rows
     :raises LedgerError: a ledger does not show what is in its table, or has no room for so many ranges
     :raises TableError: the landing cannot fill the data table
     :raises CommitUnknownError: the outcome of a request stays unknown; run it again to continue
     :raises CatalogError: the catalog or the storage is unreachable
     """
     require_appends(session.landing, "replaying dead letters")
+    if session.landing.routing is not None:
+        raise SpecError(
+            "LC7404",
+            f"landing {session.landing.name} has several tables of rows (`route`), and a dead letter cannot move "
+            f"between them in one commit. Read its range again with `{BACKFILL} SPEC --replace` or a ReplayOperator, "
+            "which replaces it in all tables, or land the dead letters with a landing of one table",
+        )
     if decision is not None:
         bring_forward(session)
     out, known = Replayed(), ledgers(session, table)
