@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules that decide whether a record becomes a row or a reject: the landing's decoding and its tables' columns.
 
-Rules are one text, equal for readings that judge every record alike; ids and comments of columns are not part of it.
+Rules are one text, equal for readings that judge every record alike; ids, comments and the order of columns are not
+part of it, since records and rows have columns by name.
 Ledgers and reports record the rules of their ranges. A range that one table has by some rules is never read for another
 table by other rules (:func:`evaluated_otherwise`): a record could end up in both tables, or in none.
 """
@@ -36,10 +37,10 @@ def rules_of(decoding: str, *schemas: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Drop the parts of a schema that decide nothing."""
+    """Drop the parts of a schema that decide nothing, such as the order of columns, its only lists."""
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items() if k not in _IDS}
-    return [_plain(v) for v in value] if isinstance(value, list) else value
+    return sorted(map(_plain, value), key=lambda column: column["name"]) if isinstance(value, list) else value
 
 
 def merged(

@@ -50,6 +50,15 @@ def test_what_decides_nothing_is_not_in_the_rules(other: str) -> None:
     assert rules_of("d", other) == rules_of("d", schema(field("a")))
 
 
+def test_the_order_of_columns_decides_nothing_also_within_a_column() -> None:
+    def of(*names: str) -> str:
+        inner = [field(name, type="int" if name == "a" else "string") for name in names]
+        return schema(*inner, field("c", type={"type": "struct", "fields": inner}))
+
+    assert rules_of("d", of("a", "b")) == rules_of("d", of("b", "a"))
+    assert rules_of("d", of("a", "b"), of("a")) != rules_of("d", of("a"), of("a", "b")), "that of tables does"
+
+
 @pytest.mark.parametrize(
     "other",
     [
