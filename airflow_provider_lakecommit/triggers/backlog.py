@@ -3,7 +3,8 @@
 
 For an `AssetWatcher`: one event when a limit is reached; the next one after the backlog was below all limits, after a
 plan has taken some of it, or after ``again`` seconds, in case the run did nothing. Planned records do not count, even
-if they are not landed yet. Unreachable brokers and missing topics are waited for.
+if they are not landed yet or a table was rolled back to before them: no table is read. Unreachable brokers and missing
+topics are waited for.
 """
 
 from __future__ import annotations
