@@ -57,7 +57,7 @@ __getattr__ = lazy_names(
         "provenance": (
             "COORDINATES Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked without_rows"
         ),
-        "refusal": "RefusalState",
+        "refusal": "WHY_BLOCKED RefusalState",
         "retry": "lifted own_budget",
         "destinations": (
             "BY_FIELD BY_SCHEMA DEAD_LETTER Destination FAIL NOT_ROUTED Role Route role_of row_tables "

@@ -203,6 +203,7 @@ from airflow_provider_lakecommit.core.provenance import same_readings as same_re
 from airflow_provider_lakecommit.core.provenance import shares_of as shares_of
 from airflow_provider_lakecommit.core.provenance import unmarked as unmarked
 from airflow_provider_lakecommit.core.provenance import without_rows as without_rows
+from airflow_provider_lakecommit.core.refusal import WHY_BLOCKED as WHY_BLOCKED
 from airflow_provider_lakecommit.core.refusal import RefusalState as RefusalState
 from airflow_provider_lakecommit.core.retry import lifted as lifted
 from airflow_provider_lakecommit.core.retry import own_budget as own_budget

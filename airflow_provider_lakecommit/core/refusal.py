@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+WHY_BLOCKED = "blocked: "
+"""Start of the reason of a plan without a window while ranges are blocked."""
+
 
 class RefusalState(StrEnum):
     """The reason why a cycle planned no window; the value is shown to users."""

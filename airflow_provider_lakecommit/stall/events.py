@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.control import (
     time_from_json,
 )
 from airflow_provider_lakecommit.control import headers as h
-from airflow_provider_lakecommit.core import LIVE, Coverage, RefusalState, Span
+from airflow_provider_lakecommit.core import LIVE, WHY_BLOCKED, Coverage, RefusalState, Span
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.verdict import EventKind, ObservedEvent
 
@@ -185,9 +185,10 @@ def _ours(event: ObservedEvent, header: dict[str, Any], completion_timeout: floa
 
 
 def _reads(plan: Mapping[str, Any]) -> tuple[float, tuple[Span, ...]] | None:
-    """Return when a plan read the source, and its ranges; ``None`` if it has none."""
+    """Return when a plan read the source, and its ranges; ``None`` if it has none, except if nothing is blocked."""
     spans = tuple(span for one in plan.get("slices", ()) for span in spans_from_json(one[2]))
-    return (time_from_json(plan["asked_at"]).timestamp(), spans) if spans else None
+    waits = not plan.get("ends") or "refusal" in plan or str(plan.get("reason")).startswith(WHY_BLOCKED)
+    return (time_from_json(plan["asked_at"]).timestamp(), spans) if spans or not waits else None
 
 
 def _reported(event: ObservedEvent, report: dict[str, Any]) -> ObservedEvent:

@@ -254,11 +254,14 @@ def _settled(state: State, covers: Coverage | None) -> State:
 
 def _left_blocked(state: State, event: ObservedEvent) -> tuple[tuple[Coverage, str, float], ...]:
     """Return the blocked ranges once a cycle is planned. Nothing beyond a blocked range is planned, so a later plan
-    that reads beyond it shows that a user has passed it (`reset offsets`); so does one of a topic that was recreated.
+    that reads beyond it shows that a user has passed it (`reset offsets`); so does one of a topic that was recreated,
+    and a plan that reads nothing and names no blocked range.
     """
     if not state.blocked or event.reads is None:
         return state.blocked
     asked_at, spans = event.reads
+    if not spans:
+        return tuple(one for one in state.blocked if one[2] >= asked_at)
     furthest = {(s.partition.topic, s.partition.partition): s for s in sorted(spans)}
 
     def left(p: SourcePartition, ranges: RangeSet) -> RangeSet:

@@ -47,7 +47,7 @@ class ObservedEvent(NamedTuple):
     a budget of pending work kept the cycle from planning, ``deferred`` why the debt of a table did, ``deadline`` the
     end of the claim, ``blocked`` why the range ``covers`` is over its budget, ``tried`` why it failed, and ``alone``
     whether it was read alone; any other event that ``covers`` a range settles it. ``reads`` is when a plan read the
-    source, and its ranges.
+    source, and its ranges, none if nothing is new or blocked.
     """
 
     kind: EventKind

@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.core.planning.missing import (
 from airflow_provider_lakecommit.core.planning.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.planning.slicing import cut, window_of
 from airflow_provider_lakecommit.core.planning.truncation import known_positions
-from airflow_provider_lakecommit.core.refusal import RefusalState
+from airflow_provider_lakecommit.core.refusal import WHY_BLOCKED, RefusalState
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import SpecError
 
@@ -191,7 +191,7 @@ def _ends(given: PlanInputs) -> dict[SourcePartition, int]:
 
 def _why_nothing(landing_state: LandingState, notes: Mapping[SourcePartition, str]) -> str:
     if landing_state.blocked:
-        return "blocked: " + "; ".join(map(str, landing_state.blocked))
+        return WHY_BLOCKED + "; ".join(map(str, landing_state.blocked))
     if notes:
         return "; ".join(f"{p}: {note}" for p, note in sorted(notes.items()))
     claimed = Coverage.union(c.claim for c in landing_state.open_cycles())

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.stall.events import event_of
 from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
 from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate, observe
+from tests.fakes.session import FakeLanding
 from tests.support.story import P0, coverage
 
 RULES = StallRules(landing=True)
@@ -41,6 +46,29 @@ def test_a_range_that_is_published_or_read_again_starts_over() -> None:
         again = observe(failed_in(3), ObservedEvent(kind, 5.0, b"next", covers=RANGE), RULES)
         assert again.blocked == ()
         assert tried(again, 6.0, b"next").blocked == ()
+
+
+def seen(landing: FakeLanding) -> State:
+    """As the page and the sensor see the control topic."""
+    state = State(landing=True)
+    for record in landing.session.control.read_all():
+        if (found := event_of(record.value, key=record.key, headers=record.headers)) is not None:
+            state = observe(state, found[1], RULES)
+    return state
+
+
+def test_a_range_that_a_user_passed_is_blocked_until_the_next_plan_though_nothing_is_new(landing: FakeLanding) -> None:
+    opened = landing.open("a")
+    landing.report(opened, lambda s: str(s) == "orders[0][0, 10)", blocked="5 rejected records, 0 allowed")
+    landing.report(opened, lambda s: str(s) == "orders[1][0, 10)")
+    landing.close("a", opened)
+    landing.clock.passes(timedelta(minutes=1))
+    landing.cycle("b")
+    assert [str(covers) for covers, _, _ in seen(landing).blocked] == ["orders[0] [0, 10)"]
+    ledger_init(landing.session, "latest")
+    closed = landing.cycle("c")
+    assert closed.reason == "nothing new"
+    assert seen(landing).blocked == ()
 
 
 def test_a_range_counts_once_however_often_it_is_reported() -> None:
