@@ -17,7 +17,7 @@ from itertools import chain
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.committer import (
 )
 from airflow_provider_lakecommit.core import CONNECT_RESCUE, RESET_ASSERT, RESET_OFFSETS, data_roots, path_problem
 from airflow_provider_lakecommit.exceptions import TableError, WireError
-from airflow_provider_lakecommit.iceberg import Tables, rows_in_footer, trouble_of
+from airflow_provider_lakecommit.iceberg import Tables, is_data, rows_in_footer, trouble_of
 from airflow_provider_lakecommit.status.other_writers import brought_back, live_rows, row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows
 from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
@@ -86,7 +86,8 @@ def read_history(
         _find_sinks(reading, table.metadata, state)
         picked_id = state.picked_id
     line = list(ancestry(table.metadata, branch))
-    entries = list(_entries(reading, line[0])) if line else []
+    listed = list(_listed(reading, line[0])) if line else []
+    entries = [e for e in listed if is_data(e.data_file)]
     landing = list(_landing_snapshots(reading, reversed(line), entries))
     ours = {s.record.snapshot_id for s in landing}
     _check_paths(reading, landing)
@@ -102,8 +103,8 @@ def read_history(
             text = f"made by another writer ({operation}{rescued})" + (f": {change}" if str(change) else "")
             (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
     if files or (files is None and urlsplit(table.location()).scheme in ("", "file")):
-        progress(f"{name}: checking {len(entries)} files")
-        _find_files(reading, table.io, entries)
+        progress(f"{name}: checking {len(listed)} files")
+        _find_files(reading, table.io, listed)
     whole = not landing or _begins(landing[0])
     if not whole:
         reading.note(
@@ -226,6 +227,13 @@ def _entries(
     reading: _HistoryReading, snapshot: Snapshot, only: ManifestEntryStatus | None = None
 ) -> Iterator[ManifestEntry]:
     """Yield the data files in a snapshot's manifests, or those with the status ``only``."""
+    return (entry for entry in _listed(reading, snapshot, only) if is_data(entry.data_file))
+
+
+def _listed(
+    reading: _HistoryReading, snapshot: Snapshot, only: ManifestEntryStatus | None = None
+) -> Iterator[ManifestEntry]:
+    """Yield the same with the delete files."""
     io = reading.table.io
     try:
         for manifest in snapshot.manifests(io):
@@ -233,9 +241,7 @@ def _entries(
                 # The changes of a snapshot are in the manifests that it wrote.
                 continue
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=only is None):
-                # Equal, not the same: manifests of format version 1 have the plain number.
-                data = entry.data_file.content == DataFileContent.DATA
-                if data and only in (None, entry.status):
+                if only in (None, entry.status):
                     yield entry
     except Exception as e:  # a reader may raise anything for a corrupt file
         reading.wrong(f"its manifests cannot be read: {trouble_of(io, e)}", snapshot.snapshot_id)

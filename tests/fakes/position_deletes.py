@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -121,6 +122,7 @@ def _written(
     return data_file(
         path,
         rows.num_rows,
+        file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
         spec_id=like.spec_id,
         partition=like.partition,
         content=content,

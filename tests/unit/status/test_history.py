@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.status.history import KEPT_FOR_EVER, RESCUED_BY
 from airflow_provider_lakecommit.status.verify import Severity, TableHistory, check_landing
 from airflow_provider_lakecommit.status.verify_table import check_table
 from tests.fakes.lake import NAME, Lake, at, data_file, section, staged
+from tests.fakes.position_deletes import delete_positions
 
 
 @pytest.fixture
@@ -228,6 +229,16 @@ def test_a_file_that_is_missing_and_one_of_another_size_are_both_named_if_the_st
     assert lines == [f"{NAME}: checking 2 files"]
     assert texts(history(lake, files=False, lines=lines)) == []
     assert len(lines) == 1
+
+
+def test_a_delete_file_that_is_missing_is_named_like_a_data_file(lake: Lake) -> None:
+    (file,) = landed(lake, 0, 5).files
+    delete_positions(lake.load(), "main", [(file, 1), (file, 3)])
+    found = history(lake, files=True)
+    assert (texts(found), len(found.head)) == ([], 1)
+    (deletes,) = (Path(urlsplit(lake.load().location()).path) / "data").glob("*-deletes.parquet")
+    deletes.unlink()
+    assert texts(history(lake, files=True)) == [f"file file://{deletes} of 2 rows is missing"]
 
 
 def test_a_storage_elsewhere_is_requested_only_on_request(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
