@@ -232,8 +232,9 @@ def _read_file(
         raise TableError("LC8601", f"file {file.file_path} is not read: only plain Parquet files are supported")
     deleted = positions.of(table, file, deletes.of(entry))
     with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
-        names = [name for column in columns if (name := rows.name(column)) is not None]
-        if len(names) < _NEEDED:
+        of_columns = [rows.name(column) for column in columns]
+        names = [name for name in of_columns if name is not None]
+        if None in of_columns[:_NEEDED]:
             tally.rows += file.record_count - len(deleted)
             tally.unmarked += file.record_count - len(deleted)
             return

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
@@ -94,6 +95,17 @@ def test_rows_deleted_without_a_recorded_operation_are_wrong(world: World) -> No
     delete_positions(table, "main", [(lost, 0), (lost, 1)])
     (text,) = found(world)[Severity.WRONG]
     assert " records have a row, " in text
+
+
+def test_rows_from_before_a_metadata_column_was_dropped_and_added_again_name_no_record(world: World) -> None:
+    rows = table_of(world).scan().count()
+    with table_of(world).update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("kafka_topic")
+    with table_of(world).update_schema() as update:
+        update.add_column("kafka_topic", StringType())
+    findings = found(world)
+    assert findings[Severity.WRONG] == []
+    assert f"shop.rows: {rows} of {rows} rows do not identify their record" in findings[Severity.NOTE]
 
 
 @pytest.mark.heavy
