@@ -115,6 +115,7 @@ def read_history(
         table=name,
         snapshots=tuple(landing),
         whole=whole,
+        head_id=line[0].snapshot_id if line else None,
         head=tuple(e.data_file.file_path for e in entries),
         problems=tuple(reading.problems),
         fewer=fewer,

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.manifest import FileFormat, ManifestContent, ManifestEntry
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.core import (
     Coverage,
@@ -140,7 +141,7 @@ class _Tally:
 def check_rows(
     landing: Landing, histories: Iterable[TableHistory], tables: Tables, progress: Callable[[str], None]
 ) -> list[Finding]:
-    """Return all findings on the rows of a landing's tables; ``histories`` were read just now."""
+    """Return all findings on the rows that a landing's tables have in their histories: runs may have added others."""
     known = {h.table: h for h in histories if h.snapshots}
     found: list[Finding] = []
     for role in Role:
@@ -161,7 +162,8 @@ def _of_role(
             yield Finding(level=Severity.NOTE, table=h.table, text=text)
             return
         progress(f"{h.table}: reading the record position of each row")
-        yield from _read(table, h.table, landing.branch, columns, tally)
+        head = table.snapshot_by_id(h.head_id or 0) or table.snapshot_by_name(landing.branch)
+        yield from _read(table, h.table, head, columns, tally)
     one_each = role is Role.DEAD_LETTERS or landing.one_row_each
     yield from _evaluated(landing, role, histories, tally, one_each=one_each)
 
@@ -196,8 +198,9 @@ def _covered(history: TableHistory) -> Coverage:
     return Coverage.union(s.covered for s in history.snapshots[-1].sections.values())
 
 
-def _read(table: Table, name: str, branch: str, columns: tuple[int, ...], tally: _Tally) -> Iterator[Finding]:
-    head = table.metadata.snapshot_by_name(branch)
+def _read(
+    table: Table, name: str, head: Snapshot | None, columns: tuple[int, ...], tally: _Tally
+) -> Iterator[Finding]:
     try:
         manifests = [] if head is None else head.manifests(table.io)
         deletes, positions = deletes_of(table, manifests), DeletePositions(name)

@@ -62,15 +62,16 @@ class LandingSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHistory:
-    """The history of one table. ``whole`` is false if the oldest landing snapshots were expired; ``taken_out`` are the
-    rows of landings that only snapshots outside the branch have, without a ledger on it; ``fewer`` how many rows other
-    writers removed; ``absent``: the table does not exist; ``live`` is the number of live rows by the summary of the
-    head, ``None`` if another writer may have changed rows.
+    """The history of one table up to ``head_id``. ``whole`` is false if the oldest landing snapshots were expired;
+    ``taken_out`` are the rows of landings that only snapshots outside the branch have, without a ledger on it;
+    ``fewer`` how many rows other writers removed; ``absent``: the table does not exist; ``live`` is the number of live
+    rows by the summary of the head, ``None`` if another writer may have changed rows.
     """
 
     table: str
     snapshots: tuple[LandingSnapshot, ...]
     whole: bool
+    head_id: int | None = None
     head: tuple[str, ...] = ()
     problems: tuple[Finding, ...] = ()
     taken_out: Mapping[str, int] = field(default_factory=dict)

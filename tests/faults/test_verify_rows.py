@@ -30,9 +30,10 @@ Make = Callable[..., World]
 Produce = Callable[..., object]
 
 
-def found(world: World) -> dict[Severity, list[str]]:
+def found(world: World, meanwhile: Callable[[], object] = lambda: None) -> dict[Severity, list[str]]:
     with world.session() as session:
         histories = [read_history(session.tables, t, "main", progress=lambda _: None) for t in world.landing.tables]
+        meanwhile()
         out: dict[Severity, list[str]] = {level: [] for level in Severity}
         for f in check_rows(world.landing, histories, session.tables, lambda _: None):
             out[f.level].append(f"{f.table}: {f.text}".replace(str(world.landing.topics), "T"))
@@ -95,6 +96,14 @@ def test_rows_deleted_without_a_recorded_operation_are_wrong(world: World) -> No
     delete_positions(table, "main", [(lost, 0), (lost, 1)])
     (text,) = found(world)[Severity.WRONG]
     assert " records have a row, " in text
+
+
+def test_rows_that_a_run_lands_meanwhile_are_no_finding(make_world: Make, produce: Produce) -> None:
+    world = make_world(1, metadata_columns=True)
+    produce(world.landing.topics, records(0, 10))
+    world.settle()
+    produce(world.landing.topics, records(10, 10))
+    assert found(world, world.settle) == {Severity.WRONG: [], Severity.NOTE: []}
 
 
 def test_rows_from_before_a_metadata_column_was_dropped_and_added_again_name_no_record(world: World) -> None:
