@@ -104,6 +104,7 @@ def same(one: pa.Array, other: pa.Array) -> Numbers:
     """Return which values of two arrays of one type are the same."""
     both_null = one.is_null().to_numpy(zero_copy_only=False) & other.is_null().to_numpy(zero_copy_only=False)
     valid = one.is_valid().to_numpy(zero_copy_only=False) & other.is_valid().to_numpy(zero_copy_only=False)
+    one, other = (x.storage if isinstance(x, pa.ExtensionArray) else x for x in (one, other))
     kind = one.type
     if pa.types.is_floating(kind):
         bits = {16: np.int16, 32: np.int32, 64: np.int64}[kind.bit_width]
@@ -114,15 +115,29 @@ def same(one: pa.Array, other: pa.Array) -> Numbers:
         for a, b in zip(one.flatten(), other.flatten(), strict=True):
             equal &= same(a, b)
     elif pa.types.is_nested(kind):
-        equal = np.array(list(map(repr, one.to_pylist())), object) == np.array(
-            list(map(repr, other.to_pylist())), object
-        )
+        plain = _without_times(kind)
+        a, b = (np.array(list(map(repr, x.cast(plain).to_pylist())), object) for x in (one, other))
+        equal = a == b
     elif pa.types.is_null(kind):
         equal = np.ones(len(one), bool)
     else:
         equal = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
     found: Numbers = both_null | (valid & equal)
     return found
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """Return a type with the numbers of dates and times: Python has none beyond the years 1 to 9999."""
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_without_times(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_times(kind.value_type)))
+    if pa.types.is_map(kind):
+        key, item = (f.with_type(_without_times(f.type)) for f in (kind.key_field, kind.item_field))
+        return pa.map_(key, item)
+    return kind
 
 
 def _numbered(source: pa.Table, table: pa.Table, marks: Sequence[str]) -> tuple[Numbers, Numbers, int]:
@@ -148,9 +163,12 @@ def _differing(
     rows: tuple[list[int], list[int]],
 ) -> Iterator[tuple[int, Example]]:
     """Yield the differences of one record, by its rows."""
-    some = [
-        t.select(columns).take(pa.array(r, pa.int64())).to_pylist() for t, r in zip((source, table), rows, strict=True)
-    ]
+    parts = [t.select(columns).take(pa.array(r, pa.int64())) for t, r in zip((source, table), rows, strict=True)]
+    try:
+        some = [part.to_pylist() for part in parts]
+    except (ValueError, OverflowError):
+        plain = [pa.schema([f.with_type(_without_times(f.type)) for f in part.schema]) for part in parts]
+        some = [part.cast(schema).to_pylist() for part, schema in zip(parts, plain, strict=True)]
     topic, partition, offset = (
         (source if rows[0] else table).column(name)[(rows[0] or rows[1])[0]].as_py() for name in marks
     )
@@ -197,5 +215,4 @@ def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks()
-    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-    return array.storage if isinstance(array, pa.ExtensionArray) else array
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -60,6 +62,37 @@ def test_a_value_is_the_same_or_not(kind: pa.DataType, one: Any, other: Any, equ
     a, b = (pa.array([value, None], kind) for value in (one, other))
     assert same(a, b).tolist() == [equal, True]
     assert same(b, a).tolist() == [equal, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "far", "value"),
+    [
+        (pa.timestamp("us"), 2**60, lambda n: n),
+        (pa.date32(), 2**31 - 1, lambda n: n),
+        (pa.list_(pa.timestamp("us", "UTC")), 2**60, lambda n: [n]),
+        (pa.struct([("a", pa.list_(pa.date32()))]), 2**31 - 1, lambda n: {"a": [n]}),
+        (pa.map_(pa.string(), pa.struct([("t", pa.timestamp("us"))])), 2**60, lambda n: [("k", {"t": n})]),
+    ],
+)
+def test_a_time_that_python_does_not_have_is_shown_as_its_number(
+    kind: pa.DataType, far: int, value: Callable[[int], Any]
+) -> None:
+    ours, theirs = (rows((1, 5, "a")).append_column("at", pa.array([value(n)], kind)) for n in (far, 1))
+    assert not compare(ours, ours, MARKS).counts
+    (example,) = compare(ours, theirs, MARKS).examples
+    assert (example.kind, example.column) == ("altered", "at")
+    assert [re.sub(r"\D", "", text) for text in (example.source, example.table)] == [str(far), "1"]
+
+
+def test_a_uuid_within_a_struct_is_compared() -> None:
+    kind = pa.uuid()
+
+    def of(octet: bytes) -> pa.Array:
+        part = kind.wrap_array(pa.array([octet * 16, None], kind.storage_type))
+        return pa.StructArray.from_arrays([part], fields=[pa.field("id", kind)])
+
+    assert same(of(b"a"), of(b"a")).tolist() == [True, True]
+    assert same(of(b"a"), of(b"b")).tolist() == [False, True]
 
 
 def test_equal_tables_in_any_order() -> None:
