@@ -11,15 +11,11 @@ _FORM = "cannot be read as {what}: state its form in `timestamps`"
 _DECIMAL = r"decimal\d+\((?P<precision>\d+), (?P<scale>\d+)\)"
 _JSON = r"Failed to convert JSON to "
 _TEXT = r"Failed to parse string: '(?P<value>{})' as a scalar of type "
-_DIGITS = "{value} has {digits} digits before the point, and the table has decimal({precision}, {scale}): {remedy}"
+_DECIMAL_REASON = "{value} has {has}, and the table has decimal({precision}, {scale}): {remedy}"
 _TABLE = (
-    (_JSON + _DECIMAL + r": (?P<value>\S+) requires precision", _DIGITS),
-    (r"Decimal value (?P<unscaled>-?\d+) does not fit in precision of " + _DECIMAL, _DIGITS),
-    (
-        _JSON + _DECIMAL + r": (?P<value>\S+) requires scale (?P<needed>\d+)",
-        "{value} has {needed} decimals, and the table has decimal({precision}, {scale}): round it in the producer, or "
-        "make a new column with {needed} decimals",
-    ),
+    (_JSON + _DECIMAL + r": (?P<value>\S+) requires precision", _DECIMAL_REASON),
+    (r"Decimal value (?P<unscaled>-?\d+) does not fit in precision of " + _DECIMAL, _DECIMAL_REASON),
+    (_JSON + _DECIMAL + r": (?P<value>\S+) requires scale (?P<decimals>\d+)", _DECIMAL_REASON),
     (r"Empty string cannot be converted to decimal\d+", "an empty text is not a number"),
     (
         r"The string '(?P<value>[\d.,-]*,[\d.,-]*)' is not a valid decimal\d+ number",
@@ -67,14 +63,22 @@ def plain_reason(message: str) -> str:
     """Return the message in plain words, by the first pattern that it matches, or as it is."""
     for known, text in _KNOWN:
         if (found := known.search(message)) is not None:
-            parts = found.groupdict() | (_digits(found.groupdict()) if text is _DIGITS else {})
+            parts = found.groupdict() | (_decimal(found.groupdict()) if text is _DECIMAL_REASON else {})
             return message[: found.start()] + text.format(**parts)
     return message
 
 
-def _digits(found: dict[str, str]) -> dict[str, object]:
+def _decimal(found: dict[str, str]) -> dict[str, object]:
     value = Decimal(found["value"]) if "value" in found else Decimal(f"{found['unscaled']}e-{found['scale']}")
-    needed = (digits := value.adjusted() + 1) + int(found["scale"])
-    wider = f"widen the column to decimal({needed}, {found['scale']}), or set `evolve: widen`"
-    remedy = wider if needed <= _MOST_DIGITS else "no decimal has so many digits; make the column a string"
-    return {"value": found.get("value", value), "digits": digits, "remedy": remedy}
+    precision, scale = int(found["precision"]), int(found["scale"])
+    needed = (digits := max(0, value.adjusted() + 1)) + scale
+    if "decimals" in found or needed <= precision:
+        decimals = int(found.get("decimals", -int(value.as_tuple().exponent)))
+        possible = digits + decimals <= _MOST_DIGITS
+        new = f"new column with {decimals} decimals" if possible else "new column of type string"
+        has, remedy = f"{decimals} decimals", f"round it in the producer, or make a {new}"
+    else:
+        wider = f"widen the column to decimal({needed}, {scale}), or set `evolve: widen`"
+        remedy = wider if needed <= _MOST_DIGITS else "no decimal has so many digits; make the column a string"
+        has = f"{digits} digits before the point"
+    return {"value": found.get("value", value), "has": has, "remedy": remedy}

@@ -44,6 +44,8 @@ def unscaled_reading() -> Reading:
 
 
 def _unscaled(text: str, target: pa.DataType) -> Decimal:
+    if not text:
+        raise ValueError("an empty text is not a number")
     digits = int.from_bytes(_base64(text), "big", signed=True)
     if abs(digits) >= 10**target.precision:
         raise ValueError(f"{digits} has more than the {target.precision} digits of {target}")

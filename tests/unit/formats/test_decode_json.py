@@ -440,6 +440,7 @@ def test_a_decimal_at_the_top_may_be_written_as_bytes(kind: DecimalType) -> None
     assert coded(kind, "base64", "A+c=") == Decimal("9.99")
     assert coded(kind, "base64", "AA==") == Decimal("0.00")
     assert "Only base64 data is allowed" in coded(kind, "base64", "9.9")
+    assert "an empty text is not a number" in coded(kind, "base64", "")
 
 
 @pytest.mark.parametrize(
