@@ -12,6 +12,7 @@ _DECIMAL = r"decimal\d+\((?P<precision>\d+), (?P<scale>\d+)\)"
 _JSON = r"Failed to convert JSON to "
 _TEXT = r"Failed to parse string: '(?P<value>{})' as a scalar of type "
 _DECIMAL_REASON = "{value} has {has}, and the table has decimal({precision}, {scale}): {remedy}"
+_BEYOND_64_BITS = "{value} does not fit in 64 bits: make the column a decimal; check the unit of a time"
 _TABLE = (
     (_JSON + _DECIMAL + r": (?P<value>\S+) requires precision", _DECIMAL_REASON),
     (r"Decimal value (?P<unscaled>-?\d+) does not fit in precision of " + _DECIMAL, _DECIMAL_REASON),
@@ -22,6 +23,11 @@ _TABLE = (
         "'{value}' is not a number: write it with a decimal point and without other separators",
     ),
     (r"The string '(?P<value>.*)' is not a valid decimal\d+ number", "'{value}' is not a number"),
+    (
+        r"Decimal value.* does not fit in precision 38.*",
+        "a number has more digits than the 38 of its decimal column: make a new column with fewer decimals, or of type "
+        "string",
+    ),
     (
         r"Decimal value.* does not fit in precision (?P<precision>\d+).*",
         "a number has more digits than the {precision} of its decimal column: widen the column, or set `evolve: widen`",
@@ -34,14 +40,12 @@ _TABLE = (
         _JSON + r"int32, couldn't parse:(?P<value>-?\d{1,18})$",
         "{value} does not fit in 32 bits: widen an int to long, or set `evolve: widen`; check the unit of a date",
     ),
-    (
-        _JSON + r"int\d+, couldn't parse:(?P<value>-?\d+)$",
-        "{value} does not fit in 64 bits: make the column a decimal; check the unit of a time",
-    ),
+    (_JSON + r"int\d+, couldn't parse:(?P<value>-?\d+)$", _BEYOND_64_BITS),
     (_JSON + r"int\d+, couldn't parse:(?P<value>\S*)", "{value} is not written as a whole number"),
+    (r"Integer value (?P<value>-?\d+) not in range: .* to 9223372036854775807", _BEYOND_64_BITS),
     (
         r"Integer value (?P<value>-?\d+) not in range: (?P<range>.*)",
-        "{value} is out of range ({range}): widen the column, or set `evolve: widen`",
+        "{value} is out of range ({range}): widen an int column, or set `evolve: widen`; check the unit of a date",
     ),
     (
         _TEXT.format(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?") + r"timestamp\[\w+, tz.*expected a zone",

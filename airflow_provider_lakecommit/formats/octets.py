@@ -48,7 +48,7 @@ def _unscaled(text: str, target: pa.DataType) -> Decimal:
         raise ValueError("an empty text is not a number")
     digits = int.from_bytes(_base64(text), "big", signed=True)
     if abs(digits) >= 10**target.precision:
-        raise ValueError(f"{digits} has more than the {target.precision} digits of {target}")
+        raise ValueError(f"{digits} has more than the {target.precision} digits of its column")
     return Decimal(digits).scaleb(-target.scale, _EXACT)
 
 

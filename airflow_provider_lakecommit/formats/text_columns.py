@@ -135,7 +135,11 @@ def _exactly(text: str, target: pa.DataType) -> Decimal:
     significant = written.rstrip("0")
     exponent += len(written) - len(significant)
     if significant and exponent < -target.scale:
-        raise ValueError(f"{shown!r} has more than the {target.scale} decimals of {target}")
+        raise ValueError(
+            f"{shown!r} has more than the {target.scale} decimals of decimal({target.precision}, {target.scale})"
+        )
     if significant and len(significant) + exponent > target.precision - target.scale:
-        raise ValueError(f"{shown!r} has more than the {target.precision} digits of {target}")
+        raise ValueError(
+            f"{shown!r} has more than the {target.precision} digits of decimal({target.precision}, {target.scale})"
+        )
     return Decimal((sign, tuple(map(int, significant)), exponent)) if significant else Decimal(0)

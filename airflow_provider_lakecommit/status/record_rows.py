@@ -198,9 +198,7 @@ def _covered(history: TableHistory) -> Coverage:
     return Coverage.union(s.covered for s in history.snapshots[-1].sections.values())
 
 
-def _read(
-    table: Table, name: str, head: Snapshot | None, columns: tuple[int, ...], tally: _Tally
-) -> Iterator[Finding]:
+def _read(table: Table, name: str, head: Snapshot | None, columns: tuple[int, ...], tally: _Tally) -> Iterator[Finding]:
     try:
         manifests = [] if head is None else head.manifests(table.io)
         deletes, positions = deletes_of(table, manifests), DeletePositions(name)

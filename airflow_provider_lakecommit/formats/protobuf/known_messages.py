@@ -81,7 +81,10 @@ def _timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
     _require_within(nanos, 0, _NANOS - 1, "not the nanoseconds of a timestamp (0 to 999999999)")
     _require_within(seconds, _EARLIEST, _LATEST, "not the second of a timestamp in the years 1 to 9999")
     if target.unit == "ns":
-        ticks = pc.add_checked(pc.multiply_checked(seconds, _NANOS), nanos.cast(pa.int64()))
+        try:
+            ticks = pc.add_checked(pc.multiply_checked(seconds, _NANOS), nanos.cast(pa.int64()))
+        except pa.ArrowInvalid:
+            raise ValueError("not in the years 1677 to 2262, which nanoseconds can express") from None
     else:
         micros = pc.divide(nanos, 1000)
         require(pc.equal(pc.multiply(micros, 1000), nanos), nanos, "not a whole number of microseconds")

@@ -63,7 +63,11 @@ def of_json(kind: IcebergType, value: str, rules: Mapping[str, str] | None = Non
         (DecimalType(38, 2), "1e50", "no decimal has so many digits; make the column a string"),
         (DecimalType(10, 2), "1.234", "round it in the producer, or make a new column with 3 decimals"),
         (DecimalType(9, 2), "9999999.994", "9999999.994 has 3 decimals, and the table has decimal(9, 2): round it in"),
-        (DecimalType(38, 38), "1e-39", "1e-39 has 39 decimals, and the table has decimal(38, 38): round it in the prod"),
+        (
+            DecimalType(38, 38),
+            "1e-39",
+            "1e-39 has 39 decimals, and the table has decimal(38, 38): round it in the prod",
+        ),
         (DecimalType(38, 38), "1e-39", "or make a new column of type string"),
         (TimestamptzType(), '"2026-01-01T00:00:00"', "has no zone offset, and the table has timestamptz"),
         (TimestamptzType(), '"soon"', "'soon' cannot be read as an ISO 8601 time: state its form in `timestamps`"),
@@ -91,6 +95,7 @@ def test_a_value_of_json_is_refused_with_its_remedy(kind: IcebergType, value: st
         (DecimalType(10, 2), "123456789012.12", "a number has more digits than the 10 of its decimal column"),
         (DecimalType(10, 2), "1.234", "a number has more decimals than its column"),
         (TimestamptzType(), "2026-01-01", "has no zone offset"),
+        (DecimalType(10, 2), "1e20", "'1e20' has more than the 10 digits of decimal(10, 2)"),
         (IntegerType(), "3000000000", "column c: '3000000000' does not fit the column's type"),
     ],
 )
@@ -114,6 +119,22 @@ def test_a_number_of_avro_is_refused_without_arrows_texts(convert: Any, values: 
     found = Reject.of(0, Refusal("wrong_value", "c", f"column c: {why}")).reason
     assert found != f"column c: {why}"
     assert "column" in found.removeprefix("column c")
+    assert not ARROWS.search(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "target", "remedy"),
+    [
+        (pa.array([2**31]), pa.int32(), "widen an int column, or set `evolve: widen`"),
+        (pa.array([2**63], pa.uint64()), pa.int64(), "does not fit in 64 bits: make the column a decimal"),
+        (pa.array([10**15]), pa.decimal128(10, 2), "widen the column, or set `evolve: widen`"),
+        (pa.array([10**15]), pa.decimal128(38, 25), "make a new column with fewer decimals, or of type string"),
+    ],
+)
+def test_no_column_is_to_be_widened_that_is_as_wide_as_can_be(values: Any, target: pa.DataType, remedy: str) -> None:
+    ((_, why),) = each_converted(whole_numbers, values, target)[1]
+    found = plain_reason(why)
+    assert remedy in found
     assert not ARROWS.search(found)
 
 
