@@ -609,6 +609,24 @@ def test_records_that_the_source_removes_meanwhile_are_counted(world: World) -> 
     assert proof.others["shop.rows"]["gone"]
 
 
+def test_keys_whose_records_the_source_removes_meanwhile_are_not_of_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_lakecommit.operations.proof.plan.SLICE_RECORDS", 5)
+    with memory_world(tmp_path, **{**JSON, "metadata_columns": True}) as world:
+        world.send(*[(json.dumps({"id": n}), json.dumps({"name": "a"})) for n in range(10)])
+
+        class Slow(Tasks):
+            def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:
+                world.broker.remove_before(TOPIC, 0, 5)
+                return super().run(job, secrets)
+
+        with world.session() as session:
+            proof, found = source_findings(session, Sample(), Slow(), world.lines.append)
+        assert [f.text for f in found if f.level is Severity.WRONG] == []
+        assert len(proof.others["shop.rows"]["gone"]) == 5
+
+
 def test_a_range_that_cannot_be_read_again_is_wrong_and_leaves_no_file(world: World) -> None:
     class Broken(Tasks):
         def run(self, job: WindowJob, secrets: Secrets) -> list[SliceResult]:

@@ -181,6 +181,7 @@ class _Work:
         self._heads: dict[str, HeadRows] = {}
         self._gaps = 0
         self._changes: tuple[list[str], list[str]] = ([], [])
+        self._not_compared = Coverage()
 
     def run(self) -> Proof:
         done = 0
@@ -222,6 +223,7 @@ class _Work:
 
     def _not_read(self, one: Slice, why: str) -> None:
         """Count a slice that was not read: the source may have removed records since the ranges were chosen."""
+        self._not_compared |= one.coverage
         now = source_has(self._session.source.watermarks(missing_ok=True).partitions, ())
         if not one.coverage - now:
             self._proof.unread.append(f"{one}: {why}")
@@ -349,7 +351,8 @@ class _Work:
         for (_, _, generation), topic_id in readings.items():
             topics[topic_id] = min(generation, topics.get(topic_id, generation))
         parts = self._plan.readings.items()
-        own = {g: Coverage.union(c for tables, c in by.items() if rows.name in tables) for g, by in parts}
+        planned = {g: Coverage.union(c for tables, c in by.items() if rows.name in tables) for g, by in parts}
+        own = {g: c - self._not_compared for g, c in planned.items()}
         landed = Landed(
             compared={g: c for g, c in own.items() if c},
             others=self._plan.ranges[rows.name].covered - Coverage.union(own.values()),
