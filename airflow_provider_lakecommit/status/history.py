@@ -95,7 +95,9 @@ def read_history(
     fewer, others = 0, False
     _find_rolled_back(reading, line, entries, landing, picked_id)
     for snapshot in line:
-        if snapshot.snapshot_id not in ours and not has_ledger(snapshot):
+        # The branch of a new table begins at an empty snapshot.
+        begins = snapshot.parent_snapshot_id is None and live_rows(snapshot) == 0
+        if snapshot.snapshot_id not in ours and not has_ledger(snapshot) and not begins:
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown operation"
             by = snapshot.summary.additional_properties.get(RESCUED_BY) if snapshot.summary else None
             rescued, change = f", by `{CONNECT_RESCUE}`, {by}" if by else "", row_change(snapshot)

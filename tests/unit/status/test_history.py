@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
+from airflow_provider_lakecommit.committer.branch import ensure_branch
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.debt import debt_of
 from airflow_provider_lakecommit.committer.ledger import tag_name
@@ -154,6 +155,16 @@ def test_a_commit_of_another_writer_is_a_note(lake: Lake) -> None:
         foreign,
         "made by another writer (append): it added 1 rows",
     )
+
+
+def test_the_empty_snapshot_at_which_a_branch_begins_is_of_no_other_writer(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    ensure_branch(lake.tables, NAME, lake.load(), "audit")
+    found = read_history(lake.tables, NAME, "audit", progress=print)
+    assert [p.text for p in found.problems] == ["no landing has landed in this table yet"]
+    assert found.live == 0, "nothing keeps the live rows from being compared"
+    lake.catalog.close()
 
 
 def test_files_that_others_removed_since_are_found_in_the_snapshot_s_own_manifests(lake: Lake) -> None:
