@@ -54,7 +54,10 @@ def check_keys(landing: Landing, tables: Tables, progress: Callable[[str], None]
 
     :raises CatalogError: the catalog or the storage is unreachable
     """
-    if not landing.upsert.key or (table := tables.find(landing.table)) is None:
+    if not landing.upsert.key:
+        yield Finding(level=Severity.NOTE, table=landing.table, text="the landing has no `upsert`: no key was checked")
+        return
+    if (table := tables.find(landing.table)) is None:
         return
     import numpy as np
     import pyarrow as pa

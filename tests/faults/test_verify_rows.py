@@ -14,12 +14,14 @@ from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Sele
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
+from airflow_provider_lakecommit.status.upserted import check_keys
 from airflow_provider_lakecommit.status.verify import Severity
 from tests.fakes.position_deletes import delete_positions
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import DECISION, odd, replay
 from tests.faults.test_routes import FIELDS, mixed
 from tests.support.declared import changed_landing
+from tests.support.in_memory import memory_world
 from tests.support.messes import table_of
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -28,6 +30,7 @@ pytestmark = pytest.mark.faults
 
 Make = Callable[..., World]
 Produce = Callable[..., object]
+NUMBERED = [{"name": "id", "type": "long"}]
 
 
 def found(world: World, meanwhile: Callable[[], object] = lambda: None) -> dict[Severity, list[str]]:
@@ -98,23 +101,28 @@ def test_rows_deleted_without_a_recorded_operation_are_wrong(world: World) -> No
     assert " records have a row, " in text
 
 
-def test_rows_that_a_run_lands_meanwhile_are_no_finding(make_world: Make, produce: Produce) -> None:
-    world = make_world(1, metadata_columns=True)
-    produce(world.landing.topics, records(0, 10))
-    world.settle()
-    produce(world.landing.topics, records(10, 10))
-    assert found(world, world.settle) == {Severity.WRONG: [], Severity.NOTE: []}
+def test_rows_that_a_run_lands_meanwhile_are_no_finding(tmp_path: Path) -> None:
+    with memory_world(tmp_path, create={"schema": NUMBERED}, metadata_columns=True) as world:
+        world.send(*records(0, 10))
+        assert found(world, lambda: world.send(*records(10, 10))) == {Severity.WRONG: [], Severity.NOTE: []}
 
 
-def test_rows_from_before_a_metadata_column_was_dropped_and_added_again_name_no_record(world: World) -> None:
-    rows = table_of(world).scan().count()
-    with table_of(world).update_schema(allow_incompatible_changes=True) as update:
-        update.delete_column("kafka_topic")
-    with table_of(world).update_schema() as update:
-        update.add_column("kafka_topic", StringType())
-    findings = found(world)
-    assert findings[Severity.WRONG] == []
-    assert f"shop.rows: {rows} of {rows} rows do not identify their record" in findings[Severity.NOTE]
+def test_rows_from_before_a_metadata_column_was_dropped_and_added_again_name_no_record(tmp_path: Path) -> None:
+    with memory_world(tmp_path, create={"schema": NUMBERED}, metadata_columns=True) as world:
+        world.send(*records(0, 10))
+        with table_of(world).update_schema(allow_incompatible_changes=True) as update:
+            update.delete_column("kafka_topic")
+        with table_of(world).update_schema() as update:
+            update.add_column("kafka_topic", StringType())
+        findings = found(world)
+        assert findings[Severity.WRONG] == []
+        assert "shop.rows: 10 of 10 rows do not identify their record" in findings[Severity.NOTE]
+
+
+def test_keys_of_a_landing_without_upsert_are_not_checked_and_a_note_tells_so(tmp_path: Path) -> None:
+    with memory_world(tmp_path) as world, world.session() as session:
+        (note,) = check_keys(world.landing, session.tables, lambda _: None)
+        assert (note.level, note.text) == (Severity.NOTE, "the landing has no `upsert`: no key was checked")
 
 
 @pytest.mark.heavy
