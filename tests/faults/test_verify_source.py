@@ -18,7 +18,7 @@ from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.cycle import ledger_state
-from airflow_provider_lakecommit.exceptions import SparkJobError, TableError
+from airflow_provider_lakecommit.exceptions import SourceError, SparkJobError, TableError
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.operations.decisions.starts import Way
@@ -362,6 +362,16 @@ def test_samples(world: World) -> None:
     ]
     proof, _ = proof_of(world, Sample(share=0.1))
     assert proof.records == 10
+
+
+def test_stated_ranges_of_which_nothing_can_be_compared_are_an_error_with_the_reason(tmp_path: Path) -> None:
+    with memory_world(tmp_path, create={"schema": TYPED[:1]}, metadata_columns=True) as world:
+        world.send(*records(0, 10))
+        world.broker.remove_before(TOPIC, 0, 5)
+        for start, why in ((0, "the source no longer has them"), (20, "they are not landed")):
+            with pytest.raises(SourceError, match="LC8604") as raised:
+                proof_of(world, Sample(ranges={(TOPIC, 0): RangeSet.of((start, start + 5))}))
+            assert f"can be compared: {why}" in str(raised.value)
 
 
 NAMED = {"transform": "select name || '' as name from record", "record_schema": [{"name": "name", "type": "string"}]}

@@ -118,7 +118,9 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
     generations = sorted({g for by in chosen.values() for g in by})
     readings = {g: by_tables({n: by[g] for n, by in chosen.items() if by.get(g)}) for g in generations}
     if sample.ranges and not any(readings.values()):
-        raise SourceError("LC8604", f"landing {landing.name}: nothing of the stated ranges can be compared")
+        others = [item for found in ranges.values() for item in found.others.items()]
+        why = "; ".join(dict.fromkeys(REASONS[name] for name, c in others if sample.of(c))) or "they are not landed"
+        raise SourceError("LC8604", f"landing {landing.name}: nothing of the stated ranges can be compared: {why}")
     session.source.request_retention()
     retentions = session.source.retentions(RETENTION_SECONDS)
     return ProofPlan(
