@@ -24,9 +24,11 @@ from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.spark import read as slice_read
 from airflow_provider_lakecommit.spark import slices as slice_work
 from airflow_provider_lakecommit.spark.task import DEATHS_TO_REPORT, run_task
+from airflow_provider_lakecommit.status.doctor.lake import headroom
 from airflow_provider_lakecommit.status.status import read_status
 from dev.servers.kafka import Broker
 from tests.support import world as worlds
+from tests.support.in_memory import TOPIC, memory_world
 from tests.support.raw_records import alter, batches, flip
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, records
@@ -401,3 +403,15 @@ def test_any_byte_of_a_batchs_head(
     assert all(found[i] for i in range(100, 110))
     assert len(found) == 40 or blocked(world)
     check_verified(world)
+
+
+def test_the_doctor_names_every_way_out_of_a_blocked_range(tmp_path: Path) -> None:
+    schema = {"schema": [{"name": "id", "type": "long"}]}
+    with memory_world(tmp_path, create=schema, dead_letter_table=None, dead_letter_max_ratio=0.0) as world:
+        world.broker.produce(TOPIC, [*records(0, 3), ("k", "no json")], 0)
+        for _ in range(FAILURES_TO_BLOCK + 1):
+            world.run()
+        with world.session() as session:
+            (found,) = (each for each in headroom(session, None) if each.check == "blocked")
+        for way in ("--retry", "--raise N", "--skip"):
+            assert way in found.remedy

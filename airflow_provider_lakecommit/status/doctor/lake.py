@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.committer import (
     require_ledger,
     tag_name,
 )
-from airflow_provider_lakecommit.core import HISTORY, MAINTAIN, RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS
+from airflow_provider_lakecommit.core import HISTORY, MAINTAIN, RESET_ASSERT, RESET_OFFSETS, UNBLOCK
 from airflow_provider_lakecommit.cycle import (
     LEAST_SECONDS,
     LandingSession,
@@ -221,7 +221,7 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
     if not status.warnings:
         observed = f"{status.shortest.partition}: {status.shortest}" if status.shortest else "everything is landed"
         yield ok(check, observed)
-    yield from (warn("blocked", text, f"`{RESET_BLOCKED} SPEC --raise N` or `--skip`") for text in status.blocked)
+    yield from (warn("blocked", text, f"`{UNBLOCK}` (or --raise N, --skip)") for text in status.blocked)
     if status.quarantined_count:
         yield warn(
             "control records",
