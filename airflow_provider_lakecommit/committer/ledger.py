@@ -295,8 +295,8 @@ def _check_refs(metadata: TableMetadata, branch: str) -> None:
     if ref is None and branch != MAIN_BRANCH:
         raise TableError(
             "LC3009",
-            f"the table in {metadata.location} has no branch {branch!r}: create it (ALTER TABLE … CREATE BRANCH "
-            f"`{branch}`), or land into main",
+            f"the table in {metadata.location} has no branch {branch!r}: a landing with checks creates it with its "
+            f"next run; else create it (ALTER TABLE … CREATE BRANCH `{branch}`), or land into main",
         )
     if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
         raise TableError("LC3010", f"{branch!r} of the table in {metadata.location} is a tag: name a branch")
