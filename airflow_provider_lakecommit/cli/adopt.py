@@ -154,9 +154,12 @@ def rescue(options: Namespace, output: Output) -> int:
         values = {**report.to_dict(), "written": commits, "files": list(_files(report))}
         output.answer(values, _text(report, written=commits))
     if not output.as_json:
-        output.lines([] if reports else [f"{topic} has no announced files of {options.connector}"])
+        none = f"{topic} has no announced files of {options.connector}"
+        silent = sorted(set(options.table or ()) - {r.table for r in reports})
+        output.lines([f"{none} for {name}" for name in silent] if silent or reports else [none])
         output.lines([f"nothing can be committed now: {at_work}"] if at_work else [])
-    return Exit.REFUSED if any(r.missing or r.refusal is not None or r.left_out for r in reports) else Exit.DONE
+    refused = any(r.missing or r.refusal is not None or r.left_out or r.unread for r in reports)
+    return Exit.REFUSED if refused else Exit.DONE
 
 
 def _at_work(kafka: Mapping[str, Any], request: Namespace, rest: ConnectRest | None) -> str | None:

@@ -7,7 +7,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "adopted": (
-            "ADOPTED_FROM SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn turn_is_over"
+            "ADOPTED_FROM RESCUED SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn "
+            "turn_is_over"
         ),
         "branch": "Unpublished ensure_branch move_main release require_together restart unpublished",
         "append": "AppendRequest PublishOutcome publish",

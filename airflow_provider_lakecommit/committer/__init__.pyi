@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.committer.adopted import ADOPTED_FROM as ADOPTED_FROM
+from airflow_provider_lakecommit.committer.adopted import RESCUED as RESCUED
 from airflow_provider_lakecommit.committer.adopted import SinkTurn as SinkTurn
 from airflow_provider_lakecommit.committer.adopted import check_adopted as check_adopted
 from airflow_provider_lakecommit.committer.adopted import check_turn as check_turn

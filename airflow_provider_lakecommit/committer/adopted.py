@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables that a landing adopted from a Kafka Connect sink: whether the sink still writes to them, or again.
 
-Contract: reads metadata alone. A snapshot is the sink's if its summary has the sink's control position and cycle; no
-such snapshot may be newer than the adoption. Snapshots are compared by their sequence numbers, which neither a rollback
-nor an expiry reduces.
+Contract: reads metadata alone. A snapshot is the sink's if its summary has the sink's control position and cycle, or if
+a rescue committed it for the sink; no such snapshot may be newer than the adoption. Snapshots are compared by their
+sequence numbers, which neither a rollback nor an expiry reduces.
 
 Failure story: a sink that was started again, or a coordinator that hung in a commit, is reported at the next plan and
 commit, and by `verify` also after later commits of landings. During the sink's turn, nothing else writes: a landing
@@ -24,6 +24,8 @@ from airflow_provider_lakecommit.exceptions import LedgerError
 
 ADOPTED_FROM = "lakecommit.adopted-from"
 """Summary key of the snapshot that marks everything up to it as done for a sink: its group."""
+RESCUED = "lakecommit.rescued-from"
+"""Summary key of a snapshot with files that a sink announced and a rescue committed: the sink's group."""
 _POSITION = "kafka.connect.offsets."
 _CYCLE = "kafka.connect.commit-id"
 
@@ -80,7 +82,8 @@ def sink_commits(metadata: TableMetadata, branch: str, sink: AdoptedSink) -> Ite
 
 def _is_of(snapshot: Snapshot, group: str) -> bool:
     properties = snapshot.summary.additional_properties if snapshot.summary else {}
-    return _CYCLE in properties and any(k.startswith(_POSITION) and k.endswith(f".{group}") for k in properties)
+    by_sink = _CYCLE in properties and any(k.startswith(_POSITION) and k.endswith(f".{group}") for k in properties)
+    return by_sink or properties.get(RESCUED) == group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ __getattr__ = lazy_names(
         "kafka_connect.hand_back": "hand_back hand_back_preview",
         "kafka_connect.disposition": "Disposition",
         "kafka_connect.preview": "adoption_preview",
-        "kafka_connect.rescue": "RescueReport rescue",
+        "kafka_connect.rescue": "RescueReport rescue unreadable",
         "kafka_connect.rest": "ConnectRest ConnectorStatus",
         "kafka_connect.sink": "CONTROL_TOPIC Sink",
         "kafka_connect.sink_offsets": "By",

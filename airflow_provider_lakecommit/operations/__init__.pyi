@@ -71,6 +71,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_
 from airflow_provider_lakecommit.operations.kafka_connect.preview import adoption_preview as adoption_preview
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport as RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import rescue as rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import unreadable as unreadable
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus as ConnectorStatus
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest as ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC as CONTROL_TOPIC

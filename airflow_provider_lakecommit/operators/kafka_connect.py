@@ -254,6 +254,8 @@ class Rescue(_Action):
 
         :param rest: the Connect that must report the connector as stopped or missing
         """
+        from airflow_provider_lakecommit.operations import unreadable
+
         reports = self._reports(connector, rest, decision)
         for report in reports:
             _log_report(report)
@@ -269,6 +271,8 @@ class Rescue(_Action):
                 f"{len(out)} files are missing or differ from the announced ones, and are left out: {out[0].file.path} "
                 f"({out[0].reason}), …",
             )
+        if unread := next((r.unread for r in reports), ()):
+            raise unreadable(connector, unread)
         return [report.to_dict() for report in reports]
 
     def _reports(self, connector: str, rest: ConnectRest | None, decision: Decision) -> Sequence[RescueReport]:

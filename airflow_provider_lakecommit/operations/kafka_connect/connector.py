@@ -39,6 +39,7 @@ class KnownConnector:
     :param rest: its Kafka Connect; ``None``: the user states that it does not exist
     :param config: its configuration, if Kafka Connect still has it
     :param by: which statement of its offsets is valid
+    :param runs: Kafka Connect has it, and has not stopped it
     :param wait: seconds for it to stop, and for everything it has begun to be decided
     """
 
@@ -50,10 +51,7 @@ class KnownConnector:
     by: By = By.BOTH
     wait: float = WAIT_SECONDS
     state: str = "deleted, as you stated"
-
-    @property
-    def runs(self) -> bool:
-        return self.rest is not None and self.config is not None and "STOPPED" not in self.state
+    runs: bool = False
 
     def check_stopped(self) -> None:
         """:raises ConnectorError: a process works for it"""
@@ -81,7 +79,7 @@ def known_connector(
     if name not in rest.connectors():
         state = "not in that Kafka Connect"
         return KnownConnector(name=name, rest=rest, kafka=kafka, sink=stated, by=by, wait=wait, state=state)
-    config = rest.config(name)
+    config, status = rest.config(name), rest.status(name)
     return KnownConnector(
         name=name,
         rest=rest,
@@ -90,7 +88,8 @@ def known_connector(
         config=config,
         by=by,
         wait=wait,
-        state=str(rest.status(name)),
+        state=str(status),
+        runs=not status.is_stopped,
     )
 
 
@@ -104,6 +103,7 @@ def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") 
         group=connector.sink.group,
         branch=session.landing.branch,
         by=by,
+        taken_over=True,
     )
 
 

@@ -96,16 +96,18 @@ def hand_back(
     :raises LakecommitError: a required part is unreachable
     """
     section, sink = _adopted(session, connector)
-    if not (sink.lands and _has_moved_on(connector, section)):
+    if not (sink.lands and _has_moved_on(session, connector, section)):
         settled(session, connector)
         if not sink.lands:
             _checked(session, connector, section, sink)
             put_back(session, connector, decision)
             _publish(session)
+        else:
+            _set_back(session, connector, section, sink)
         log = rescue_of(session, connector, decision.by)
         _turn_over(session, connector, decision, log.end_turn(session.landing.table))
         section, sink = _adopted(session, connector)
-        _set_offsets(connector, section, sink, doubled_stay=doubled_stay)
+        _set_offsets(session, connector, section, sink, doubled_stay=doubled_stay)
         _set_coordinator(connector, log.log.read_to)
         session.log(f"{connector.name}: set its offsets to the ends of the ledger")
     _resume(session, connector)
@@ -154,18 +156,25 @@ def _checked(session: LandingSession, connector: KnownConnector, section: Ledger
     )
 
 
-def _group_ends(section: LedgerSection) -> dict[tuple[str, int], int]:
-    return {(p.topic, p.partition): section.end(p) for p in section.starts.keys() | section.covered.parts.keys()}
+def _group_ends(session: LandingSession, section: LedgerSection) -> dict[tuple[str, int], int]:
+    """Return where it continues, also in partitions that the landing has not read yet."""
+    there = session.source.watermarks().partitions
+    return {(p.topic, p.partition): section.end(p) for p in (*section.starts, *section.covered.parts, *there)}
+
+
+def _since(sink: AdoptedSink) -> dict[tuple[str, int], int]:
+    return {(p.topic, p.partition): offset for p, offset in sink.since.items()}
 
 
 def _offsets_of(connector: KnownConnector) -> Mapping[tuple[str, int], int]:
     return offsets_of_group(connector.kafka, source_group(connector.name))
 
 
-def _has_moved_on(connector: KnownConnector, section: LedgerSection) -> bool:
-    """Return True if it already reads after the ledger's ends."""
-    offsets, ends = _offsets_of(connector), _group_ends(section)
-    return all(offsets.get(key, -1) >= end for key, end in ends.items())
+def _has_moved_on(session: LandingSession, connector: KnownConnector, section: LedgerSection) -> bool:
+    """Return True if it already reads after the ledger's ends; it begins later partitions by itself."""
+    offsets, ends = _offsets_of(connector), _group_ends(session, section)
+    handed = {(p.topic, p.partition) for p in (*section.starts, *section.covered.parts)}
+    return all(offsets.get(key, -1) >= end for key, end in ends.items() if key in handed)
 
 
 def _publish(session: LandingSession) -> None:
@@ -227,13 +236,24 @@ def _handed(
     return replace(now, epoch=session.new_id(), sink=replace(own, lands=True, sequence=sequence), suspended=suspended)
 
 
-def _set_offsets(connector: KnownConnector, section: LedgerSection, sink: AdoptedSink, *, doubled_stay: bool) -> None:
+def _set_back(session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink) -> None:
+    """Set the offsets of a connector that was resumed too early back to where it was, if the table has nothing of what
+    it has read since: its announcements since are left out.
+    """
+    now, since = _offsets_of(connector), _since(sink)
+    moved = {key: since.get(key, 0) for key in _group_ends(session, section) if now.get(key, 0) > since.get(key, 0)}
+    if moved and sink_section(session, session.landing.table).turn.is_untouched:
+        set_group_offsets(connector.kafka, source_group(connector.name), moved)
+
+
+def _set_offsets(
+    session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink, *, doubled_stay: bool
+) -> None:
     """Set the offsets of its tasks and of its coordinator, never back.
 
     :raises ConnectorError: it has read again what the landing has landed
     """
-    now, ends = _offsets_of(connector), _group_ends(section)
-    since = {(p.topic, p.partition): offset for p, offset in sink.since.items()}
+    now, ends, since = _offsets_of(connector), _group_ends(session, section), _since(sink)
     again = [
         f"{t}[{n}] [{since.get((t, n), 0)}, {min(o, ends[t, n])})"
         for (t, n), o in sorted(now.items())

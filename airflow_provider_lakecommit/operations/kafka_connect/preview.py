@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.committer import (
     sink_turn,
     turn_is_over,
 )
-from airflow_provider_lakecommit.core import LedgerSection
+from airflow_provider_lakecommit.core import AdoptedSink, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.cycle import LandingSession, prepare
 from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
 from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceTopics
@@ -32,11 +32,13 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import Known
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.scope import notes_on, reads_earliest, reasons_against
-from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
+from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after, was_handed
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import (
     MADE_ANEW,
+    By,
     SinkOffsets,
     SinkProgress,
+    offsets_at,
     sink_offsets,
 )
 
@@ -63,7 +65,7 @@ class AdoptionPreview:
     @property
     def done(self) -> bool:
         """Return True if the landing has already taken it over, and nothing has changed since."""
-        return self.turn.done and not self.sink_snapshots and not self.connector.runs
+        return self.turn.done and not self.reads_again and not self.sink_snapshots and not self.connector.runs
 
     def lines(self) -> Iterable[str]:
         yield f"{self.table}: landing {self.landing} would continue after connector {self.connector.name}"
@@ -110,7 +112,7 @@ class AdoptionPreview:
 class SinkSection:
     """The landing's section in a table, with what closed lanes have, and what the sink has committed since the table
     was taken over from it. ``lanes`` are the landing's other lanes that are open. ``turn`` is that of a sink that the
-    table was handed back to.
+    table was handed back to, or whose commits it has where it should have none.
     """
 
     section: LedgerSection | None = None
@@ -127,21 +129,23 @@ class SinkSection:
             return False
         return self.turn.is_untouched if sink.lands else not self.late
 
-    def known(self) -> dict[tuple[str, int], int]:
+    def known(self, there: Iterable[SourcePartition]) -> dict[tuple[str, int], int]:
         """Where the sink's offsets are known to be rightly, though it did not read up to there: where the landing went
-        on after it, or handed the table back to it.
+        on after it, or handed the table back to it. What it has read of a later partition, it has read since.
+
+        :param there: partitions of the source, which may have been recreated
         """
         section = self.section
         if section is None or section.sink is None:
             return {}
-        sink = section.sink
-        at = {p: section.end(p) for p in section.starts} if sink.lands else sink.since
-        return {(p.topic, p.partition): offset for p, offset in at.items()}
+        since = {p: section.end(p) for p in section.starts} if section.sink.lands else section.sink.since
+        return {(p.topic, p.partition): since.get(p, 0) for p in (*since, *there)}
 
 
-def sink_section(session: LandingSession, table: str) -> SinkSection:
+def sink_section(session: LandingSession, table: str, group: str = "") -> SinkSection:
     """Return the entry in the table.
 
+    :param group: that of the sink of a table that the landing has not taken over
     :raises LedgerError: the ledger of the table needs an operator
     """
     found = session.tables.find(table)
@@ -151,13 +155,17 @@ def sink_section(session: LandingSession, table: str) -> SinkSection:
     require_ledger(state, table)
     own = state.section(session.landing.name, session.lane)
     section = None if own is None else state.whole(own)
+    sink = (section and section.sink) or AdoptedSink(connector="", group=group, since={}, sequence=0)
+    turn = sink_turn(found.metadata, session.landing.branch, sink)
     if section is None or section.sink is None:
-        return SinkSection(section=section)
-    if section.sink.lands:
-        return SinkSection(section=section, turn=sink_turn(found.metadata, session.landing.branch, section.sink))
+        # Where its first turn began is unknown.
+        return SinkSection(section=section, turn=replace(turn, before=None))
+    if sink.lands:
+        return SinkSection(section=section, turn=turn)
     lanes = tuple(s.lane for s in state.sections if s.landing == section.landing and s.ends)
-    late = tuple(sink_commits(found.metadata, session.landing.branch, section.sink))
-    return SinkSection(section=section, late=late, lanes=lanes)
+    late = tuple(sink_commits(found.metadata, session.landing.branch, sink))
+    turn = replace(turn, before=late[-1].parent_snapshot_id) if late else SinkTurn()
+    return SinkSection(section=section, late=late, lanes=lanes, turn=turn)
 
 
 def adoption_preview(
@@ -185,17 +193,19 @@ def preview_of(
     """Return the preview, from what is known of the connector."""
     landing, config = session.landing, connector.config
     source = session.source.watermarks()
-    report = next(iter(log.check([landing.table])), RescueReport(table=landing.table))
-    ours = sink_section(session, landing.table)
-    offsets = sink_offsets(
-        progress, source.partitions, by=connector.by, known=ours.known(), earliest=reads_earliest(config or {})
-    )
+    report = next(iter(log.check([landing.table])), RescueReport(table=landing.table, unread=log.log.unread))
+    ours = sink_section(session, landing.table, connector.sink.group)
+    known, earliest = ours.known(source.partitions), reads_earliest(config or {})
+    offsets = sink_offsets(progress, source.partitions, by=connector.by, known=known, earliest=earliest)
     mine = ours.section if ours.has_nothing_of(connector.name) else None
-    handed = mine is not None and mine.sink is not None and mine.sink.lands
-    reads_again = handed and mine is not None and not turn_is_over(mine, source.partitions) and not _all_wait(report)
+    handed = mine is not None and was_handed(mine)
+    lands = mine is not None and mine.sink is not None and mine.sink.lands
+    reads_again = (
+        mine is not None and handed and not (lands and (turn_is_over(mine, source.partitions) or _all_wait(report)))
+    )
     if mine is not None and (reads_again or not handed):
         # Nothing that it may have read since is in the table: the landing reads it.
-        offsets = replace(offsets, next={p: mine.end(p) for p in offsets.next}, problems=())
+        offsets = offsets_at({p: mine.end(p) for p in offsets.next}, source.partitions)
     turn = turn_after(connector.name, ours.section, offsets.next, offsets.read)
     if mine is not None and not handed:
         turn = Turn(starts=mine.starts, covered=mine.covered, done=True)
@@ -203,7 +213,7 @@ def preview_of(
     if ours.section is not None and turn_is_over(ours.section, source.partitions):
         against.append(f"topic {', '.join(sorted({p.topic for p in source.partitions}))}: {MADE_ANEW}")
     against += [] if turn.done or reads_again else [*_of_files(report), *_made_anew(session, source, log, offsets)]
-    against += [] if reads_again else _of_rollback(connector.name, ours.turn)
+    against += [] if reads_again or connector.by is By.OFFSETS else _of_rollback(connector.name, ours.turn)
     against += _of_turn(session, ours.section, source, turn, doubled_stay=doubled_stay)
     return AdoptionPreview(
         landing=landing.name,
@@ -268,7 +278,10 @@ def _of_rollback(connector: str, turn: SinkTurn) -> Iterable[str]:
     ids = ", ".join(str(s.snapshot_id) for s in turn.rolled_back)
     ways = [f"roll the branch forward to snapshot {turn.forward}"] if turn.forward else []
     ways += [f"roll the branch back to snapshot {turn.before}, then the landing reads all again"] if turn.before else []
-    ways += ["set the offsets of its consumer group to the end of the table, and adopt it with --by offsets"]
+    ways += [
+        "set the offsets of its consumer group to the end of the table, or leave them if these rows must stay removed, "
+        "and adopt it with --by offsets"
+    ]
     yield (
         f"the branch was rolled back, and no longer has snapshot {ids} of connector {connector}, which has "
         f"read past its records: {'; or '.join(ways)}"

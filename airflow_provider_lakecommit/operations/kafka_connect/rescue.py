@@ -9,7 +9,8 @@ at once, or be killed at any point: no file is in the table twice.
 
 Refused as a whole: while the connector, or a coordinator of it, is active
 (:mod:`~airflow_provider_lakecommit.operations.kafka_connect.connector`); a table with a file that the connector would
-still commit and we may not.
+still commit and we may not; a table that a landing has taken over, because the landing lands the records of waiting
+files itself.
 
 Failure story: an unreachable catalog or storage ends it with an error; earlier commits stay, and the next attempt does
 the rest. A worker that was cut off from Kafka and still hangs in a commit cannot be detected: a sink from 1.11 on
@@ -29,8 +30,17 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer import ADOPTED_FROM, Change, RetryPolicy, compare_and_swap, stage_untagged
+from airflow_provider_lakecommit.committer import (
+    ADOPTED_FROM,
+    RESCUED,
+    Change,
+    RetryPolicy,
+    compare_and_swap,
+    read_ledger,
+    stage_untagged,
+)
 from airflow_provider_lakecommit.control import ControlRecord, ControlTopic
+from airflow_provider_lakecommit.core import CONNECT_ADOPT
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.iceberg import Tables, to_pyiceberg
 from airflow_provider_lakecommit.operations.kafka_connect.announced import LogReader
@@ -50,8 +60,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.sink import source_gro
 
 MOST_FILES = 10_000
 """Approximate number of files in one snapshot."""
-RESCUED = "lakecommit.rescued-from"
-"""Summary key of these snapshots: the connector's group."""
 RESCUED_BY = "lakecommit.rescued-by"
 """Summary key of the user, host and reason of the commit, if known."""
 
@@ -60,7 +68,7 @@ RESCUED_BY = "lakecommit.rescued-by"
 class RescueReport:
     """The result for one table. ``snapshot_ids`` are those of this call; ``missing`` is set if the table does not
     exist. ``unread`` are unreadable events of the connector, each with its ``partition@offset``: which files they
-    announced, and for which table, is unknown.
+    announced, and for which table, is unknown. ``taken_by`` is a landing that has taken the table over.
     """
 
     table: str
@@ -69,6 +77,7 @@ class RescueReport:
     snapshot_ids: tuple[int, ...] = ()
     committed: tuple[EvaluatedFile, ...] = ()
     unread: tuple[str, ...] = ()
+    taken_by: str = ""
 
     def of(self, disposition: Disposition) -> tuple[EvaluatedFile, ...]:
         """Return the files with that disposition."""
@@ -95,6 +104,12 @@ class RescueReport:
     @property
     def refusal(self) -> str | None:
         """Return why nothing of the table is committed although files wait."""
+        if self.taken_by and (waiting := self.of(Disposition.WAITING)):
+            return (
+                f"{self.table}: landing {self.taken_by} has taken it over, and lands the records of {len(waiting)} "
+                f"waiting files itself: run `{CONNECT_ADOPT} SPEC --connector NAME --connect URL`, which leaves these "
+                "files out"
+            )
         if not (blocking := blocking_files(self.files)):
             return None
         first = blocking[0]
@@ -112,6 +127,7 @@ class Rescue:
     :param group: the group id in its events, `connect-NAME` by default
     :param offsets: next source offsets of the group, by topic and partition, if they are known
     :param by: user, host and reason, for the snapshots' summaries
+    :param taken_over: also commit in a table that a landing has taken over
     """
 
     def __init__(
@@ -126,8 +142,10 @@ class Rescue:
         most_files: int = MOST_FILES,
         retry_policy: RetryPolicy | None = None,
         by: str = "",
+        taken_over: bool = False,
     ) -> None:
         self._by = by
+        self._taken_over = taken_over
         self._tables = tables
         self._branch = branch
         self._group = group
@@ -150,7 +168,8 @@ class Rescue:
         for name in self._chosen(names):
             table = self._tables.find(name)
             files = () if table is None else self._evidence.evaluate(table, name)[1]
-            reports.append(RescueReport(table=name, files=files, missing=table is None, unread=self.log.unread))
+            report = RescueReport(table=name, files=files, missing=table is None, unread=self.log.unread)
+            reports.append(replace(report, taken_by="" if table is None else self._taken_by(table)))
         return tuple(reports)
 
     def commit(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
@@ -198,18 +217,19 @@ class Rescue:
 
     def _commit(self, name: str) -> RescueReport:
         report = RescueReport(table=name, missing=self._tables.find(name) is None, unread=self.log.unread)
-        last: list[tuple[EvaluatedFile, ...]] = []
+        last: list[tuple[tuple[EvaluatedFile, ...], str]] = []
 
         def decide(table: Table) -> Change[None] | None:
             history, files = self._evidence.evaluate(table, name)
-            last[:] = [files]
-            return self._change(table, history, files)
+            taken_by = self._taken_by(table)
+            last[:] = [(files, taken_by)]
+            return None if taken_by else self._change(table, history, files)
 
         while not report.missing:
             done = compare_and_swap(
                 self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged
             )
-            report = replace(report, files=last[0])
+            report = replace(report, files=last[0][0], taken_by=last[0][1])
             if done.snapshot_id is None or done.landed is None:
                 break
             brought = {f.file_path for f in done.landed.files}
@@ -219,6 +239,12 @@ class Rescue:
                 committed=(*report.committed, *(j for j in report.files if j.file.path in brought)),
             )
         return report
+
+    def _taken_by(self, table: Table) -> str:
+        """Return the landing that has taken the table over from the connector."""
+        sections = () if self._taken_over else read_ledger(table.metadata, self._branch).known_sections
+        sinks = ((s.landing, s.sink) for s in sections if s.sink is not None)
+        return next((landing for landing, sink in sinks if sink.group == self._group and not sink.lands), "")
 
     def _change(self, table: Table, history: History, files: tuple[EvaluatedFile, ...]) -> Change[None] | None:
         """Return the first portion of the waiting files, and the floor past it; with the last portion, past
@@ -249,9 +275,11 @@ def read_rescue(
     branch: str = MAIN_BRANCH,
     retry_policy: RetryPolicy | None = None,
     by: str = "",
+    taken_over: bool = False,
 ) -> Rescue:
     """Return a rescue for the present content of the topic.
 
+    :param taken_over: see :class:`Rescue`
     :param group: the group in the connector's events, if its tasks read in another one
     :raises ControlTopicError: the topic is missing, or the brokers do not answer
     """
@@ -266,6 +294,7 @@ def read_rescue(
             offsets=offsets,
             retry_policy=retry_policy,
             by=by,
+            taken_over=taken_over,
         )
 
 
@@ -290,10 +319,22 @@ def rescue(
 
     :param names: of tables; all with announced files by default
     :param by: see :class:`Rescue`
+    :raises ConnectorError: all events that may have announced files cannot be read
     :raises LakecommitError: a required part is unreachable
     """
     with closing(Tables(catalog)) as tables:
         found = read_rescue(
             kafka, tables, control_topic=control_topic, connector=connector, group=group, branch=branch, by=by
         )
+        if found.log.unread and not found.log.tables:
+            raise unreadable(connector, found.log.unread)
         return found.commit(names) if commit else found.check(names)
+
+
+def unreadable(connector: str, unread: Sequence[str]) -> ConnectorError:
+    """Return the error about events that cannot be read."""
+    return ConnectorError(
+        "LC7529",
+        f"{len(unread)} events of connector {connector} cannot be read, first {unread[0]}: it is unknown which files "
+        "they announced, and these are left out. Find them in the storage, or read their records again from the source",
+    )

@@ -89,10 +89,20 @@ def sink_offsets(
         if not known or (t, n) in known
     ]
     ends = {p: offset for p, (offset, _) in found.items()}
+    return offsets_at(ends, marks, frozenset(p for p in marks if (p.topic, p.partition) in read), tuple(problems))
+
+
+def offsets_at(
+    ends: Mapping[SourcePartition, int],
+    marks: Mapping[SourcePartition, Watermark],
+    read: frozenset[SourcePartition] = frozenset(),
+    problems: tuple[str, ...] = (),
+) -> SinkOffsets:
+    """Return these offsets with what is left, and removed, from there on."""
     return SinkOffsets(
         next=ends,
-        read=frozenset(p for p in marks if (p.topic, p.partition) in read),
-        problems=tuple(problems),
+        read=read,
+        problems=problems,
         left=_spans({p: (max(o, marks[p].start), marks[p].high) for p, o in ends.items()}),
         removed=_spans({p: (o, marks[p].start) for p, o in ends.items()}),
     )

@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of, sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
-from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
+from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after, was_handed
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import SinkProgress
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history
@@ -67,7 +67,7 @@ def adopt(
     stop(connector)
     session.log(f"connector {connector.name} is stopped")
     settled(session, connector)
-    connector = replace(connector, state="stopped")
+    connector = replace(connector, state="stopped", runs=False)
     log = rescue_of(session, connector, decision.by)
     progress = progress_of(session, connector, log, decided=True)
     session.log(f"connector {connector.name} has no active member and no open transaction")
@@ -98,7 +98,10 @@ def put_back(session: LandingSession, connector: KnownConnector, decision: Decis
     if not ours.has_nothing_of(connector.name):
         return
     now = offsets_of_group(connector.kafka, source_group(connector.name), decided=True)
-    moved = {key: at for key, at in ours.known().items() if now.get(key, at) != at}
+    # Offsets expire, and what was announced with them stays.
+    read = {**rescue_of(session, connector).log.ends, **now}
+    known = ours.known(session.source.watermarks().partitions)
+    moved = {key: at for key, at in known.items() if read.get(key, at) != at}
     if moved:
         session.log(f"{connector.name}: moved its offsets back, because the table has no record that it read since")
         set_group_offsets(connector.kafka, source_group(connector.name), moved)
@@ -172,7 +175,8 @@ def _set_ledger(
         if made and now is not None and now.epoch == made[-1].epoch:
             return now
         turn = turn_of(now)
-        if turn.done and now is not None and not late:
+        handed = now is not None and was_handed(now)
+        if turn.done and now is not None and not late and not handed:
             return now
         if why := turn.refused or (f"{turn.twice} is now in it twice" if turn.twice and not doubled_stay else ""):
             raise LedgerError("LC7527", f"{table}: {why}; its ledger is not set: run the command again")
@@ -183,7 +187,6 @@ def _set_ledger(
             session, preview.source, turn.starts, turn.covered, control, before=now, positions=positions, known=sections
         )
         # A pause for the connector's turn ends; a pause by a user stays.
-        handed = now is not None and now.sink is not None and now.sink.lands
         before = section.sink.landed if section.sink else Coverage()
         sink = replace(connected, landed=before | turn.gained | turn.twice)
         # A connector appends.

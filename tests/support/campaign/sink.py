@@ -8,7 +8,7 @@ committed offsets of its consumer group. It lands every record, and no row says 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -51,29 +51,39 @@ def make_table(catalog: Catalog) -> None:
     catalog.create_table(ROWS, pa.schema([*columns, *fields]))
 
 
-def land_by_sink(catalog: Catalog, logs: MemoryBroker, topic: str) -> int:
+def land_by_sink(
+    catalog: Catalog, logs: MemoryBroker, topic: str, *, partitions: Collection[int] = range(99), commits: bool = True
+) -> int:
     """Land what the group has not read of a topic in one cycle; returns how many rows that are. A log that lost its end
     before the group's offset is not read.
+
+    :param partitions: those that it reads in this cycle
+    :param commits: otherwise it announces the files, and is stopped before it commits them
     """
     table, group = catalog.load_table(ROWS), logs.groups.setdefault(GROUP, {})
     values: list[dict[str, object]] = []
     read: list[TopicPartitionOffset] = []
     for n, log in enumerate(logs.topics[topic].partitions):
         start = max(group.get((topic, n), log.start), log.start)
-        if start >= log.end:
+        if start >= log.end or n not in partitions:
             continue
         records = log.between(start, log.end)
         values += [json.loads(r.value() or b"") for r in records]
         newest = datetime.fromtimestamp(records[-1].timestamp()[1] / 1000, UTC) if records else None
         read.append(TopicPartitionOffset(topic=topic, partition=n, offset=log.end, timestamp=newest))
     if read:
-        _cycle(table, logs, values, read)
+        _cycle(table, logs, values, read, commits=commits)
         group.update({(topic, r.partition): r.offset for r in read if r.offset is not None})
     return len(values)
 
 
 def _cycle(
-    table: Table, logs: MemoryBroker, values: Sequence[dict[str, object]], read: Sequence[TopicPartitionOffset]
+    table: Table,
+    logs: MemoryBroker,
+    values: Sequence[dict[str, object]],
+    read: Sequence[TopicPartitionOffset],
+    *,
+    commits: bool,
 ) -> None:
     """One cycle as its events tell it."""
     cycle = uuid4()
@@ -89,6 +99,8 @@ def _cycle(
         DataWritten(commit_id=cycle, table=reference, partition_fields=fields, data_files=tuple(wire)),
         DataComplete(commit_id=cycle, assignments=tuple(read)),
     )
+    if not commits:
+        return
     snapshot_id = _committed(table, files, cycle, end) if files else None
     done = (CommitToTable(commit_id=cycle, table=reference, snapshot_id=snapshot_id),) if files else ()
     _send(logs, COORDINATOR, *done, CommitComplete(commit_id=cycle))

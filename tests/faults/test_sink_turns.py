@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns of a Kafka Connect sink and of a landing in one table, where the sink announced files and did not commit them,
+was started again, rescued or rolled back: each record is in the table once.
+
+In memory: the sink is played by its events, its snapshots and the offsets of its group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from airflow_provider_lakecommit.control.events import DataComplete, Event, TopicPartitionOffset, encode
+from airflow_provider_lakecommit.core import Decision
+from airflow_provider_lakecommit.exceptions import ConnectorError
+from airflow_provider_lakecommit.operations.kafka_connect import hand_back as handing
+from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
+from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, known_connector
+from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back
+from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, adoption_preview
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport
+from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectorStatus, ConnectRest, Part
+from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By
+from airflow_provider_lakecommit.operations.kafka_connect.take_over import adopt
+from tests.support.campaign.sink import CONTROL, GROUP, NAME, land_by_sink, make_table
+from tests.support.in_memory import TOPIC, MemoryWorld, memory_world
+from tests.support.world import Killed, deaths, records
+
+pytestmark = pytest.mark.faults
+
+DECISION = Decision(command="test", actor="ana", host="here", at="2026-11-28T00:00:00+00:00", landing="rows")
+
+
+@dataclass
+class Turns:
+    """A table of a sink and of a landing. ``rest`` is the sink's Kafka Connect, if that still exists."""
+
+    world: MemoryWorld
+    rest: ConnectRest | None = None
+
+    @contextmanager
+    def catalog(self) -> Iterator[SqlCatalog]:
+        """As another writer has it."""
+        catalog = SqlCatalog("default", **{k: v for k, v in self.world.catalog.items() if k != "type"})
+        yield catalog
+        catalog.close()
+
+    @property
+    def group(self) -> dict[tuple[str, int], int]:
+        return self.world.broker.groups[GROUP]
+
+    def send(self, first: int, count: int, partition: int = 0) -> None:
+        self.world.broker.produce(TOPIC, records(first, count), partition)
+
+    def sink(self, **options: Any) -> None:
+        """The sink lands what it has not read."""
+        with self.catalog() as catalog:
+            land_by_sink(catalog, self.world.broker, TOPIC, **options)
+
+    def sink_reads_again(self, start: int, end: int, **options: Any) -> None:
+        """The sink is resumed before its offsets are set, and reads a range that the landing has."""
+        log = self.world.broker.topics[TOPIC].partitions[0]
+        self.group[TOPIC, 0], log.end, whole = start, end, log.end
+        self.sink(**options)
+        log.end = whole
+
+    def connector(self, by: By = By.BOTH) -> KnownConnector:
+        return known_connector(self.world.kafka, NAME, self.rest, by=by)
+
+    def preview(self) -> AdoptionPreview:
+        with self.world.session() as session:
+            return adoption_preview(session, self.connector())
+
+    def adopt(self, by: By = By.BOTH, **options: Any) -> None:
+        with self.world.session() as session:
+            adopt(session, self.connector(by), decision=DECISION, **options)
+
+    def back(self) -> None:
+        with self.world.session() as session:
+            hand_back(session, self.connector(), decision=DECISION)
+
+    def back_killed(self) -> None:
+        """The table is the sink's, and its offsets are not set."""
+
+        def die(*_: Any, **__: Any) -> None:
+            raise Killed
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(handing, "_set_offsets", die)
+            with pytest.raises(Killed):
+                self.back()
+
+    def rescue(self) -> tuple[RescueReport, ...]:
+        parts = {"control_topic": CONTROL, "connector": NAME, "group": None, "branch": "main", "names": None}
+        return rescuing.rescue(self.world.kafka, self.world.catalog, **parts, commit=True)  # type: ignore[arg-type]
+
+    @property
+    def head(self) -> int:
+        with self.catalog() as catalog:
+            found = catalog.load_table("shop.rows").metadata.current_snapshot_id
+        assert found is not None
+        return found
+
+    def roll_to(self, snapshot_id: int) -> None:
+        with self.catalog() as catalog:
+            catalog.load_table("shop.rows").manage_snapshots().set_current_snapshot(snapshot_id).commit()
+
+    def check(self, count: int) -> None:
+        """All that was sent is landed once, by the landing if anything is left."""
+        self.world.settle()
+        self.world.check(Counter(range(count)))
+
+
+@pytest.fixture
+def sunk(tmp_path: Path) -> Iterator[Turns]:
+    """The sink has landed 10 records."""
+    with memory_world(tmp_path, metadata_columns=True) as world:
+        world.broker.create(CONTROL, 1)
+        turns = Turns(world)
+        with turns.catalog() as catalog:
+            make_table(catalog)
+        turns.send(0, 10)
+        turns.sink()
+        yield turns
+
+
+@pytest.fixture
+def turns(sunk: Turns) -> Turns:
+    """The landing has taken over, and landed 10 more."""
+    sunk.adopt()
+    sunk.send(10, 10)
+    sunk.world.settle()
+    return sunk
+
+
+@pytest.fixture
+def handed(turns: Turns) -> Turns:
+    """The table was handed back to the sink, which has landed nothing yet."""
+    turns.back()
+    turns.send(20, 5)
+    return turns
+
+
+# -- files that a rescue committed ----------------------------------------------------------------------------------
+
+
+def test_rows_that_a_rescue_committed_in_the_sinks_turn_are_not_read_again(handed: Turns) -> None:
+    handed.sink(commits=False)
+    (report,) = handed.rescue()
+    assert sum(j.file.rows for j in report.committed) == 5
+    handed.adopt()
+    handed.check(25)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_takeover_killed_at_any_step_lands_what_waited_once(
+    handed: Turns, at: int, when: Literal["before", "after"]
+) -> None:
+    handed.sink(commits=False)
+    with deaths(at, when), suppress(Killed):
+        handed.adopt()
+    handed.adopt()
+    handed.check(25)
+
+
+def test_a_table_that_a_landing_took_over_is_not_rescued(turns: Turns) -> None:
+    """The sink was started again by mistake, and has read what the landing reads."""
+    turns.send(20, 5)
+    turns.sink(commits=False)
+    (report,) = turns.rescue()
+    assert report.refusal is not None
+    assert "landing rows has taken it over" in report.refusal
+    turns.adopt()
+    (report,) = turns.rescue()
+    assert report.refusal is None
+    turns.check(25)
+
+
+# -- a sink that was started again ----------------------------------------------------------------------------------
+
+
+class Stopped(ConnectRest):
+    """A Kafka Connect in which the sink is stopped."""
+
+    def connectors(self) -> list[str]:
+        return [NAME]
+
+    def config(self, _: str) -> dict[str, str]:
+        return {"connector.class": "IcebergSinkConnector", "topics": TOPIC, "iceberg.tables": "shop.rows"}
+
+    def status(self, _: str) -> ConnectorStatus:
+        return ConnectorStatus(connector=Part(name=NAME, state="STOPPED", worker=""))
+
+    def stop(self, _: str) -> None: ...
+
+
+def test_a_sink_that_read_on_and_committed_nothing_is_put_back(turns: Turns) -> None:
+    turns.rest = Stopped(url="http://127.0.0.1:1")
+    turns.send(20, 5)
+    turns.sink(commits=False)
+    assert turns.preview().done
+    turns.adopt()
+    assert turns.group[TOPIC, 0] == 10
+    turns.check(25)
+
+
+def test_what_it_read_of_a_later_partition_is_put_back_too(turns: Turns) -> None:
+    turns.world.broker.grow(TOPIC, 2)
+    turns.send(20, 5, 1)
+    turns.sink(partitions=[1], commits=False)
+    turns.adopt()
+    assert turns.group[TOPIC, 1] == 0
+    turns.check(25)
+    turns.back()
+    assert turns.group == {(TOPIC, 0): 20, (TOPIC, 1): 5}
+
+
+def test_offsets_that_expired_do_not_make_rows_wait_that_are_read_again(handed: Turns) -> None:
+    start = handed.head
+    handed.sink()
+    handed.send(25, 5)
+    handed.sink(commits=False)
+    handed.roll_to(start)
+    handed.group.clear()
+    handed.adopt()
+    handed.check(30)
+
+
+# -- rollbacks ------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_rolled_back_to_before_the_hand_back_is_the_landings_again(turns: Turns) -> None:
+    before = turns.head
+    turns.back()
+    turns.send(20, 5)
+    turns.sink()
+    turns.roll_to(before)
+    assert turns.preview().reads_again
+    turns.adopt()
+    assert turns.preview().done
+    turns.check(25)
+
+
+def test_a_later_partition_is_put_back_with_the_others_after_a_rollback(handed: Turns) -> None:
+    start = handed.head
+    handed.sink()
+    handed.world.broker.grow(TOPIC, 2)
+    handed.send(25, 5, 1)
+    handed.sink(commits=False)
+    handed.roll_to(start)
+    handed.adopt()
+    handed.check(30)
+
+
+def test_offsets_that_a_user_set_to_the_end_of_the_table_are_believed(handed: Turns) -> None:
+    handed.sink()
+    good = handed.head
+    handed.send(25, 5)
+    handed.sink()
+    handed.roll_to(good)
+    with pytest.raises(ConnectorError, match="--by offsets"):
+        handed.adopt()
+    handed.group[TOPIC, 0] = 25
+    handed.adopt(By.OFFSETS)
+    handed.check(30)
+
+
+def test_rows_that_were_rolled_back_before_the_first_takeover_are_named(sunk: Turns) -> None:
+    good = sunk.head
+    sunk.send(10, 10)
+    sunk.sink()
+    sunk.roll_to(good)
+    with pytest.raises(ConnectorError, match=r"was rolled back.*--by offsets"):
+        sunk.adopt()
+    sunk.group[TOPIC, 0] = 10
+    sunk.adopt(By.OFFSETS)
+    sunk.check(20)
+
+
+def test_rows_of_a_sink_that_was_started_again_and_rolled_back_in_part_are_named(sunk: Turns) -> None:
+    sunk.adopt()
+    good = sunk.head
+    sunk.send(10, 10)
+    sunk.sink()
+    sunk.roll_to(good)
+    sunk.send(20, 5)
+    sunk.sink()
+    with pytest.raises(ConnectorError, match=f"roll the branch back to snapshot {good}"):
+        sunk.adopt()
+    sunk.roll_to(good)
+    sunk.adopt()
+    sunk.check(25)
+
+
+# -- a hand-back that was killed ------------------------------------------------------------------------------------
+
+
+def test_a_hand_back_ends_once_what_a_sink_read_again_is_rolled_back(turns: Turns) -> None:
+    turns.back_killed()
+    good = turns.head
+    turns.sink_reads_again(12, 15)
+    with pytest.raises(ConnectorError, match="LC7516"):
+        turns.back()
+    turns.roll_to(good)
+    turns.back()
+    turns.send(20, 5)
+    turns.sink()
+    turns.world.check(Counter(range(25)))
+
+
+def test_a_hand_back_leaves_out_what_a_sink_read_again_and_did_not_commit(turns: Turns) -> None:
+    turns.back_killed()
+    turns.sink_reads_again(12, 15, commits=False)
+    turns.back()
+    turns.send(20, 5)
+    turns.sink()
+    turns.world.check(Counter(range(25)))
+
+
+def test_a_partition_that_the_landing_has_not_read_yet_is_handed_over_too(turns: Turns) -> None:
+    """A sink that begins at the end of a partition without an offset would leave its records out."""
+    turns.world.broker.grow(TOPIC, 2)
+    turns.send(20, 5, 1)
+    turns.back()
+    assert turns.group == {(TOPIC, 0): 20, (TOPIC, 1): 0}
+    turns.world.broker.grow(TOPIC, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handing, "settled", lambda *_: pytest.fail("the sink runs, and is left alone"))
+        turns.back()
+
+
+# -- events that cannot be read -------------------------------------------------------------------------------------
+
+
+def test_a_sink_of_which_no_event_can_be_read_is_neither_rescued_nor_taken_over(sunk: Turns) -> None:
+    read = TopicPartitionOffset(topic=TOPIC, partition=0, offset=10, timestamp=datetime.now(UTC))
+    event = DataComplete(commit_id=uuid4(), assignments=(read,))
+    value = encode(Event(id=uuid4(), timestamp=datetime.now(UTC), group_id=GROUP, payload=event))[:-3]
+    del sunk.world.broker.controls[CONTROL]
+    sunk.world.broker.control(CONTROL).writer("worker", 0).send([(b"worker", value, ())])
+    with pytest.raises(ConnectorError, match="LC7529"):
+        sunk.rescue()
+    with pytest.raises(ConnectorError, match="1 of its events cannot be read"):
+        sunk.adopt()
