@@ -21,7 +21,9 @@ __getattr__ = lazy_names(
         "plan.known": "check_first_run remembered unknown_text",
         "plan.open": "open_cycle preview",
         "plan.open_lanes": "OpenLane lanes_in open_lanes",
-        "plan.reports": "endangered known_section known_state ledger_state own_partition unsigned_ranges unsigned_text",
+        "plan.reports": (
+            "all_sections endangered known_section known_state ledger_state own_partition unsigned_ranges unsigned_text"
+        ),
         "plan.resume": "cycles_of EarlierCycles published_by snapshot_of ticket_of",
         "plan.sections": "first_offsets joining_offsets new_section initial_position positions_at",
         "plan.start": "empty_plan new_cycle send_start start_without_tables",

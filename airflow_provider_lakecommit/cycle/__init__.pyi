@@ -24,6 +24,7 @@ from airflow_provider_lakecommit.cycle.plan.open import preview as preview
 from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane as OpenLane
 from airflow_provider_lakecommit.cycle.plan.open_lanes import lanes_in as lanes_in
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes as open_lanes
+from airflow_provider_lakecommit.cycle.plan.reports import all_sections as all_sections
 from airflow_provider_lakecommit.cycle.plan.reports import endangered as endangered
 from airflow_provider_lakecommit.cycle.plan.reports import known_section as known_section
 from airflow_provider_lakecommit.cycle.plan.reports import known_state as known_state

@@ -243,7 +243,7 @@ def test_readings_that_a_rollback_took_away_are_of_no_later_generation(tmp_path:
         assert section(world).generation > undone
 
 
-@pytest.mark.parametrize("how", ["reset", "replay"])
+@pytest.mark.parametrize("how", ["reset", "replay", "assert", "migrate"])
 def test_a_reading_is_of_a_later_generation_than_those_of_all_tables(tmp_path: Path, how: str) -> None:
     """Reports have the greatest generation of a plan's tables, and a decision may reach these in different seconds."""
     with memory_world(tmp_path, **OPTIONS) as world:
@@ -256,6 +256,12 @@ def test_a_reading_is_of_a_later_generation_than_those_of_all_tables(tmp_path: P
         world.now = lambda: datetime.fromtimestamp(data, UTC)
         if how == "reset":
             reset(world, {(TOPIC, 0): 10}, Way(again=True))
+        elif how == "assert":
+            with world.session() as session:
+                assert_tables(session, from_offsets(session, {(TOPIC, 0): 5}, ["shop.rows"]), decision=DECISION)
+        elif how == "migrate":
+            with plugged_in(copy_of(world.broker)):
+                migrate(world)
         else:
             again = replay(world, "0=0-10")
             again.now = world.now

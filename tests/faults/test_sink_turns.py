@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
@@ -19,9 +19,11 @@ from uuid import uuid4
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.control.events import DataComplete, Event, TopicPartitionOffset, encode
-from airflow_provider_lakecommit.core import Decision
+from airflow_provider_lakecommit.core import LIVE, Decision
 from airflow_provider_lakecommit.exceptions import ConnectorError
+from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back as handing
 from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, known_connector
@@ -300,6 +302,22 @@ def test_rows_of_a_sink_that_was_started_again_and_rolled_back_in_part_are_named
     sunk.roll_to(good)
     sunk.adopt()
     sunk.check(25)
+
+
+# -- readings -------------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_is_of_a_later_generation_than_the_readings_of_all_tables(handed: Turns) -> None:
+    """Rejects of an earlier reading are of the dead-letter table alone, and the clock may have been put back."""
+    world, now = handed.world, handed.world.now()
+    world.now = lambda: now + timedelta(days=1)
+    with world.session() as session:
+        assert_tables(session, from_offsets(session, {(TOPIC, 0): 20}, ["shop.dead"]), decision=DECISION)
+        dead = read_ledger(session.tables.load("shop.dead").metadata).own("rows", LIVE).generation
+    world.now = lambda: now
+    handed.adopt()
+    with world.session() as session:
+        assert read_ledger(session.tables.load("shop.rows").metadata).own("rows", LIVE).generation > dead
 
 
 # -- a hand-back that was killed ------------------------------------------------------------------------------------

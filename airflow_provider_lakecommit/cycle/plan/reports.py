@@ -77,6 +77,12 @@ def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
     return None if table is None else read_ledger(table.metadata, session.landing.branch)
 
 
+def all_sections(session: LandingSession) -> tuple[LedgerSection, ...]:
+    """Return all entries of the landing's tables, also those that a rollback took away."""
+    states = (ledger_state(session, name) for name in session.landing.tables)
+    return tuple(s for state in states if state is not None for s in (*state.known_sections, *state.undone))
+
+
 def known_section(session: LandingSession, state: LedgerState) -> LedgerSection | None:
     """Return this stream's entry, from the ledger or the newest one in the metadata."""
     key = (session.landing.name, session.lane)

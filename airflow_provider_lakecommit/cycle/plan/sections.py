@@ -52,7 +52,7 @@ def new_section(
     :param before: the entry that it replaces: its estimates, sink, rules of evaluated ranges, suspension, and readings
         of rows in the table are kept
     :param positions: its positions that still hold
-    :param known: all entries of the table, whose readings are different ones
+    :param known: all entries of the landing's tables, whose readings are different ones
     """
     return LedgerSection(
         landing=session.landing.name,

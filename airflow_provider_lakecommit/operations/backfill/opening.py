@@ -22,6 +22,7 @@ from airflow_provider_lakecommit.cycle import (
     LandingSession,
     OpenLane,
     after_rollback,
+    all_sections,
     check_first_run,
     initial_position,
     ledger_state,
@@ -86,7 +87,7 @@ def open_lane(session: LandingSession, found: LanePreview, decision: Decision | 
     session.control.ensure()
     # All tables are checked before the lane is opened in the first one.
     states = {name: _checked(session, name, found.name) for name in session.landing.tables}
-    others = tuple(s for state in states.values() for s in state.sections)
+    others = all_sections(session)
     for name, state in states.items():
         if state.section(session.landing.name, found.name) is None:
             _join(session, name, found, decision, others)

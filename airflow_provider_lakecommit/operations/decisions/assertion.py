@@ -18,7 +18,7 @@ impossible assertion (offsets past the end of the log, another topic) is refused
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -55,6 +55,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import (
     BEYOND,
     LandingSession,
+    all_sections,
     endangered,
     initial_position,
     known_section,
@@ -343,19 +344,24 @@ def _asserted(session: LandingSession, tables: Sequence[str] | None, assertion: 
                 f"every table of landing {session.landing.name} has its ledger; to set one anyway, name it with "
                 f"`--table {session.landing.table}` (in an operator: `tables`)",
             )
-    return Assertion(tables=tuple(_one(session, k, source, assertion) for k in known), marks=source.partitions)
+    every = all_sections(session)
+    return Assertion(tables=tuple(_one(session, k, source, assertion, every) for k in known), marks=source.partitions)
 
 
-def _one(session: LandingSession, known: KnownTable, source: SourceState, assertion: AssertionSource) -> AssertedTable:
+def _one(
+    session: LandingSession,
+    known: KnownTable,
+    source: SourceState,
+    assertion: AssertionSource,
+    every: Collection[LedgerSection],
+) -> AssertedTable:
     source_of_word, starts, covered, others, lacking = assertion(known, source)
     check_topics(known.name, starts, covered, source)
     old, landing = known_section(session, known.state), session.landing.name
     sections = known.state.known_sections
     check_no_open_lane(landing, known.name, known.state, lacking)
     filled = Coverage.union(s.covered for s in sections if s.landing == landing and s.lane != session.lane)
-    section = new_section(
-        session, source, starts, covered, initial_position(session), before=old, known=known.state.sections
-    )
+    section = new_section(session, source, starts, covered, initial_position(session), before=old, known=every)
     if old is not None and old.cluster_id == source.cluster_id:
         there = {p: section.end(p) for p in source.partitions}
         section = replace(section, positions=positions_up_to(old.positions, there))

@@ -30,6 +30,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
+    all_sections,
     check_cluster,
     endangered,
     joining_offsets,
@@ -83,8 +84,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
     check_lane(session, states, way.fill)
     state = known_state(session, states)
     passed = passed_by_all(state) if state and _in_order(session, states) else {}
-    ledgers = [ledger for ledger in states.values() if ledger is not None]
-    sections = tuple(s for ledger in ledgers for s in (*ledger.known_sections, *ledger.undone))
+    sections = all_sections(session)
     settings: dict[str, SectionInit] = {}
     data: Restart | None = None
     for name, ledger in states.items():

@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     Watermark,
 )
-from airflow_provider_lakecommit.cycle import LandingSession, initial_position, ledger_state, new_section
+from airflow_provider_lakecommit.cycle import LandingSession, all_sections, initial_position, ledger_state, new_section
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, offsets_of
@@ -218,7 +218,7 @@ def migrate_landing(session: LandingSession, preview: MigrationPreview, *, decis
     :raises LedgerError: the ledger of a table has changed since
     :raises CatalogError: the catalog is unreachable
     """
-    control = initial_position(session)
+    control, known = initial_position(session), all_sections(session)
     landing, decided = session.landing, replace(decision, what=preview.what)
     for table in preview.tables:
         moved = [session.lane, _kept_lane(session.lane, preview.old_cluster)]
@@ -230,7 +230,7 @@ def migrate_landing(session: LandingSession, preview: MigrationPreview, *, decis
             extra={MOVED: json.dumps(moved)},
             decisions=(decided,),
         )
-        swap_sections(session.tables, table, record, partial(_moved, session, preview, control, table))
+        swap_sections(session.tables, table, record, partial(_moved, session, preview, control, known, table))
         session.log(f"{table}: continues on cluster {preview.source.cluster_id}")
     return {"rebound": list(preview.tables), **preview.to_dict()}
 
@@ -375,7 +375,12 @@ def _kept_lane(lane: str, cluster_id: str) -> str:
 
 
 def _moved(
-    session: LandingSession, preview: MigrationPreview, control: ControlPosition, table: str, state: LedgerState
+    session: LandingSession,
+    preview: MigrationPreview,
+    control: ControlPosition,
+    known: Collection[LedgerSection],
+    table: str,
+    state: LedgerState,
 ) -> tuple[LedgerSection, ...] | None:
     """Return the ledger with the old cluster's entry put aside, and the landing's own on the new one."""
     require_ledger(state, table)
@@ -389,7 +394,7 @@ def _moved(
     )
     back = state.section(session.landing.name, _kept_lane(session.lane, preview.source.cluster_id))
     starts, covered = _on_the_new(preview, back, back and state.whole(back), table)
-    section = new_section(session, preview.source, starts, covered, control, before=back or own, known=state.sections)
+    section = new_section(session, preview.source, starts, covered, control, before=back or own, known=known)
     section = replace(section, provenance=back.provenance if back else ())
     others = [s for s in state.sections if s.key not in {own.key, kept.key, back.key if back else None}]
     # What was read from another cluster is not read again: no dead letter is closed by that.

@@ -17,12 +17,20 @@ same command then continues after what it has landed, unless the landing has lan
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer import set_section
 from airflow_provider_lakecommit.core import AdoptedSink, ControlPosition, Coverage, Decision, LedgerSection
-from airflow_provider_lakecommit.cycle import LandingSession, initial_position, ledger_state, new_section, positions_at
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    all_sections,
+    initial_position,
+    ledger_state,
+    new_section,
+    positions_at,
+)
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     KnownConnector,
@@ -139,10 +147,10 @@ def _set_ledgers(
     """Set the ledgers that had an entry of the landing's last turn, and last that of the data table, which completes
     it.
     """
-    control = initial_position(session)
+    control, known = initial_position(session), all_sections(session)
     others = (t for t in session.landing.tables if t != preview.table)
     for table in (*(t for t in others if sink_section(session, t).section is not None), preview.table):
-        _set_ledger(session, preview, table, sequence, control, decision, doubled_stay=doubled_stay)
+        _set_ledger(session, preview, table, sequence, control, known, decision, doubled_stay=doubled_stay)
     ends = ", ".join(f"{p} {offset}" for p, offset in sorted(preview.offsets.next.items()))
     session.log(f"{preview.table}: landing {session.landing.name} continues at {ends}")
 
@@ -153,6 +161,7 @@ def _set_ledger(
     table: str,
     sequence: int,
     control: ControlPosition,
+    every: Collection[LedgerSection],
     decision: Decision,
     *,
     doubled_stay: bool,
@@ -165,7 +174,6 @@ def _set_ledger(
     data = None if table == preview.table else sink_section(session, preview.table).section
 
     state = ledger_state(session, table)
-    sections = () if state is None else state.sections
 
     def turn_of(now: LedgerSection | None) -> Turn:
         whole = now if now is None or state is None else state.whole(now)
@@ -184,12 +192,11 @@ def _set_ledger(
         known = {} if now is None else {p: at for p, at in now.positions.items() if p not in turn.gained.parts}
         positions = positions_at({p: o for p, o in ends.items() if p not in known}, preview.source.partitions) | known
         section = new_section(
-            session, preview.source, turn.starts, turn.covered, control, before=now, positions=positions, known=sections
+            session, preview.source, turn.starts, turn.covered, control, before=now, positions=positions, known=every
         )
-        # A pause for the connector's turn ends; a pause by a user stays.
         before = section.sink.landed if section.sink else Coverage()
         sink = replace(connected, landed=before | turn.gained | turn.twice)
-        # A connector appends.
+        # A connector appends. A pause for its turn ends; a pause by a user stays.
         made.append(replace(section, sink=sink, suspended="" if handed else section.suspended, upsert_key=()))
         return made[-1]
 
