@@ -23,7 +23,8 @@ from airflow_provider_lakecommit.core import CONNECT_ADOPT, AdoptedSink, LedgerS
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 ADOPTED_FROM = "lakecommit.adopted-from"
-"""Summary key of the snapshot that marks everything up to it as done for a sink: its group."""
+"""Summary key of a snapshot whose control position marks everything before it as done for a sink, for good: the sink's
+group, and the id of its control topic."""
 RESCUED = "lakecommit.rescued-from"
 """Summary key of a snapshot with files that a sink announced and a rescue committed: the sink's group."""
 _POSITION = "kafka.connect.offsets."

@@ -227,6 +227,19 @@ def test_what_it_read_of_a_later_partition_is_put_back_too(turns: Turns) -> None
     assert turns.group == {(TOPIC, 0): 20, (TOPIC, 1): 5}
 
 
+def test_what_a_hand_back_left_out_stays_out_when_the_sink_has_read_on(turns: Turns) -> None:
+    """Its offsets were put back, and do not show it any more."""
+    turns.send(20, 5)
+    turns.sink(commits=False)
+    turns.back()
+    turns.send(25, 5)
+    turns.sink()
+    (report,) = turns.rescue()
+    assert not report.committed
+    turns.adopt()
+    turns.check(30)
+
+
 def test_offsets_that_expired_do_not_make_rows_wait_that_are_read_again(handed: Turns) -> None:
     start = handed.head
     handed.sink()

@@ -71,6 +71,7 @@ class History:
     """The history of a table in its metadata.
 
     :param floor: control position by partition in the newest snapshot of the branch that has one
+    :param done: control position by partition up to which takeovers and hand-backs left out what was not committed
     """
 
     table_uuid: UUID
@@ -79,6 +80,7 @@ class History:
     last_sequence: int
     snapshots: tuple[KnownSnapshot, ...]
     floor: Mapping[int, int] = field(default_factory=dict)
+    done: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def whole_from(self) -> int:
@@ -166,6 +168,9 @@ def _disposition(
         return Disposition.COMMITTED, "a snapshot names it"
     if announced.read_again:
         return Disposition.READ_AGAIN, "the connector's source offsets were reset after it was announced"
+    if announced.position.offset < history.done.get(announced.position.partition, 0):
+        # That its offsets were put back then, they no longer show once the connector has read on.
+        return Disposition.READ_AGAIN, "a takeover or a hand-back has left it out"
     if doubt := evidence.doubt(announced):
         return Disposition.UNKNOWN, doubt
     if file.deletes:

@@ -20,7 +20,7 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import ancestry
+from airflow_provider_lakecommit.committer import ADOPTED_FROM, ancestry
 from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
 from airflow_provider_lakecommit.core import data_roots, path_problem, storage_location
 from airflow_provider_lakecommit.exceptions import CatalogError, TableError
@@ -46,9 +46,11 @@ class Evidence:
     """Of the tables that a connector's log names.
 
     :param floor_key: summary key of the connector's control position
+    :param mark: the value by which its snapshots mark a turn as ended
     """
 
-    def __init__(self, log: GroupLog, *, branch: str, floor_key: str) -> None:
+    def __init__(self, log: GroupLog, *, branch: str, floor_key: str, mark: str) -> None:
+        self._mark = mark
         self._log = log
         self._branch = branch
         self._floor_key = floor_key
@@ -67,6 +69,7 @@ class Evidence:
 
     def _history(self, metadata: TableMetadata) -> History:
         floors = {s.snapshot_id: self._floor_in(s) for s in metadata.snapshots}
+        ended = [floors[s.snapshot_id] or {} for s in metadata.snapshots if self._ends_turn(s)]
         line = (floors[s.snapshot_id] for s in ancestry(metadata, self._branch))
         return History(
             table_uuid=metadata.table_uuid,
@@ -83,7 +86,11 @@ class Evidence:
                 for s in metadata.snapshots
             ),
             floor=next((floor for floor in line if floor is not None), {}),
+            done={p: max(floor.get(p, 0) for floor in ended) for floor in ended for p in floor},
         )
+
+    def _ends_turn(self, snapshot: Any) -> bool:
+        return bool(snapshot.summary) and snapshot.summary.additional_properties.get(ADOPTED_FROM) == self._mark
 
     def _floor_in(self, snapshot: Any) -> dict[int, int] | None:
         text = snapshot.summary and snapshot.summary.additional_properties.get(self._floor_key)

@@ -128,6 +128,7 @@ class Rescue:
     :param offsets: next source offsets of the group, by topic and partition, if they are known
     :param by: user, host and reason, for the snapshots' summaries
     :param taken_over: also commit in a table that a landing has taken over
+    :param topic_id: of the control topic, whose offsets begin again if it is recreated
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class Rescue:
         retry_policy: RetryPolicy | None = None,
         by: str = "",
         taken_over: bool = False,
+        topic_id: str = "",
     ) -> None:
         self._by = by
         self._taken_over = taken_over
@@ -157,7 +159,8 @@ class Rescue:
             reader.take(record)
         self.log: GroupLog = reader.log(offsets or {})
         self._contents = reader.contents
-        self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key)
+        self._mark = f"{group}@{topic_id}"
+        self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key, mark=self._mark)
 
     def check(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
         """Return every file's disposition, by table; of all tables with announced files, or of these.
@@ -199,9 +202,9 @@ class Rescue:
                 )
             floor = {p: max(offset, history.floor.get(p, 0)) for p, offset in self.log.read_to.items()}
             floor = {**history.floor, **floor}
-            if floor == history.floor:
+            if floor == history.floor and all(history.done.get(p, 0) >= o for p, o in self.log.read_to.items()):
                 return None
-            return Change(files=(), summary={**self._summary(floor), ADOPTED_FROM: self._group}, why=None)
+            return Change(files=(), summary={**self._summary(floor), ADOPTED_FROM: self._mark}, why=None)
 
         done = compare_and_swap(self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged)
         snapshot = None if done.snapshot_id is None else done.metadata.snapshot_by_id(done.snapshot_id)
@@ -295,6 +298,7 @@ def read_rescue(
             retry_policy=retry_policy,
             by=by,
             taken_over=taken_over,
+            topic_id=control.describe().topic_id,
         )
 
 

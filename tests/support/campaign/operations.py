@@ -16,12 +16,13 @@ from pyiceberg.table.snapshots import Operation as Change
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.model import LIVE
+from airflow_provider_lakecommit.operations.kafka_connect.section import was_handed
 from tests.support.campaign.console import NOTHING, Answer
 from tests.support.campaign.faulty import hold_back, kill, let_arrive, while_committing
 from tests.support.campaign.landing import TOPICS, CampaignLanding
 from tests.support.campaign.model import Nature
 from tests.support.campaign.reader import DEAD, ROWS
-from tests.support.campaign.sink import ADOPT, land_by_sink
+from tests.support.campaign.sink import ADOPT, RESCUE, land_by_sink
 from tests.support.campaign.upserts import WAYS
 
 __all__ = ["OPERATIONS", "SHAPES", "Operation", "operations_of"]
@@ -165,7 +166,7 @@ def _rollback(landing: CampaignLanding, chance: Random) -> Answer | None:
             return NOTHING
         table.manage_snapshots().set_current_snapshot(chance.choice(older).snapshot_id).commit()
         if landing.adopted and name == ROWS:
-            # An operator has the connector run where it is its turn by the ledger, and nowhere else.
+            # An operator has the connector run where it is its turn, and nowhere else.
             landing.sinks_turn = _is_sinks(catalog.load_table(name))
     # Also where no row went: the ledger may have.
     landing.model.touched = True
@@ -173,8 +174,7 @@ def _rollback(landing: CampaignLanding, chance: Random) -> Answer | None:
 
 
 def _is_sinks(table: Any) -> bool:
-    found = [s for s in read_ledger(table.metadata, "main").sections if s.lane == LIVE and s.sink is not None]
-    return any(s.sink is not None and s.sink.lands for s in found)
+    return any(was_handed(s) for s in read_ledger(table.metadata, "main").sections if s.lane == LIVE)
 
 
 def _adopt(landing: CampaignLanding, chance: Random) -> Answer:
@@ -199,6 +199,16 @@ def _sink(landing: CampaignLanding, chance: Random) -> Answer | None:
         return NOTHING
     with landing.another_engine() as catalog:
         land_by_sink(catalog, landing.logs, landing.topic)
+    return None
+
+
+def _announces(landing: CampaignLanding, chance: Random) -> Answer | None:
+    """The sink reads some partitions, and is stopped before it commits: in its turn, or started again by mistake."""
+    if not landing.adopted:
+        return NOTHING
+    some = [p for p in range(landing.partitions) if chance.random() < 0.7]
+    with landing.another_engine() as catalog:
+        land_by_sink(catalog, landing.logs, landing.topic, partitions=some, commits=False)
     return None
 
 
@@ -269,6 +279,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "adopt": Operation(nature=DECIDES, act=_adopt, real=False, shapes=SINK),
     "hand-back": Operation(nature=LANDS, act=_hand_back, real=False, shapes=SINK),
     "sink": Operation(nature=LANDS, act=_sink, real=False, shapes=SINK),
+    "sink-announces": Operation(nature=KEEPS, act=_announces, real=False, shapes=SINK),
+    "rescue": Operation(nature=LANDS, act=_run(*RESCUE), real=False, shapes=SINK),
     "set-change": Operation(nature=SOURCE, act=_set_change, weight=3, real=False, shapes=SET),
     "topic-anew": Operation(nature=SOURCE, act=_anew),
     "retention": Operation(nature=SOURCE, act=_retention),

@@ -35,10 +35,11 @@ from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
 from tests.fakes.broker import MemoryBroker
 from tests.support.campaign.reader import ROWS
 
-__all__ = ["ADOPT", "CONTROL", "GROUP", "land_by_sink", "make_table"]
+__all__ = ["ADOPT", "CONTROL", "GROUP", "RESCUE", "land_by_sink", "make_table"]
 
 NAME, GROUP, CONTROL = "sink", "connect-sink", "control-iceberg"
 ADOPT = ("connect", "adopt", "SPEC", "--connector", NAME, "--connector-is-gone", "--yes")
+RESCUE = ("connect", "rescue", "--connector", NAME, "--connector-is-gone", "--catalog", "SPEC", "--bootstrap", "x:1")
 WORKER, COORDINATOR = "worker", "coordinator"
 
 
