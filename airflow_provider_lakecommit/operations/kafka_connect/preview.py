@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.committer import (
     sink_turn,
     turn_is_over,
 )
-from airflow_provider_lakecommit.core import AdoptedSink, LedgerSection, SourcePartition
+from airflow_provider_lakecommit.core import HANDED_BACK, AdoptedSink, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.cycle import LandingSession, prepare
 from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
 from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceTopics
@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import Known
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.scope import notes_on, reads_earliest, reasons_against
-from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after, was_handed
+from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import (
     MADE_ANEW,
     By,
@@ -166,6 +166,11 @@ def sink_section(session: LandingSession, table: str, group: str = "") -> SinkSe
     late = tuple(sink_commits(found.metadata, session.landing.branch, sink))
     turn = replace(turn, before=late[-1].parent_snapshot_id) if late else SinkTurn()
     return SinkSection(section=section, late=late, lanes=lanes, turn=turn)
+
+
+def was_handed(section: LedgerSection) -> bool:
+    """Return True if a sink has its turn: by the entry, or, where that was rolled back, by the pause that stayed."""
+    return (section.sink is not None and section.sink.lands) or section.suspended.endswith(HANDED_BACK)
 
 
 def adoption_preview(

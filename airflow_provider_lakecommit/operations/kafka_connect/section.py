@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_lakecommit.core import HANDED_BACK, Coverage, LedgerSection, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, SourcePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,6 @@ class Turn:
     back: Coverage = field(default_factory=Coverage)
     refused: str = ""
     done: bool = False
-
-
-def was_handed(section: LedgerSection) -> bool:
-    """Return True if a sink has its turn: by the entry, or, where that was rolled back, by the pause that stayed."""
-    return (section.sink is not None and section.sink.lands) or section.suspended.endswith(HANDED_BACK)
 
 
 def turn_after(
@@ -52,7 +47,8 @@ def turn_after(
         A table that was rolled back ends before that, and the sink has landed nothing of what it lacks.
     """
     leading = data or now
-    if now is None or leading is None or not (now.covered or leading.covered or was_handed(leading)):
+    was_handed = leading is not None and leading.sink is not None and leading.sink.lands
+    if now is None or leading is None or not (now.covered or leading.covered or was_handed):
         done = now is not None and now.sink is not None and not now.sink.lands and dict(now.sink.since) == dict(ends)
         # Rows of the sink do not identify their records, and its start is unknown, so everything before counts.
         before = _spans({p: (0, end) for p, end in ends.items() if p in read})

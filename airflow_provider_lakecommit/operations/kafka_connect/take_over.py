@@ -40,9 +40,14 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     stop,
 )
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
-from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of, sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.preview import (
+    AdoptionPreview,
+    preview_of,
+    sink_section,
+    was_handed,
+)
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
-from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after, was_handed
+from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import SinkProgress
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history

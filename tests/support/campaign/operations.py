@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Operation as Change
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.operations.kafka_connect.section import was_handed
+from airflow_provider_lakecommit.operations.kafka_connect.preview import was_handed
 from tests.support.campaign.console import NOTHING, Answer
 from tests.support.campaign.faulty import hold_back, kill, let_arrive, while_committing
 from tests.support.campaign.landing import TOPICS, CampaignLanding
@@ -25,7 +25,7 @@ from tests.support.campaign.reader import DEAD, ROWS
 from tests.support.campaign.sink import ADOPT, RESCUE, land_by_sink
 from tests.support.campaign.upserts import WAYS
 
-__all__ = ["OPERATIONS", "SHAPES", "Operation", "operations_of"]
+__all__ = ["OPERATIONS", "SHAPES", "Operation", "is_sinks", "operations_of"]
 
 MOST_PARTITIONS = 4
 APPENDS, UPSERTS = ("plain", "sink", "set"), tuple(WAYS)
@@ -167,13 +167,14 @@ def _rollback(landing: CampaignLanding, chance: Random) -> Answer | None:
         table.manage_snapshots().set_current_snapshot(chance.choice(older).snapshot_id).commit()
         if landing.adopted and name == ROWS:
             # An operator has the connector run where it is its turn, and nowhere else.
-            landing.sinks_turn = _is_sinks(catalog.load_table(name))
+            landing.sinks_turn = is_sinks(catalog.load_table(name))
     # Also where no row went: the ledger may have.
     landing.model.touched = True
     return None
 
 
-def _is_sinks(table: Any) -> bool:
+def is_sinks(table: Any) -> bool:
+    """Return True if a sink has its turn."""
     return any(was_handed(s) for s in read_ledger(table.metadata, "main").sections if s.lane == LIVE)
 
 
@@ -202,9 +203,20 @@ def _sink(landing: CampaignLanding, chance: Random) -> Answer | None:
     return None
 
 
+def _is_known(landing: CampaignLanding) -> bool:
+    """Has the landing taken over from the sink? One whose turn ended with its topic is stopped for good."""
+    with landing.another_engine() as catalog:
+        state = read_ledger(catalog.load_table(ROWS).metadata, "main")
+    return any(s.sink is not None for s in state.known_sections)
+
+
+def _rescue(landing: CampaignLanding, chance: Random) -> Answer:
+    return landing.run(*RESCUE) if _is_known(landing) else NOTHING
+
+
 def _announces(landing: CampaignLanding, chance: Random) -> Answer | None:
     """The sink reads some partitions, and is stopped before it commits: in its turn, or started again by mistake."""
-    if not landing.adopted:
+    if not _is_known(landing):
         return NOTHING
     some = [p for p in range(landing.partitions) if chance.random() < 0.7]
     with landing.another_engine() as catalog:
@@ -280,7 +292,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "hand-back": Operation(nature=LANDS, act=_hand_back, real=False, shapes=SINK),
     "sink": Operation(nature=LANDS, act=_sink, real=False, shapes=SINK),
     "sink-announces": Operation(nature=KEEPS, act=_announces, real=False, shapes=SINK),
-    "rescue": Operation(nature=LANDS, act=_run(*RESCUE), real=False, shapes=SINK),
+    "rescue": Operation(nature=LANDS, act=_rescue, real=False, shapes=SINK),
     "set-change": Operation(nature=SOURCE, act=_set_change, weight=3, real=False, shapes=SET),
     "topic-anew": Operation(nature=SOURCE, act=_anew),
     "retention": Operation(nature=SOURCE, act=_retention),

@@ -22,7 +22,7 @@ from tests.support.campaign.changes import UpsertModel
 from tests.support.campaign.console import NOTHING, Answer, console
 from tests.support.campaign.landing import PARTITIONS, TOPICS, CampaignLanding, set_of, spec_of
 from tests.support.campaign.model import Model, Nature
-from tests.support.campaign.operations import OPERATIONS
+from tests.support.campaign.operations import OPERATIONS, is_sinks
 from tests.support.campaign.reader import ROWS, TableReader, UpsertReader
 from tests.support.campaign.sink import ADOPT, CONTROL, land_by_sink, make_table
 from tests.support.campaign.speed import fast_manifests
@@ -137,6 +137,8 @@ class Player:
             if table.snapshot_by_id(int(found[2])) is None:
                 return False
             table.manage_snapshots().set_current_snapshot(int(found[2])).commit()
+            if self.landing.adopted and table.name()[-1] == ROWS.rpartition(".")[2]:
+                self.landing.sinks_turn = is_sinks(catalog.load_table(ROWS))
         self._evaluate(f"  rolled to {found[2]}", Nature.FOREIGN, None)
         return True
 
