@@ -22,8 +22,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.control.events import DataComplete, Event, TopicPartitionOffset, encode
 from airflow_provider_lakecommit.core import LIVE, Decision
-from airflow_provider_lakecommit.exceptions import ConnectorError
+from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
+from airflow_provider_lakecommit.operations.decisions.pause import resume
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back as handing
 from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, known_connector
@@ -264,6 +265,24 @@ def test_a_branch_rolled_back_to_before_the_hand_back_is_the_landings_again(turn
     turns.adopt()
     assert turns.preview().done
     turns.check(25)
+
+
+def test_a_sink_that_lands_on_after_a_rollback_to_before_the_hand_back_is_named(turns: Turns) -> None:
+    """Its offsets are those of the hand-back, and the table no longer has what the landing had landed before."""
+    before = turns.head
+    turns.send(20, 5)
+    turns.world.settle()
+    turns.back()
+    turns.roll_to(before)
+    turns.send(25, 5)
+    turns.sink()
+    with turns.world.session() as session, pytest.raises(LedgerError, match=r"connect adopt SPEC.*LC7041"):
+        resume(session, DECISION)
+    with pytest.raises(ConnectorError, match=rf"roll the branch back to snapshot {before}.*LC7526"):
+        turns.adopt(doubled_stay=True)
+    turns.roll_to(before)
+    turns.adopt()
+    turns.check(30)
 
 
 def test_a_later_partition_is_put_back_with_the_others_after_a_rollback(handed: Turns) -> None:

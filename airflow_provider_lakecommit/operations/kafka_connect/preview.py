@@ -218,7 +218,7 @@ def preview_of(
     if ours.section is not None and turn_is_over(ours.section, source.partitions):
         against.append(f"topic {', '.join(sorted({p.topic for p in source.partitions}))}: {MADE_ANEW}")
     against += [] if turn.done or reads_again else [*_of_files(report), *_made_anew(session, source, log, offsets)]
-    against += [] if reads_again or connector.by is By.OFFSETS else _of_rollback(connector.name, ours.turn)
+    against += [] if reads_again or connector.by is By.OFFSETS else _of_rollback(connector.name, ours)
     against += _of_turn(session, ours.section, source, turn, doubled_stay=doubled_stay)
     return AdoptionPreview(
         landing=landing.name,
@@ -276,8 +276,15 @@ def _all_wait(report: RescueReport) -> bool:
     return bool(its) and all(j.disposition is Disposition.WAITING for j in its)
 
 
-def _of_rollback(connector: str, turn: SinkTurn) -> Iterable[str]:
+def _of_rollback(connector: str, ours: SinkSection) -> Iterable[str]:
     """Return an objection if its offsets are after removed rows."""
+    turn = ours.turn
+    if ours.section is not None and ours.late and was_handed(ours.section):
+        yield (
+            f"the branch was rolled back to before it was handed to connector {connector}, which has committed since, "
+            f"and lacks rows before its commits: roll the branch back to snapshot {turn.before}, then the landing "
+            "reads all again; or adopt it with --by offsets, and these rows stay missing"
+        )
     if not turn.rolled_back:
         return
     ids = ", ".join(str(s.snapshot_id) for s in turn.rolled_back)

@@ -18,6 +18,7 @@ from tests.fakes.broker import MemoryBroker
 from tests.support.campaign.console import Answer, Console
 from tests.support.campaign.model import Born, Model
 from tests.support.campaign.reader import DEAD, ROWS
+from tests.support.campaign.sink import is_sinks
 from tests.support.world import SCHEMA, catalog_in
 
 __all__ = ["PARTITIONS", "TOPICS", "CampaignLanding", "Cluster", "set_of", "spec_of"]
@@ -148,9 +149,10 @@ class CampaignLanding:
         if self.is_set and words[0] != "land" and "--landing" not in words:
             words = (*words, "--landing", self.name)
         answer = self.console.run(*words)
-        if answer.done and words[:2] == ("reset", "offsets"):
-            # It is refused during a sink's turn, but for one that ended with its topic.
-            self.sinks_turn = False
+        if self.sinks_turn and answer.done and words[:2] == ("reset", "offsets"):
+            # It is refused during a sink's turn, but for one that ended with its topic, or was rolled back.
+            with self.another_engine() as catalog:
+                self.sinks_turn = is_sinks(catalog.load_table(ROWS))
         return answer
 
     def new_name(self, stem: str) -> str:

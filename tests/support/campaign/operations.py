@@ -15,17 +15,15 @@ from typing import Any
 from pyiceberg.table.snapshots import Operation as Change
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.operations.kafka_connect.preview import was_handed
 from tests.support.campaign.console import NOTHING, Answer
 from tests.support.campaign.faulty import hold_back, kill, let_arrive, while_committing
 from tests.support.campaign.landing import TOPICS, CampaignLanding
 from tests.support.campaign.model import Nature
 from tests.support.campaign.reader import DEAD, ROWS
-from tests.support.campaign.sink import ADOPT, RESCUE, land_by_sink
+from tests.support.campaign.sink import ADOPT, RESCUE, is_sinks, land_by_sink
 from tests.support.campaign.upserts import WAYS
 
-__all__ = ["OPERATIONS", "SHAPES", "Operation", "is_sinks", "operations_of"]
+__all__ = ["OPERATIONS", "SHAPES", "Operation", "operations_of"]
 
 MOST_PARTITIONS = 4
 APPENDS, UPSERTS = ("plain", "sink", "set"), tuple(WAYS)
@@ -171,11 +169,6 @@ def _rollback(landing: CampaignLanding, chance: Random) -> Answer | None:
     # Also where no row went: the ledger may have.
     landing.model.touched = True
     return None
-
-
-def is_sinks(table: Any) -> bool:
-    """Return True if a sink has its turn."""
-    return any(was_handed(s) for s in read_ledger(table.metadata, "main").sections if s.lane == LIVE)
 
 
 def _adopt(landing: CampaignLanding, chance: Random) -> Answer:

@@ -22,9 +22,9 @@ from tests.support.campaign.changes import UpsertModel
 from tests.support.campaign.console import NOTHING, Answer, console
 from tests.support.campaign.landing import PARTITIONS, TOPICS, CampaignLanding, set_of, spec_of
 from tests.support.campaign.model import Model, Nature
-from tests.support.campaign.operations import OPERATIONS, is_sinks
+from tests.support.campaign.operations import OPERATIONS
 from tests.support.campaign.reader import ROWS, TableReader, UpsertReader
-from tests.support.campaign.sink import ADOPT, CONTROL, land_by_sink, make_table
+from tests.support.campaign.sink import ADOPT, CONTROL, is_sinks, land_by_sink, make_table
 from tests.support.campaign.speed import fast_manifests
 from tests.support.campaign.steps import Step, written
 from tests.support.campaign.upserts import WAYS, UpsertLanding, upserting

@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.control.events import (
     CommitComplete,
     CommitToTable,
@@ -30,17 +31,24 @@ from airflow_provider_lakecommit.control.events import (
     TopicPartitionOffset,
     encode,
 )
+from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
 from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
+from airflow_provider_lakecommit.operations.kafka_connect.preview import was_handed
 from tests.fakes.broker import MemoryBroker
 from tests.support.campaign.reader import ROWS
 
-__all__ = ["ADOPT", "CONTROL", "GROUP", "RESCUE", "land_by_sink", "make_table"]
+__all__ = ["ADOPT", "CONTROL", "GROUP", "RESCUE", "is_sinks", "land_by_sink", "make_table"]
 
 NAME, GROUP, CONTROL = "sink", "connect-sink", "control-iceberg"
 ADOPT = ("connect", "adopt", "SPEC", "--connector", NAME, "--connector-is-gone", "--yes")
 RESCUE = ("connect", "rescue", "--connector", NAME, "--connector-is-gone", "--catalog", "SPEC", "--bootstrap", "x:1")
 WORKER, COORDINATOR = "worker", "coordinator"
+
+
+def is_sinks(table: Table) -> bool:
+    """Return True if a sink has its turn."""
+    return any(was_handed(s) for s in read_ledger(table.metadata, "main").sections if s.lane == LIVE)
 
 
 def make_table(catalog: Catalog) -> None:
