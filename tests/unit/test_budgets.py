@@ -14,7 +14,7 @@ import pytest
 from tests.support.sources import ROOT, imported, sources
 
 BUDGETS = {
-    "lines": 90_610,
+    "lines": 90_900,
     "doors": 42,
     "pairs of rooms": 294,
     "dataclasses": 420,
