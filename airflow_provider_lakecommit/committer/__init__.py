@@ -8,7 +8,7 @@ __getattr__ = lazy_names(
     {
         "adopted": (
             "ADOPTED_FROM RESCUED SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn "
-            "turn_is_over"
+            "turn_is_over was_handed"
         ),
         "branch": "Unpublished ensure_branch move_main release require_together restart unpublished",
         "append": "AppendRequest PublishOutcome publish",

@@ -8,6 +8,7 @@ from airflow_provider_lakecommit.committer.adopted import sink_commits as sink_c
 from airflow_provider_lakecommit.committer.adopted import sink_commits_text as sink_commits_text
 from airflow_provider_lakecommit.committer.adopted import sink_turn as sink_turn
 from airflow_provider_lakecommit.committer.adopted import turn_is_over as turn_is_over
+from airflow_provider_lakecommit.committer.adopted import was_handed as was_handed
 from airflow_provider_lakecommit.committer.append import AppendRequest as AppendRequest
 from airflow_provider_lakecommit.committer.append import PublishOutcome as PublishOutcome
 from airflow_provider_lakecommit.committer.append import publish as publish

@@ -19,7 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, ancestry
-from airflow_provider_lakecommit.core import CONNECT_ADOPT, AdoptedSink, LedgerSection, SourcePartition
+from airflow_provider_lakecommit.core import CONNECT_ADOPT, HANDED_BACK, AdoptedSink, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 ADOPTED_FROM = "lakecommit.adopted-from"
@@ -29,6 +29,11 @@ RESCUED = "lakecommit.rescued-from"
 """Summary key of a snapshot with files that a sink announced and a rescue committed: the sink's group."""
 _POSITION = "kafka.connect.offsets."
 _CYCLE = "kafka.connect.commit-id"
+
+
+def was_handed(section: LedgerSection) -> bool:
+    """Return True if a sink has its turn: by the entry, or, where that was rolled back, by the pause that stayed."""
+    return (section.sink is not None and section.sink.lands) or section.suspended.endswith(HANDED_BACK)
 
 
 def check_adopted(metadata: TableMetadata, state: LedgerState, landing: str, name: str) -> None:

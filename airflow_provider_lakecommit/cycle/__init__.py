@@ -22,7 +22,8 @@ __getattr__ = lazy_names(
         "plan.open": "open_cycle preview",
         "plan.open_lanes": "OpenLane lanes_in open_lanes",
         "plan.reports": (
-            "all_sections endangered known_section known_state ledger_state own_partition unsigned_ranges unsigned_text"
+            "all_sections endangered known_section known_state ledger_state ledger_states own_partition "
+            "unsigned_ranges unsigned_text"
         ),
         "plan.resume": "cycles_of EarlierCycles published_by snapshot_of ticket_of",
         "plan.sections": "first_offsets joining_offsets new_section initial_position positions_at",

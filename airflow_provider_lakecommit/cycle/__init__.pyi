@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.cycle.plan.reports import endangered as endange
 from airflow_provider_lakecommit.cycle.plan.reports import known_section as known_section
 from airflow_provider_lakecommit.cycle.plan.reports import known_state as known_state
 from airflow_provider_lakecommit.cycle.plan.reports import ledger_state as ledger_state
+from airflow_provider_lakecommit.cycle.plan.reports import ledger_states as ledger_states
 from airflow_provider_lakecommit.cycle.plan.reports import own_partition as own_partition
 from airflow_provider_lakecommit.cycle.plan.reports import unsigned_ranges as unsigned_ranges
 from airflow_provider_lakecommit.cycle.plan.reports import unsigned_text as unsigned_text

@@ -236,7 +236,7 @@ class LandingTask(BaseOperator):
         return bool(context["ti"].try_number > 1)
 
     def in_events(self, context: Context) -> Collection[int] | None:
-        """Return the snapshots of which Airflow has an event; ``None`` for the first attempt of a run. An earlier one
+        """Return the snapshots that Airflow has an event for; ``None`` for the first attempt of a run. An earlier one
         may have published others and died before it sent its event.
         """
         return snapshots_in_events(context, self.asset) if self.is_retry(context) else None

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.cycle import (
     diverged_logs,
     headroom_now,
     lanes_in,
-    ledger_state,
+    ledger_states,
     plan_threshold,
     remembered,
     table_ledger,
@@ -115,7 +115,7 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
     """
     at = session.now()
     session.source.request_retention()
-    states = [(name, ledger_state(session, name)) for name in session.landing.tables]
+    states = ledger_states(session).items()
     ledgers = [
         table_ledger(session, name, state) for name, state in states if state is not None and _section(session, state)
     ]

@@ -69,7 +69,7 @@ def close_cycle(
 
     :param ticket: the cycle's ticket, or ``None`` if the plan task did not get that far
     :param retry: search the whole log for this run's cycle first
-    :param in_events: snapshots of which observers know; those of a closed cycle are returned if others are among them
+    :param in_events: snapshots that observers know of; those of a closed cycle are returned if others are among them
     :param executor: a shared executor; by default one is made for this call
     :param failing: isolates failing tables; the cycle stays open while others succeed, and nothing is raised
     :raises LakecommitError: the first table's failure, after the evidence was sent
@@ -124,9 +124,10 @@ def _finished_before(
     tables = executor.run(commits.prepare)
     commits.check()
     closed = _finished(session, past.ticket, session.read_state([t.ledger for t in tables]), past.state)
-    found = () if in_events is None else tables
-    published = tuple(p for t in found for p in published_before(session, t, past.state))
-    if in_events is None or all(p.snapshot_id in in_events for p in published):
+    if in_events is None:
+        return closed
+    published = tuple(p for t in tables for p in published_before(session, t, past.state))
+    if all(p.snapshot_id in in_events for p in published):
         return closed
     return replace(
         closed,

@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer import LedgerState
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.plan.reports import ledger_states
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
 
@@ -67,7 +67,7 @@ def open_lanes(session: LandingSession) -> tuple[OpenLane, ...]:
 
     :raises CatalogError: the catalog is unavailable
     """
-    return lanes_in(session.landing.name, {t: ledger_state(session, t) for t in session.landing.tables})
+    return lanes_in(session.landing.name, ledger_states(session))
 
 
 def lanes_in(landing: str, states: Mapping[str, LedgerState | None]) -> tuple[OpenLane, ...]:

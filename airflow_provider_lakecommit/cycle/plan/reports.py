@@ -19,7 +19,7 @@ without them, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from uuid import UUID
@@ -77,9 +77,13 @@ def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
     return None if table is None else read_ledger(table.metadata, session.landing.branch)
 
 
-def all_sections(session: LandingSession) -> tuple[LedgerSection, ...]:
-    """Return all entries of the landing's tables, also those that a rollback took away."""
-    states = (ledger_state(session, name) for name in session.landing.tables)
+def ledger_states(session: LandingSession) -> dict[str, LedgerState | None]:
+    """Return the ledgers of the landing's tables, as :func:`ledger_state` does."""
+    return {name: ledger_state(session, name) for name in session.landing.tables}
+
+
+def all_sections(states: Iterable[LedgerState | None]) -> tuple[LedgerSection, ...]:
+    """Return all entries of ledgers, also those that a rollback took away."""
     return tuple(s for state in states if state is not None for s in (*state.known_sections, *state.undone))
 
 

@@ -45,6 +45,7 @@ from airflow_provider_lakecommit.cycle import (
     RunIdentity,
     drain,
     ledger_state,
+    ledger_states,
     prepare_for_commit,
     prepared_table,
 )
@@ -162,7 +163,7 @@ def _half_replaced(session: LandingSession, prepared: Prepared, lacking: Mapping
     done = [t for t in prepared.tables if t.ledger.section.replaces and t.ledger.section.covered]
     if not done or not any(lacking.values()):
         return []
-    states = {name: ledger_state(session, name) for name in session.landing.tables}
+    states = ledger_states(session)
     readings = {
         name: [e for s in state.sections if s.landing == session.landing.name for e in s.provenance]
         for name, state in states.items()

@@ -87,7 +87,7 @@ def open_lane(session: LandingSession, found: LanePreview, decision: Decision | 
     session.control.ensure()
     # All tables are checked before the lane is opened in the first one.
     states = {name: _checked(session, name, found.name) for name in session.landing.tables}
-    others = all_sections(session)
+    others = all_sections(states.values())
     for name, state in states.items():
         if state.section(session.landing.name, found.name) is None:
             _join(session, name, found, decision, others)

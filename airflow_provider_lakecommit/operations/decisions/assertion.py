@@ -60,6 +60,7 @@ from airflow_provider_lakecommit.cycle import (
     initial_position,
     known_section,
     known_state,
+    ledger_states,
     new_section,
     own_partition,
     unsigned_ranges,
@@ -344,7 +345,7 @@ def _asserted(session: LandingSession, tables: Sequence[str] | None, assertion: 
                 f"every table of landing {session.landing.name} has its ledger; to set one anyway, name it with "
                 f"`--table {session.landing.table}` (in an operator: `tables`)",
             )
-    every = all_sections(session)
+    every = all_sections(ledger_states(session).values())
     return Assertion(tables=tuple(_one(session, k, source, assertion, every) for k in known), marks=source.partitions)
 
 

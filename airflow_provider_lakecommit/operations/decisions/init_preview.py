@@ -37,6 +37,7 @@ from airflow_provider_lakecommit.cycle import (
     known_section,
     known_state,
     ledger_state,
+    ledger_states,
     remembered,
     unknown_text,
     unsigned_ranges,
@@ -75,7 +76,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
     :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.decisions.ledger_init.ledger_init`
     """
     session.control.ensure()
-    states = {name: ledger_state(session, name) for name in session.landing.tables}
+    states = ledger_states(session)
     source = _source(session, states)
     stated = offsets_of(session, source.partitions, start, way)
     for name, known in states.items():
@@ -84,7 +85,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
     check_lane(session, states, way.fill)
     state = known_state(session, states)
     passed = passed_by_all(state) if state and _in_order(session, states) else {}
-    sections = all_sections(session)
+    sections = all_sections(states.values())
     settings: dict[str, SectionInit] = {}
     data: Restart | None = None
     for name, ledger in states.items():

@@ -37,7 +37,13 @@ from airflow_provider_lakecommit.core import (
     SourcePartition,
     Watermark,
 )
-from airflow_provider_lakecommit.cycle import LandingSession, all_sections, initial_position, ledger_state, new_section
+from airflow_provider_lakecommit.cycle import (
+    LandingSession,
+    all_sections,
+    initial_position,
+    ledger_states,
+    new_section,
+)
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import CopyPosition, PartitionLog, SourceState, SourceTopics, position_in_copy
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, offsets_of
@@ -218,7 +224,7 @@ def migrate_landing(session: LandingSession, preview: MigrationPreview, *, decis
     :raises LedgerError: the ledger of a table has changed since
     :raises CatalogError: the catalog is unreachable
     """
-    control, known = initial_position(session), all_sections(session)
+    control, known = initial_position(session), all_sections(ledger_states(session).values())
     landing, decided = session.landing, replace(decision, what=preview.what)
     for table in preview.tables:
         moved = [session.lane, _kept_lane(session.lane, preview.old_cluster)]
@@ -238,8 +244,7 @@ def migrate_landing(session: LandingSession, preview: MigrationPreview, *, decis
 def _sections(session: LandingSession, source: SourceState) -> dict[str, LedgerSection]:
     """Return the entries of tables of another cluster with what closed backfills have, the data table's first."""
     found = {}
-    for name in session.landing.tables:
-        state = ledger_state(session, name)
+    for name, state in ledger_states(session).items():
         if state is None:
             continue
         require_ledger(state, name)
@@ -330,7 +335,7 @@ def _stated(session: LandingSession, given: Move, source: SourceState) -> Mappin
 def _begun(session: LandingSession, source: SourceState) -> dict[SourcePartition, int]:
     """Return where a table that is of the new cluster already began."""
     key = session.landing.name, session.lane
-    states = (ledger_state(session, name) for name in session.landing.tables)
+    states = ledger_states(session).values()
     found = (s for state in states if state is not None and (s := state.section(*key)) is not None)
     return next((dict(s.starts) for s in found if s.cluster_id == source.cluster_id), {})
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import SnapshotKind, change_section
-from airflow_provider_lakecommit.core import CONNECT_ADOPT, HANDED_BACK, LIVE, Decision, LedgerSection
+from airflow_provider_lakecommit.committer import SnapshotKind, change_section, was_handed
+from airflow_provider_lakecommit.core import CONNECT_ADOPT, LIVE, Decision, LedgerSection
 from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, unknown_text
 from airflow_provider_lakecommit.exceptions import LedgerError
 
@@ -69,8 +69,7 @@ def _send(session: LandingSession, text: str, decision: Decision) -> Suspension:
     def change(section: LedgerSection) -> LedgerSection | None:
         nonlocal changed
         # Also where that was rolled back: the connector may run still.
-        handed = section.sink is not None and (section.sink.lands or section.suspended.endswith(HANDED_BACK))
-        if section.sink is not None and handed and not text:
+        if section.sink is not None and was_handed(section) and not text:
             raise LedgerError(
                 "LC7041",
                 f"{landing.table} was handed back to connector {section.sink.connector}, which lands in it: take it "

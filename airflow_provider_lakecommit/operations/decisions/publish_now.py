@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.cycle import (
     RunIdentity,
     drain,
     end_cycle,
-    ledger_state,
+    ledger_states,
     prepare_for_commit,
     ticket_of,
     unknown_text,
@@ -95,7 +95,7 @@ def _check_known(session: LandingSession) -> None:
         raise error
     if not prepared.tables:
         landing = session.landing
-        unknown = unknown_text(session, {name: ledger_state(session, name) for name in landing.tables})
+        unknown = unknown_text(session, ledger_states(session))
         raise LedgerError(
             "LC7023",
             f"landing {landing.name} has landed nothing in {', '.join(landing.tables)} yet, so nothing can be "

@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.cycle import (
     RunIdentity,
     close_cycle,
     empty_plan,
-    ledger_state,
+    ledger_states,
     new_cycle,
     prepare_for_commit,
     send_start,
@@ -178,7 +178,7 @@ def _parts(
             selected = whole if ranges is None else whole & ranges.get(key, RangeSet())
             found += (_part(Span(p, r), b.reason, reports) for r in selected)
     if not found:
-        unknown = unknown_text(session, {name: ledger_state(session, name) for name in session.landing.tables})
+        unknown = unknown_text(session, ledger_states(session))
         raise BlockedRangeError(
             "LC7043",
             f"landing {session.landing.name}: nothing is blocked there; `{STATUS}` lists blocked ranges"

@@ -46,7 +46,7 @@ class Evidence:
     """Of the tables that a connector's log names.
 
     :param floor_key: summary key of the connector's control position
-    :param mark: the value by which its snapshots mark a turn as ended
+    :param mark: the value of ``ADOPTED_FROM`` in the snapshots that end the connector's turn
     """
 
     def __init__(self, log: GroupLog, *, branch: str, floor_key: str, mark: str) -> None:

@@ -23,8 +23,9 @@ from airflow_provider_lakecommit.committer import (
     sink_commits,
     sink_turn,
     turn_is_over,
+    was_handed,
 )
-from airflow_provider_lakecommit.core import HANDED_BACK, AdoptedSink, LedgerSection, SourcePartition
+from airflow_provider_lakecommit.core import AdoptedSink, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.cycle import LandingSession, prepare
 from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
 from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceTopics
@@ -166,11 +167,6 @@ def sink_section(session: LandingSession, table: str, group: str = "") -> SinkSe
     late = tuple(sink_commits(found.metadata, session.landing.branch, sink))
     turn = replace(turn, before=late[-1].parent_snapshot_id) if late else SinkTurn()
     return SinkSection(section=section, late=late, lanes=lanes, turn=turn)
-
-
-def was_handed(section: LedgerSection) -> bool:
-    """Return True if a sink has its turn: by the entry, or, where that was rolled back, by the pause that stayed."""
-    return (section.sink is not None and section.sink.lands) or section.suspended.endswith(HANDED_BACK)
 
 
 def adoption_preview(

@@ -220,19 +220,17 @@ class Rescue:
 
     def _commit(self, name: str) -> RescueReport:
         report = RescueReport(table=name, missing=self._tables.find(name) is None, unread=self.log.unread)
-        last: list[tuple[tuple[EvaluatedFile, ...], str]] = []
 
         def decide(table: Table) -> Change[None] | None:
+            nonlocal report
             history, files = self._evidence.evaluate(table, name)
-            taken_by = self._taken_by(table)
-            last[:] = [(files, taken_by)]
-            return None if taken_by else self._change(table, history, files)
+            report = replace(report, files=files, taken_by=self._taken_by(table))
+            return None if report.taken_by else self._change(table, history, files)
 
         while not report.missing:
             done = compare_and_swap(
                 self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged
             )
-            report = replace(report, files=last[0][0], taken_by=last[0][1])
             if done.snapshot_id is None or done.landed is None:
                 break
             brought = {f.file_path for f in done.landed.files}

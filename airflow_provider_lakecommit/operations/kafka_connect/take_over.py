@@ -21,13 +21,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import set_section
+from airflow_provider_lakecommit.committer import set_section, was_handed
 from airflow_provider_lakecommit.core import AdoptedSink, ControlPosition, Coverage, Decision, LedgerSection
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
     all_sections,
     initial_position,
     ledger_state,
+    ledger_states,
     new_section,
     positions_at,
 )
@@ -40,12 +41,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     stop,
 )
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
-from airflow_provider_lakecommit.operations.kafka_connect.preview import (
-    AdoptionPreview,
-    preview_of,
-    sink_section,
-    was_handed,
-)
+from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of, sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
@@ -152,7 +148,7 @@ def _set_ledgers(
     """Set the ledgers that had an entry of the landing's last turn, and last that of the data table, which completes
     it.
     """
-    control, known = initial_position(session), all_sections(session)
+    control, known = initial_position(session), all_sections(ledger_states(session).values())
     others = (t for t in session.landing.tables if t != preview.table)
     for table in (*(t for t in others if sink_section(session, t).section is not None), preview.table):
         _set_ledger(session, preview, table, sequence, control, known, decision, doubled_stay=doubled_stay)

@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
+from airflow_provider_lakecommit.committer.adopted import was_handed
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.control.events import (
     CommitComplete,
@@ -34,7 +35,6 @@ from airflow_provider_lakecommit.control.events import (
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
 from airflow_provider_lakecommit.iceberg.schemas import METADATA_TYPES
-from airflow_provider_lakecommit.operations.kafka_connect.preview import was_handed
 from tests.fakes.broker import MemoryBroker
 from tests.support.campaign.reader import ROWS
 
