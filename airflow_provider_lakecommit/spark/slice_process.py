@@ -45,7 +45,12 @@ def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome
     :raises RecordsError: the process died of it
     :raises LakecommitError: the attempt's error
     """
-    request = {"job": job.to_json(), "secrets": secrets.to_json(), "attempt": str(work.attempt)}
+    request = {
+        "job": job.to_json(),
+        "secrets": secrets.to_json(),
+        "attempt": str(work.attempt),
+        "window": str(work.window),
+    }
     # Spark may have shipped the package to this worker as a file.
     path = os.pathsep.join(p for p in sys.path if p)
     with subprocess.Popen(
@@ -106,19 +111,10 @@ def _error_fields(error: Exception) -> dict[str, Any]:
 
 
 def _process(request: dict[str, str]) -> SliceOutcome:
-    from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
+    from airflow_provider_lakecommit.spark.slices import run_slice, work_of
 
     job, secrets = WindowJob.from_json(request["job"]), Secrets.from_json(request["secrets"])
-    work = SliceWork(
-        landing=job.landing,
-        slice=job.plan.slices[0],
-        targets=job.plan.targets,
-        attempt=UUID(request["attempt"]),
-        known=job.plan.positions,
-        leader_epochs=job.plan.leader_epochs,
-        lane=job.plan.lane,
-        generation=job.plan.generation,
-    )
+    work = work_of(job, job.plan.slices[0], UUID(request["attempt"]), window=int(request["window"]))
     return run_slice(work, secrets.kafka, secrets.io_of, progress=lambda text: print(text, file=sys.stderr, flush=True))
 
 

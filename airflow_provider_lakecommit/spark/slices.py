@@ -59,7 +59,7 @@ from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.decoders import block_decoder
 from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.framed import with_schemas
-from airflow_provider_lakecommit.spark.job import note_decoded
+from airflow_provider_lakecommit.spark.job import WindowJob, note_decoded
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of, position_behind
@@ -120,6 +120,24 @@ class SliceOutcome:
     reject_reason: str = ""
     unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     tombstones: Sequence[DataFile] = ()
+
+
+def work_of(job: WindowJob, part: Slice, attempt: UUID, *, window: int) -> SliceWork:
+    """Return the work of an attempt at a slice of a job, or at a part of one.
+
+    :param window: number of offsets of all slices of the job's window
+    """
+    return SliceWork(
+        landing=job.landing,
+        slice=part,
+        targets=job.plan.targets,
+        attempt=attempt,
+        known=job.plan.positions,
+        leader_epochs=job.plan.leader_epochs,
+        lane=job.plan.lane,
+        generation=job.plan.generation,
+        window=window,
+    )
 
 
 def run_slice(

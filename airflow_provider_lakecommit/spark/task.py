@@ -173,24 +173,13 @@ class _Doing:
 
     def _attempt(self, spans: tuple[Span, ...]) -> None:
         from airflow_provider_lakecommit.spark.failures import passes
-        from airflow_provider_lakecommit.spark.slices import SliceWork
+        from airflow_provider_lakecommit.spark.slices import work_of
 
         part = self._part(spans)
         attempt = attempt_id(part.slice_id, uuid4())
         try:
-            outcome = self._outcome(
-                SliceWork(
-                    landing=self._job.landing,
-                    slice=part,
-                    targets=self._job.plan.targets,
-                    attempt=attempt,
-                    known=self._job.plan.positions,
-                    leader_epochs=self._job.plan.leader_epochs,
-                    lane=self._job.plan.lane,
-                    generation=self._job.plan.generation,
-                    window=sum(map(len, self._job.plan.slices)),
-                )
-            )
+            window = sum(map(len, self._job.plan.slices))
+            outcome = self._outcome(work_of(self._job, part, attempt, window=window))
             self._check_not_superseded(spans, outcome)
             part, whole = self._part(tuple(s.span for s in outcome.spans)), part
             records = _records(self._job, part, attempt, outcome, whole=whole)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from airflow_provider_lakecommit.spark import slice_process
 from airflow_provider_lakecommit.spark.failures import passes, spans_of
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.slice_process import run_apart
-from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
+from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork, work_of
 from airflow_provider_lakecommit.spark.window import workers_died
 from tests.fakes.lake import data_file
 from tests.fakes.session import FakeLanding
@@ -52,10 +53,32 @@ def run(tmp_path: Path) -> Callable[[], SliceOutcome]:
     landing.session.close()
     landing.catalog.close()
     assert job is not None
-    work = SliceWork(landing=job.landing, slice=job.plan.slices[0], targets=job.plan.targets, attempt=uuid4(), known={})
+    work = work_of(job, job.plan.slices[0], uuid4(), window=30)
     secrets = Secrets(kafka={"bootstrap.servers": "127.0.0.1:1", "sasl.password": "canary-8c1f"}, io={})
     alone = replace(job, plan=replace(job.plan, slices=(work.slice,)))
     return lambda: run_apart(alone, secrets, work)
+
+
+def test_rejects_are_counted_against_the_whole_window(
+    prints: Prints, run: Callable[[], SliceOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[SliceWork] = []
+
+    def run_slice(work: SliceWork, *_: object, **__: object) -> SliceOutcome:
+        given.append(work)
+        return outcome()
+
+    monkeypatch.setattr("airflow_provider_lakecommit.spark.slices.run_slice", run_slice)
+    talk = slice_process._talk
+
+    def talked(process: Any, request: bytes) -> tuple[bool, bytes]:
+        slice_process._process(json.loads(request))
+        return talk(process, request)
+
+    monkeypatch.setattr(slice_process, "_talk", talked)
+    prints(ready(outcome()))
+    run()
+    assert [(len(work.slice), work.window) for work in given] == [(10, 30)]
 
 
 def ready(answer: object) -> str:
