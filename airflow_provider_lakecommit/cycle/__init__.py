@@ -10,7 +10,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "commit.audit": "unpublished_of",
-        "commit.close": "close_cycle",
+        "commit.close": "close_cycle waiting_slices",
         "commit.drain": "drain",
         "commit.reported": "hidden_record report_problem staged_slice",
         "commit.row_check": "RowsToCheck try_check",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.cycle.commit.audit import unpublished_of as unpublished_of
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle as close_cycle
+from airflow_provider_lakecommit.cycle.commit.close import waiting_slices as waiting_slices
 from airflow_provider_lakecommit.cycle.commit.drain import drain as drain
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record as hidden_record
 from airflow_provider_lakecommit.cycle.commit.reported import report_problem as report_problem

@@ -32,6 +32,7 @@ from airflow_provider_lakecommit.core import (
     Directives,
     Slice,
     SliceReport,
+    TableLedger,
     done_reports,
     granted,
     passed_ends,
@@ -204,7 +205,7 @@ def _closed(
     """
     session, ticket, landing_state = commits.session, commits.ticket, folded.state
     state = own_cycle(session, ticket, folded)
-    waiting = tuple(_waiting(folded, _standing(commits, folded)))
+    waiting = tuple(waiting_slices(folded.ledgers, _standing(commits, folded)))
     lacking = landing_state.lacking(granted(state.plan, state.claim), commits.refused) if state else ()
     # Slices left out on request are not lost: they are planned like later ones.
     early = sum(map(len, lacking)) if state and state.ended_early else 0
@@ -246,9 +247,10 @@ def _directives(commits: TableCommits) -> Directives:
     return Directives(voided=tuple(commits.voided))
 
 
-def _waiting(folded: FoldedLog, standing: Mapping[str, Sequence[AcceptedSlice]]) -> Iterable[str]:
-    for ledger in folded.ledgers:
-        waiting = settle(standing[ledger.table], ledger.section, ledger.others).waiting
+def waiting_slices(ledgers: Iterable[TableLedger], accepted: Mapping[str, Sequence[AcceptedSlice]]) -> Iterable[str]:
+    """Yield the slices with rows that cannot be published yet, with the offset that is missing before each."""
+    for ledger in ledgers:
+        waiting = settle(accepted[ledger.table], ledger.section, ledger.others).waiting
         yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
 
 

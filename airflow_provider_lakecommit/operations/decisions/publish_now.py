@@ -29,6 +29,7 @@ from airflow_provider_lakecommit.cycle import (
     prepare_for_commit,
     ticket_of,
     unknown_text,
+    waiting_slices,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
 
@@ -40,26 +41,30 @@ POLL_SECONDS = 0.5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedNow:
     """The result: cycles that were requested to end, those that their own runs have closed, and what was published in
-    place of other runs.
+    place of other runs. ``waiting`` are reported slices behind offsets that no task has reported.
     """
 
     requested: tuple[UUID, ...]
     closed: tuple[UUID, ...]
     published: tuple[PublishedSnapshot, ...]
+    waiting: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "asked": [str(c) for c in self.requested],
             "closed": [str(c) for c in self.closed],
             "published": [p.to_dict() for p in self.published],
+            "waiting": list(self.waiting),
         }
 
     def __str__(self) -> str:
+        waits = f"{'; '.join(self.waiting)}: the next window reads the missing offsets" if self.waiting else ""
         if not self.requested and not self.published:
-            return "no window is open, and no reported slice waits to be published"
+            return f"no window is open, and {waits or 'no reported slice waits to be published'}"
         rows = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.published)
         here = f"published here: {rows}" if rows else "nothing was left to publish here"
-        return f"{len(self.closed)} of {len(self.requested)} windows were published by their own runs; {here}"
+        done = f"{len(self.closed)} of {len(self.requested)} windows were published by their own runs; {here}"
+        return f"{done}; {waits}" if waits else done
 
 
 def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait: float = WAIT_SECONDS) -> PublishedNow:
@@ -82,14 +87,20 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
         session.log(
             f"{len(left)} windows were not closed by their runs after {wait:.0f} s; published their reports here"
         )
-    if (drained := drain(session, run, reason, audits=bool(left))) is None:
-        _check_known(session)
-    closed = tuple(c for c in requested if c not in left)
-    return PublishedNow(requested=requested, closed=closed, published=drained[1].published if drained else ())
+    drained = drain(session, run, reason, audits=bool(left))
+    return PublishedNow(
+        requested=requested,
+        closed=tuple(c for c in requested if c not in left),
+        published=drained[1].published if drained else (),
+        waiting=drained[1].waiting if drained else _waiting(session),
+    )
 
 
-def _check_known(session: LandingSession) -> None:
-    """Raise if nothing can be published, or if it is unknown."""
+def _waiting(session: LandingSession) -> tuple[str, ...]:
+    """Return why reported slices were not published.
+
+    :raises LakecommitError: nothing can be published, or it is unknown
+    """
     prepared = prepare_for_commit(session, log=False)
     for error in prepared.failures.values():
         raise error
@@ -102,6 +113,7 @@ def _check_known(session: LandingSession) -> None:
             "published: check that its name, tables and connections are those of its DAG; its first run creates "
             f"the ledger{f'; {unknown}' if unknown else ''}",
         )
+    return tuple(waiting_slices(prepared.ledgers, session.read_state(prepared.ledgers).state.accepted))
 
 
 def _request_end(session: LandingSession, folded: FoldedLog, reason: str) -> tuple[UUID, ...]:

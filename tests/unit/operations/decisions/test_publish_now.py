@@ -61,6 +61,16 @@ def test_what_a_dead_run_has_reported_is_published_here(landing: FakeLanding) ->
     assert sum(map(len, landing.open("next").slices)) == 20, "its claim has ended"
 
 
+def test_slices_behind_missing_offsets_are_named(landing: FakeLanding) -> None:
+    opened = landing.open("dead")
+    landing.report(opened, lambda s: s is opened.slices[2])
+    now(landing)
+    done = now(landing)
+    assert (done.published, len(done.waiting)) == ((), 1)
+    assert "orders[0] [10, 20)" in str(done)
+    assert "no reported slice waits" not in str(done)
+
+
 def test_a_run_that_lives_publishes_its_window_itself(landing: FakeLanding) -> None:
     opened = landing.open("alive")
     landing.report(opened, lambda s: s is opened.slices[0])
