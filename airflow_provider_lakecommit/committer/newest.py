@@ -123,6 +123,10 @@ class Columns:
         found = self._read(rows, group, range(many), constants)
         return None if any(rows.name(i) is None and i not in constants for i in self._ids[:many]) else found
 
+    def no_keys(self) -> list[pa.Array]:
+        """Return the key columns of no row."""
+        return [pa.nulls(0, f.type) for f in self._fields[: len(self.key)]]
+
     def name(self, rows: ParquetRows, number: int) -> str | None:
         """Return the name of a key column in a file."""
         return rows.name(self._ids[number])

@@ -441,6 +441,15 @@ def test_rows_of_another_writer_that_name_no_record_are_found(tmp_path: Path) ->
         assert "the source has a delete of this key at 5" in text
 
 
+def test_a_row_is_found_where_no_compared_record_has_a_key(tmp_path: Path) -> None:
+    with memory_world(tmp_path, **{**JSON, "metadata_columns": True, "dead_letter_max_ratio": 1.0}) as world:
+        world.send((json.dumps({"id": 0}), json.dumps({"name": "a"})), ("no json", "no json"))
+        put(world, lambda rows: [*rows, {**rows[0], "id": 1, "kafka_offset": 1}])
+        proof, found = proof_of(world, Sample(ranges={(TOPIC, 0): RangeSet.of((1, 2))}))
+        assert dict(proof.differences["shop.rows"].counts) == {"foreign": 1}
+        assert "offset 1" in found[Severity.WRONG][0]
+
+
 def test_rows_whose_metadata_columns_were_dropped_and_added_again_are_not_lost(tmp_path: Path) -> None:
     with memory_world(tmp_path, create={"schema": TYPED[:1]}, metadata_columns=True, dead_letter_table=None) as world:
         world.send(*records(0, 5))

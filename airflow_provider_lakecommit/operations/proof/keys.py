@@ -83,7 +83,7 @@ def newest_of(io: FileIO, rows: Sequence[str], tombstones: Sequence[str], column
     parts = [part for path in rows for part in _changes(io, path, columns)]
     live = sum(len(order.offset) for _, order in parts)
     parts += [part for path in tombstones for part in _changes(io, path, columns)]
-    keys = [pa.concat_arrays([k[i] for k, _ in parts]) if parts else pa.nulls(0) for i in range(len(columns.key))]
+    keys = [pa.concat_arrays([none, *(k[i] for k, _ in parts)]) for i, none in enumerate(columns.no_keys())]
     order = landed.aged(Order.joined([o for _, o in parts]), columns)
     grouped = rank(keys, order)
     sources = order.source[grouped.by_key] != order.source[grouped.winner]

@@ -192,7 +192,7 @@ class _Work:
                 self._batch(generation, some)
                 done += sum(map(len, some))
                 self._progress(f"{self._landing.name}: compared {done:,} of {len(self._proof.ranges):,} offsets")
-        if self._landing.upsert.key and any(self._changes):
+        if self._landing.upsert.key and self._plan.readings:
             self._compare_keys()
         return self._proof
 
