@@ -15,7 +15,7 @@ __getattr__ = lazy_names(
         "commit.reported": "hidden_record report_problem staged_slice",
         "commit.row_check": "RowsToCheck try_check",
         "outcome": "CycleOutcome RunOutcome first_of",
-        "plan.ledger_upkeep": "after_rollback check_cluster",
+        "plan.ledger_upkeep": "LedgerUpkeep",
         "plan.evolving": "evolve_now",
         "plan.headroom": "headroom_now plan_threshold warnings",
         "plan.known": "check_first_run remembered unknown_text",

@@ -18,8 +18,7 @@ from airflow_provider_lakecommit.cycle.plan.headroom import warnings as warnings
 from airflow_provider_lakecommit.cycle.plan.known import check_first_run as check_first_run
 from airflow_provider_lakecommit.cycle.plan.known import remembered as remembered
 from airflow_provider_lakecommit.cycle.plan.known import unknown_text as unknown_text
-from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import after_rollback as after_rollback
-from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import check_cluster as check_cluster
+from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import LedgerUpkeep as LedgerUpkeep
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle as open_cycle
 from airflow_provider_lakecommit.cycle.plan.open import preview as preview
 from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane as OpenLane

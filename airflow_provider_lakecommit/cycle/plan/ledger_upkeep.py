@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settle a table's ledger before planning or publishing: its entries and their epochs.
 
-Contract: :func:`renewed` and :func:`joined` bring the ledger of one table up to date, each change by one
-compare-and-swap decided on the entry it finds: a rollback, a lost control topic and a voiding spec change start a new
+Contract: :class:`LedgerUpkeep` brings the ledger of one table up to date, each change by one compare-and-swap decided
+on the entry it finds: a rollback, a lost control topic and a voiding spec change start a new
 epoch; an added topic gets its starts; a new stream gets its entry.
 
 No epoch ends while a reported slice is pending whose range the source no longer has. A spec change and a cut log wait
@@ -17,7 +17,7 @@ the second. A spec change that would evaluate a landed range again waits (:class
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
@@ -56,6 +56,7 @@ from airflow_provider_lakecommit.cycle.plan.sections import joining_offsets, pos
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
+from airflow_provider_lakecommit.landing import Landing
 
 
 class SpecWaits(Exception):
@@ -67,78 +68,212 @@ class SpecWaits(Exception):
         self.behind = behind
 
 
-def check_cluster(session: LandingSession, name: str, section: LedgerSection, cluster_id: str) -> None:
-    """:raises SourceError: the brokers belong to another cluster than the ledger"""
-    if section.cluster_id != cluster_id:
-        raise SourceError(
-            "LC6012",
-            f"{name} holds offsets of Kafka cluster {section.cluster_id}, but landing {session.landing.name} now reads "
-            f"cluster {cluster_id}: point it back. If its topics were copied, `{RESET_MIGRATE} SPEC --old HOST:PORT` "
-            "compares the records to find where to continue; or state it with `--from same` or `--from "
-            "TOPIC:0=OFFSET,…`",
-        )
-
-
-def renewed(
-    session: LandingSession, name: str, state: LedgerState, source: SourceState | None, data: LedgerSection | None
-) -> LedgerState:
-    """Make the changes that need a compare-and-swap before anything else.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerUpkeep:
+    """The changes of one table's ledger that a plan or a commit needs first.
 
     :param source: set while planning
     :param data: the data table's entry, while another table is planned for
     """
-    if state.condition is Condition.ROLLED_BACK:
-        state = after_rollback(session, name, state, source)
-    state = _with_the_log(session, name, state, source)
-    if source is not None:
-        state = _with_the_spec(session, name, state, data, source)
-        return _with_the_topics(session, name, state, data, source)
-    if _has_another_key(session, name, state.own(session.landing.name, session.lane)):
-        raise LedgerError(
-            "LC6020",
-            f"`upsert.key` of landing {session.landing.name} has changed since its slices for {name} were planned: "
-            "nothing is published, and the next plan reads their records again",
-        )
-    return state
 
+    session: LandingSession
+    name: str
+    source: SourceState | None = None
+    data: LedgerSection | None = None
 
-def joined(session: LandingSession, name: str, table: Table, state: LedgerState, section: LedgerSection) -> LedgerState:
-    """Return the ledger with the first entry of this stream; after a rollback, with new epochs of all others."""
-    if state.condition is Condition.ROLLED_BACK:
-        after_rollback(session, name, state)
-    session.log(f"{name}: landing {session.landing.name} joins at {_starts_text(section.starts)}")
-    return join_table(
-        session.tables, name, section, branch=session.landing.branch, table_uuid=table.metadata.table_uuid
-    )
+    @property
+    def _landing(self) -> Landing:
+        return self.session.landing
 
-
-def after_rollback(
-    session: LandingSession, name: str, state: LedgerState, source: SourceState | None = None
-) -> LedgerState:
-    """Return the ledger of a table that was rolled back, under new epochs.
-
-    :raises LedgerError: they would void reported slices that the source no longer has
-    """
-    branch = session.landing.branch
-    own, others = _kept(session, name, state, source, rows=True), endangered(session, name, state)
-    if kept := "; ".join(filter(None, (own, *others.values()))):
-        if state.newest and _newest_by_the_log(session, name, state):
-            session.log(f"{name}: {state.reason}, and there is no newer snapshot; restored the tag and kept {kept}")
-            return restore_tag(
-                session.tables, name, session.landing.name, session.lane, branch=branch, snapshot_id=state.snapshot_id
+    def check_cluster(self, section: LedgerSection, cluster_id: str) -> None:
+        """:raises SourceError: the brokers belong to another cluster than the ledger"""
+        if section.cluster_id != cluster_id:
+            raise SourceError(
+                "LC6012",
+                f"{self.name} holds offsets of Kafka cluster {section.cluster_id}, but landing {self._landing.name} "
+                f"now reads cluster {cluster_id}: point it back. If its topics were copied, `{RESET_MIGRATE} SPEC "
+                "--old HOST:PORT` compares the records to find where to continue; or state it with `--from same` or "
+                "`--from TOPIC:0=OFFSET,…`",
             )
-        to_tag = "" if state.tag_id is None else f" on snapshot {state.tag_id}"
-        raise LedgerError(
-            "LC6001",
-            f"{name}: {state.reason}; a new epoch would void reported slices that the source no longer has: {kept}. "
-            f"Nothing is changed: put the branch back{to_tag} to publish them, or give them up with "
-            f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
+
+    def renewed(self, state: LedgerState) -> LedgerState:
+        """Make the changes that need a compare-and-swap before anything else."""
+        if state.condition is Condition.ROLLED_BACK:
+            state = self.after_rollback(state)
+        state = self._with_the_log(state)
+        if self.source is not None:
+            return self._with_the_topics(self._with_the_spec(state), self.source)
+        if self._has_another_key(self._own(state)):
+            raise LedgerError(
+                "LC6020",
+                f"`upsert.key` of landing {self._landing.name} has changed since its slices for {self.name} were "
+                "planned: nothing is published, and the next plan reads their records again",
+            )
+        return state
+
+    def joined(self, table: Table, state: LedgerState, section: LedgerSection) -> LedgerState:
+        """Return the ledger with the first entry of this stream; after a rollback, with new epochs of all others."""
+        if state.condition is Condition.ROLLED_BACK:
+            self.after_rollback(state)
+        self._log(f"landing {self._landing.name} joins at {_starts_text(section.starts)}")
+        uuid = table.metadata.table_uuid
+        return join_table(self.session.tables, self.name, section, branch=self._landing.branch, table_uuid=uuid)
+
+    def after_rollback(self, state: LedgerState) -> LedgerState:
+        """Return the ledger of a table that was rolled back, under new epochs.
+
+        :raises LedgerError: they would void reported slices that the source no longer has
+        """
+        tables, stream, branch = self.session.tables, (self._landing.name, self.session.lane), self._landing.branch
+        own, others = self._kept(state, rows=True), endangered(self.session, self.name, state)
+        if kept := "; ".join(filter(None, (own, *others.values()))):
+            if state.newest and self._newest_by_the_log(state):
+                self._log(f"{state.reason}, and there is no newer snapshot; restored the tag and kept {kept}")
+                return restore_tag(tables, self.name, *stream, branch=branch, snapshot_id=state.snapshot_id)
+            to_tag = "" if state.tag_id is None else f" on snapshot {state.tag_id}"
+            raise LedgerError(
+                "LC6001",
+                f"{self.name}: {state.reason}; a new epoch would void reported slices that the source no longer has: "
+                f"{kept}. Nothing is changed: put the branch back{to_tag} to publish them, or give them up with "
+                f"`{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
+            )
+        check_tags(tables, self.name, state)
+        self._log(f"{state.reason}; pending slices were voided and are read again (new epoch)", warns=True)
+        if gone := _of_backfills(self._landing.name, state):
+            self._log(f"{gone}, which backfills had landed, is only read again by `{BACKFILL} SPEC`", warns=True)
+        return renew_epochs(tables, self.name, *stream, branch=branch)
+
+    def _with_the_log(self, state: LedgerState) -> LedgerState:
+        """Check the control topic: another one than the ledger's knows nothing of pending slices; one that was cut
+        knows the rest, of which unreadable ranges are published first.
+        """
+        control, old = self.session.control, self._own(state).control
+        log = control.read(old.partition, BEYOND)
+        # A landing's topics are all in one cluster, and another cluster reports nothing on pending slices.
+        self.check_cluster(self._own(state), log.cluster_id)
+        if (why := _log_lost(old, log)) is None:
+            return state
+        if old.topic != control.name and (kept := self._kept(state)):
+            raise LedgerError(
+                "LC6002",
+                f"{self.name}: landing {self._landing.name} has its records in control topic {old.topic}, but now uses "
+                f"{control.name}; this would lose reported slices that the source no longer has: {kept}. "
+                f"Nothing is changed: name control topic {old.topic} again until `{LAND} SPEC` has published them, "
+                f"or give them up with `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
+            )
+        if _is_cut(old, log) and (kept := self._kept(state)):
+            self._log(f"{why}; the new epoch waits until {kept} is published: the source no longer has it")
+            return state
+        self._log(f"{why}; pending slices were voided and are read again (new epoch)", warns=True)
+        new = position_at_end(self.session, log)
+        return self._change(
+            SnapshotKind.EPOCH,
+            lambda s: replace(s, epoch=self.session.new_id(), control=new) if s.control == old else None,
         )
-    check_tags(session.tables, name, state)
-    session.log(f"WARNING: {name}: {state.reason}; pending slices were voided and are read again (new epoch)")
-    if gone := _of_backfills(session.landing.name, state):
-        session.log(f"WARNING: {name}: {gone}, which backfills had landed, is only read again by `{BACKFILL} SPEC`")
-    return renew_epochs(session.tables, name, session.landing.name, session.lane, branch=branch)
+
+    def _with_the_spec(self, state: LedgerState) -> LedgerState:
+        """Void pending slices after a spec change, if the landing wants it or has another key, no table lags behind the
+        data table, and all can be read again.
+        """
+        section, data, current = self._own(state), self.data, self._landing.spec_version
+        # Slices keep the last change of each key that they were read by. Once there are rows, `reset key` changes the
+        # key.
+        other_key = self._has_another_key(section) if data is None else not data.covered
+        if section.spec_version == current or not (other_key or self._landing.window.on_spec_change == "void"):
+            return state
+        if kept := self._kept(state):
+            self._log(f"the spec changed; {kept} is published with its old spec: the source no longer has it")
+            return state
+        if data is not None and data.spec_version != current:
+            # Slices waiting for the data table wait for all: under two specs a record could end in both tables, or
+            # none.
+            return state
+        self._log(f"the spec changed from {section.spec_version} to {current}; voided the pending slices")
+        for other in self._landing.tables[1:] if data is None else (self.name,):
+            self._check_level(other, section if data is None else data)
+        key = (*self._landing.upsert.key,) if self._is_data_table else section.upsert_key
+
+        def voiding(now: LedgerSection) -> LedgerSection | None:
+            new = replace(now, epoch=self.session.new_id(), spec_version=current, upsert_key=key)
+            return new if now.spec_version != current else None
+
+        return self._change(SnapshotKind.EPOCH, voiding)
+
+    def _with_the_topics(self, state: LedgerState, source: SourceState) -> LedgerState:
+        """Add topics that are new in the landing, from where the landing starts, or where the data table began them."""
+        known, begins = {p.topic for p in self._own(state).starts}, self.data.starts if self.data else {}
+        new = {p: mark for p, mark in source.partitions.items() if p.topic not in known}
+        there = {(p.topic, p.topic_id) for p in begins}
+        begun = {p: begins.get(p, 0) for p in new if (p.topic, p.topic_id) in there}
+        added = begun | joining_offsets(self.session, {p: mark for p, mark in new.items() if p not in begun})
+        if not added:
+            return state
+        self._log(f"added a topic from {_starts_text(added)}")
+        return self._change(SnapshotKind.ORIGIN, lambda s: _with_starts(s, added))
+
+    def _kept(self, state: LedgerState, *, rows: bool = False) -> str:
+        """Return what is pending for the table and cannot be read again. Unverified reports count too: a process with
+        their key may publish them.
+
+        :param rows: only what has rows for this table, not what it has passed
+        :raises SourceUnavailableError: something is pending, and the source does not report its offsets
+        """
+        section = state.section(self._landing.name, self.session.lane)
+        if section is None:
+            return ""
+        pending = pending_of(self.session, self.name, state.table_uuid, section)
+        doubted = unsigned_ranges(self.session, self.name, section)
+        if not (pending or doubted):
+            return ""
+        marks = (self.source or self.session.source.watermarks(missing_ok=True)).partitions
+        kept = irreplaceable(pending, marks, self.name if rows else None)
+        unsigned = unsigned_text(self.session, lost, section) if (lost := removed(doubted, marks)) else ""
+        return "; ".join(filter(None, (losses_text(losses(kept, marks)) if kept else "", unsigned)))
+
+    def _check_level(self, name: str, data: LedgerSection) -> None:
+        """Check that a spec change voids nothing of a landed range: evaluated under another spec, a record could end in
+        both tables, or in none. So a table that lags behind the data table must catch up first.
+
+        :raises SpecWaits: there are slices for it that the data table already has
+        """
+        table = self.session.tables.find(name)
+        state = read_ledger(table.metadata, self._landing.branch) if table else None
+        section = state.section(self._landing.name, self.session.lane) if state else None
+        if state is None or section is None:
+            return
+        ledger = TableLedger(table=name, uuid=state.table_uuid, section=section, others=Coverage())
+        accepted = self.session.read_state([ledger]).state.accepted[name]
+        if behind := Coverage.union(a.coverage & data.covered for a in accepted):
+            raise SpecWaits(name, behind)
+
+    def _newest_by_the_log(self, state: LedgerState) -> bool:
+        """Return True if everything published by the log is in this table and ledger, by its former landings."""
+        log = self.session.control.describe()
+        for section in state.sections:
+            if (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):
+                return False
+            records = self.session.control.read(section.control.partition, None).records
+            for e in read_entries(records, section.landing, section.lane):
+                if isinstance(e, TablePublished) and e.table == self.name and e.coverage - section.covered:
+                    return False
+        return True
+
+    @property
+    def _is_data_table(self) -> bool:
+        return self.name == self._landing.table
+
+    def _has_another_key(self, section: LedgerSection) -> bool:
+        return self._is_data_table and section.upsert_key != (*self._landing.upsert.key,)
+
+    def _own(self, state: LedgerState) -> LedgerSection:
+        return state.own(self._landing.name, self.session.lane)
+
+    def _change(self, kind: SnapshotKind, change: Callable[[LedgerSection], LedgerSection | None]) -> LedgerState:
+        tables, stream = self.session.tables, (self._landing.name, self.session.lane)
+        return change_section(tables, self.name, *stream, kind, change, branch=self._landing.branch)
+
+    def _log(self, text: str, *, warns: bool = False) -> None:
+        self.session.log(f"{'WARNING: ' if warns else ''}{self.name}: {text}")
 
 
 def _of_backfills(landing: str, state: LedgerState) -> Coverage:
@@ -149,88 +284,6 @@ def _of_backfills(landing: str, state: LedgerState) -> Coverage:
         Coverage.union(s.covered for s in some if s.landing == landing) for some in (state.undone, state.sections)
     )
     return (had - has) & before
-
-
-def _with_the_log(session: LandingSession, name: str, state: LedgerState, source: SourceState | None) -> LedgerState:
-    """Check the control topic: another one than the ledger's knows nothing of pending slices; one that was cut knows
-    the rest, of which unreadable ranges are published first.
-    """
-    section = state.own(session.landing.name, session.lane)
-    old, log = section.control, session.control.read(section.control.partition, BEYOND)
-    # A landing's topics are all in one cluster, and another cluster reports nothing on pending slices.
-    check_cluster(session, name, section, log.cluster_id)
-    if (why := _log_lost(old, log)) is None:
-        return state
-    if old.topic != session.control.name and (kept := _kept(session, name, state, source)):
-        raise LedgerError(
-            "LC6002",
-            f"{name}: landing {session.landing.name} has its records in control topic {old.topic}, but now uses "
-            f"{session.control.name}; this would lose reported slices that the source no longer has: {kept}. "
-            f"Nothing is changed: name control topic {old.topic} again until `{LAND} SPEC` has published them, "
-            f"or give them up with `{RESET_OFFSETS} SPEC --from earliest --give-up-reported`",
-        )
-    if _is_cut(old, log) and (kept := _kept(session, name, state, source)):
-        session.log(f"{name}: {why}; the new epoch waits until {kept} is published: the source no longer has it")
-        return state
-    session.log(f"WARNING: {name}: {why}; pending slices were voided and are read again (new epoch)")
-    new = position_at_end(session, log)
-    return _change(
-        session,
-        name,
-        SnapshotKind.EPOCH,
-        lambda s: replace(s, epoch=session.new_id(), control=new) if s.control == old else None,
-    )
-
-
-def _with_the_spec(
-    session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None, source: SourceState
-) -> LedgerState:
-    """Void pending slices after a spec change, if the landing wants it or has another key, no table lags behind the
-    data table, and all can be read again.
-    """
-    section, current = state.own(session.landing.name, session.lane), session.landing.spec_version
-    # Slices keep the last change of each key that they were read by. Once there are rows, `reset key` changes the key.
-    other_key = _has_another_key(session, name, section) if data is None else not data.covered
-    if section.spec_version == current or not (other_key or session.landing.window.on_spec_change == "void"):
-        return state
-    if kept := _kept(session, name, state, source):
-        session.log(f"{name}: the spec changed; {kept} is published with its old spec: the source no longer has it")
-        return state
-    if data is not None and data.spec_version != current:
-        # Slices waiting for the data table wait for all: under two specs a record could end in both tables, or none.
-        return state
-    session.log(f"{name}: the spec changed from {section.spec_version} to {current}; voided the pending slices")
-    if data is None:
-        for other in session.landing.tables[1:]:
-            _check_level(session, other, section)
-    else:
-        _check_level(session, name, data)
-    key = (*session.landing.upsert.key,) if name == session.landing.table else section.upsert_key
-
-    def voiding(now: LedgerSection) -> LedgerSection | None:
-        new = replace(now, epoch=session.new_id(), spec_version=current, upsert_key=key)
-        return new if now.spec_version != current else None
-
-    return _change(session, name, SnapshotKind.EPOCH, voiding)
-
-
-def _has_another_key(session: LandingSession, name: str, section: LedgerSection) -> bool:
-    return name == session.landing.table and section.upsert_key != (*session.landing.upsert.key,)
-
-
-def _with_the_topics(
-    session: LandingSession, name: str, state: LedgerState, data: LedgerSection | None, source: SourceState
-) -> LedgerState:
-    """Add topics that are new in the landing, from where the landing starts, or where the data table began them."""
-    known = {p.topic for p in state.own(session.landing.name, session.lane).starts}
-    new = {p: mark for p, mark in source.partitions.items() if p.topic not in known}
-    there = {(p.topic, p.topic_id) for p in data.starts} if data else set()
-    begun = {p: data.starts.get(p, 0) for p in new if data and (p.topic, p.topic_id) in there}
-    added = begun | joining_offsets(session, {p: mark for p, mark in new.items() if p not in begun})
-    if not added:
-        return state
-    session.log(f"{name}: added a topic from {_starts_text(added)}")
-    return _change(session, name, SnapshotKind.ORIGIN, lambda s: _with_starts(s, added))
 
 
 def _log_lost(control: ControlPosition, log: ControlLog) -> str | None:
@@ -249,45 +302,6 @@ def _is_cut(control: ControlPosition, log: ControlLog) -> bool:
     return (control.cluster_id, control.topic_id) == (log.cluster_id, log.topic_id) and control.read_from <= log.end
 
 
-def _kept(
-    session: LandingSession, name: str, state: LedgerState, source: SourceState | None, *, rows: bool = False
-) -> str:
-    """Return what is pending for a table and cannot be read again. Unverified reports count too: a process with their
-    key may publish them.
-
-    :param rows: only what has rows for this table, not what it has passed
-    :raises SourceUnavailableError: something is pending, and the source does not report its offsets
-    """
-    section = state.section(session.landing.name, session.lane)
-    pending = () if section is None else pending_of(session, name, state.table_uuid, section)
-    doubted = Coverage() if section is None else unsigned_ranges(session, name, section)
-    if section is None or not (pending or doubted):
-        return ""
-    marks = (source or session.source.watermarks(missing_ok=True)).partitions
-    kept = irreplaceable(pending, marks, name if rows else None)
-    unsigned = unsigned_text(session, lost, section) if (lost := removed(doubted, marks)) else ""
-    return "; ".join(filter(None, (losses_text(losses(kept, marks)) if kept else "", unsigned)))
-
-
-def _check_level(session: LandingSession, name: str, data: LedgerSection) -> None:
-    """Check that a spec change voids nothing of a landed range: evaluated under another spec, a record could end in
-    both tables, or in none. So a table that lags behind the data table must catch up first.
-
-    :raises SpecWaits: there are slices for it that the data table already has
-    """
-    table = session.tables.find(name)
-    state = read_ledger(table.metadata, session.landing.branch) if table else None
-    section = state.section(session.landing.name, session.lane) if state else None
-    if state is None or section is None:
-        return
-    ledger = TableLedger(table=name, uuid=state.table_uuid, section=section, others=Coverage())
-    behind = Coverage()
-    for accepted in session.read_state([ledger]).state.accepted[name]:
-        behind |= accepted.coverage & data.covered
-    if behind:
-        raise SpecWaits(name, behind)
-
-
 def _starts_text(starts: Mapping[SourcePartition, int]) -> str:
     return ", ".join(f"{p}@{o}" for p, o in sorted(starts.items()))
 
@@ -296,24 +310,3 @@ def _with_starts(section: LedgerSection, added: Mapping[SourcePartition, int]) -
     known = {p.topic for p in section.starts}
     new = {p: o for p, o in added.items() if p.topic not in known}
     return replace(section, starts={**section.starts, **new}) if new else None
-
-
-def _change(
-    session: LandingSession, name: str, kind: SnapshotKind, change: Callable[[LedgerSection], LedgerSection | None]
-) -> LedgerState:
-    return change_section(
-        session.tables, name, session.landing.name, session.lane, kind, change, branch=session.landing.branch
-    )
-
-
-def _newest_by_the_log(session: LandingSession, name: str, state: LedgerState) -> bool:
-    """Return True if everything published by the log is in this table and ledger, by its former landings."""
-    log = session.control.describe()
-    for section in state.sections:
-        if (section.control.cluster_id, section.control.topic_id) != (log.cluster_id, log.topic_id):
-            return False
-        records = session.control.read(section.control.partition, None).records
-        for e in read_entries(records, section.landing, section.lane):
-            if isinstance(e, TablePublished) and e.table == name and e.coverage - section.covered:
-                return False
-    return True

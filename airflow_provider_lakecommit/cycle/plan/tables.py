@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.core import (
     merged,
 )
 from airflow_provider_lakecommit.cycle.plan.known import check_first_run, check_lane_open, check_new, newest_target
-from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import check_cluster, joined, renewed
+from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import LedgerUpkeep
 from airflow_provider_lakecommit.cycle.plan.reports import ledger_state
 from airflow_provider_lakecommit.cycle.plan.sections import first_section
 from airflow_provider_lakecommit.cycle.plan.unread import with_unread
@@ -116,7 +116,8 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
     for name in session.landing.tables:
         try:
             if not _does_without(session, name):
-                ready = _ready(session, name, source, _whole(out[0]) if out else None, dry=dry)
+                data = _whole(out[0]) if out else None
+                ready = _ready(LedgerUpkeep(session=session, name=name, source=source, data=data), source, dry=dry)
                 out.append(_after_sink(session, ready, out[0]) if out else ready)
         except (TableError, LedgerError, CatalogError) as e:
             if not out or (target := newest_target(session, name)) is None:
@@ -146,32 +147,24 @@ def _with_unread(
     return tuple(out)
 
 
-def _ready(
-    session: LandingSession, name: str, source: SourceState, leading: LedgerSection | None, *, dry: bool
-) -> PreparedTable:
-    """Return one table, which then exists, with an entry of this stream.
-
-    :param leading: entry of the first table, if this is another one
-    """
-    table = table_of(session, name, dry=dry, before_making=partial(check_new, session, leading))
+def _ready(upkeep: LedgerUpkeep, source: SourceState, *, dry: bool) -> PreparedTable:
+    """Return one table, which then exists, with an entry of this stream."""
+    session, name, data = upkeep.session, upkeep.name, upkeep.data
+    table = table_of(session, name, dry=dry, before_making=partial(check_new, session, data))
     if session.landing.checks:
         table = ensure_branch(session.tables, name, table, session.landing.branch, dry=dry)
     state = _sound_ledger(session, name, table)
     check_no_other(name, session.landing.name, state.sections, source.partitions)
-    if state.section(session.landing.name, session.lane) is None:
+    if (section := state.section(session.landing.name, session.lane)) is None:
         check_lane_open(session, name)
-        check_new(session, leading, name, table)
+        check_new(session, data, name, table)
         check_fit(session.landing, target_of(name, table, session.new_id()))
-        section = first_section(session, source, leading, state.sections)
-        if dry:
-            state = replace(state, sections=(*state.sections, section))
-        else:
-            state = joined(session, name, table, state, section)
+        section = first_section(session, source, data, state.sections)
+        state = replace(state, sections=(*state.sections, section)) if dry else upkeep.joined(table, state, section)
     else:
         # Before anything is written: a ledger must not be changed by another cluster's offsets.
-        check_cluster(session, name, state.own(session.landing.name, session.lane), source.cluster_id)
-        if not dry:
-            state = renewed(session, name, state, source, leading)
+        upkeep.check_cluster(section, source.cluster_id)
+        state = state if dry else upkeep.renewed(state)
     return prepared_table(session, name, table, state)
 
 
@@ -225,7 +218,7 @@ def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
         check_lane_open(session, name)
         check_first_run(session, name, table)
         return None
-    return prepared_table(session, name, table, renewed(session, name, state, None, None))
+    return prepared_table(session, name, table, LedgerUpkeep(session=session, name=name).renewed(state))
 
 
 def _does_without(session: LandingSession, name: str) -> bool:

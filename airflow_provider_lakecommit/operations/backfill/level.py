@@ -15,8 +15,8 @@ from airflow_provider_lakecommit.committer import Condition, ends_epoch
 from airflow_provider_lakecommit.core import LAND, RESET_OFFSETS, Coverage
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
+    LedgerUpkeep,
     RunIdentity,
-    after_rollback,
     close_cycle,
     endangered,
     ledger_state,
@@ -40,7 +40,7 @@ def level(session: LandingSession, run: RunIdentity, why: str) -> None:
     for name in session.landing.tables:
         state = ledger_state(session, name)
         if state is not None and state.condition is Condition.ROLLED_BACK:
-            after_rollback(session, name, state)
+            LedgerUpkeep(session=session, name=name).after_rollback(state)
     take_passed(session, run, why)
     for lane in open_lanes(session):
         if not lane.replaces:

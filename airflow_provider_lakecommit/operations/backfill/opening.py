@@ -20,8 +20,8 @@ from airflow_provider_lakecommit.committer import Condition, LedgerState, join_t
 from airflow_provider_lakecommit.core import LIVE, Coverage, Decision, LedgerSection
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
+    LedgerUpkeep,
     OpenLane,
-    after_rollback,
     all_sections,
     check_first_run,
     initial_position,
@@ -108,7 +108,11 @@ def _checked(session: LandingSession, name: str, lane: str) -> LedgerState:
     require_ledger(state, name)
     if state.section(session.landing.name, lane) is None and state.section(session.landing.name, LIVE) is None:
         check_first_run(session, name, table)
-    return after_rollback(session, name, state) if state.condition is Condition.ROLLED_BACK else state
+    return (
+        LedgerUpkeep(session=session, name=name).after_rollback(state)
+        if state.condition is Condition.ROLLED_BACK
+        else state
+    )
 
 
 def _join(

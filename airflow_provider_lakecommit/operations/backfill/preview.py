@@ -29,8 +29,8 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
+    LedgerUpkeep,
     OpenLane,
-    check_cluster,
     check_logs_of_lane,
     ledger_state,
     offsets_at,
@@ -125,7 +125,7 @@ def lane_preview(session: LandingSession, request: LaneRequest) -> LanePreview:
         if section.lane == request.name:
             _check_readable(section, source)
         elif section.lane == LIVE:
-            check_cluster(session, session.landing.table, section, source.cluster_id)
+            LedgerUpkeep(session=session, name=session.landing.table).check_cluster(section, source.cluster_id)
     there = Coverage.union(s.covered for s in (() if state is None else state.sections))
     there = there - _lacking_alongside(session, own, there)
     lanes = {lane.name: lane for lane in open_lanes(session)}

@@ -30,8 +30,8 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
+    LedgerUpkeep,
     all_sections,
-    check_cluster,
     endangered,
     joining_offsets,
     known_section,
@@ -97,7 +97,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         # Of a ledger that was cut the rows are in the table as they were.
         old = newest if cut else None if ledger is None else ledger.section(session.landing.name, session.lane)
         if old is not None:
-            check_cluster(session, name, old, source.cluster_id)
+            LedgerUpkeep(session=session, name=name).check_cluster(old, source.cluster_id)
         in_order = ledger is None or ledger.condition is Condition.PRESENT
         if stated.offsets.keys() >= source.partitions.keys():
             firsts: Mapping[SourcePartition, int] = {}
