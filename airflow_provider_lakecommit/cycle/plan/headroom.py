@@ -81,41 +81,28 @@ def request(
         early enough
     """
     began = time.monotonic()
+
+    def sent() -> Watch:
+        now = session.now()
+        unread = oldest_unread(landing_state, source.partitions)
+        kept = session.source.retentions(timeout) if unread else {}
+        found = [
+            Headroom(
+                partition=p, offset=offset, at=now, retention=kept.get(p.topic), why="" if p.topic in kept else _DENIED
+            )
+            for p, offset in unread.items()
+        ]
+        times = [
+            (h.partition, t)
+            for h in found
+            if h.retention is not None
+            for t in first_times(h.retention, now, threshold, few=len(found) <= FEW)
+        ]
+        answers = session.source.request_first_since(times)
+        return Watch(began=began, threshold=threshold, requested=found, answers=answers)
+
     nothing = Watch(began=began, threshold=threshold, requested=(), answers=lambda _: [])
-    return advised(
-        session, _WHAT, lambda: _sent(session, landing_state, source, threshold, timeout=timeout, began=began), nothing
-    )
-
-
-def _sent(
-    session: LandingSession,
-    landing_state: LandingState,
-    source: SourceState,
-    threshold: timedelta,
-    *,
-    timeout: float,
-    began: float,
-) -> Watch:
-    now = session.now()
-    unread = oldest_unread(landing_state, source.partitions)
-    kept = session.source.retentions(timeout) if unread else {}
-    found = [
-        Headroom(
-            partition=p,
-            offset=offset,
-            at=now,
-            retention=kept.get(p.topic),
-            why="" if p.topic in kept else _DENIED,
-        )
-        for p, offset in unread.items()
-    ]
-    times = [
-        (h.partition, t)
-        for h in found
-        if h.retention is not None
-        for t in first_times(h.retention, now, threshold, few=len(found) <= FEW)
-    ]
-    return Watch(began=began, threshold=threshold, requested=found, answers=session.source.request_first_since(times))
+    return advised(session, _WHAT, sent, nothing)
 
 
 def plan_threshold(session: LandingSession, folded: FoldedLog) -> timedelta:
