@@ -80,7 +80,10 @@ class ControlWriter:
 
     def open(self) -> None:
         """Fence earlier writers of this id, and end their open transaction. Does nothing if open."""
-        self._opened(time.monotonic() + self._timeout)
+        try:
+            self._opened(time.monotonic() + self._timeout)
+        except LakecommitError as e:
+            raise _frameless(e) from None
 
     def close(self) -> None:
         """Abort an open transaction, so that no reader waits for it, and disconnect."""
@@ -107,7 +110,12 @@ class ControlWriter:
         """
         limit = int(self._config.get("message.max.bytes", DEFAULT_MAX_BYTES))
         check_sizes(records, self._where, limit, signed=self._keys is not None)
-        deadline = time.monotonic() + self._timeout
+        try:
+            return self._sent(records, time.monotonic() + self._timeout)
+        except LakecommitError as e:
+            raise _frameless(e) from None
+
+    def _sent(self, records: Sequence[Record], deadline: float) -> tuple[int, ...]:
         while True:
             producer = self._opened(deadline)
             signed = self._signed(producer, records)
@@ -280,8 +288,13 @@ class ControlWriter:
         )
 
 
+def _frameless(error: LakecommitError) -> LakecommitError:
+    """Return the error without its frames, which would keep the client alive for as long as the error is kept."""
+    return error.with_traceback(None)
+
+
 def _error_of(failure: KafkaException) -> KafkaError:
-    """Return the error without its frames, which would keep the client alive."""
+    """Return the error without its frames, for the same reason."""
     failure.__traceback__ = None
     error: KafkaError = failure.args[0]
     return error
