@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if (mistake := _mistake(options)) is not None:
         options.usage_error(mistake)
-    output = Output(as_json=options.json)
+    output = Output(as_json=options.json, landing=getattr(options, "landing", None) or "")
     start_logging(output, verbose=options.verbose)
     try:
         return int(options.run(options, output))

@@ -40,6 +40,12 @@ pytestmark = pytest.mark.faults
 
 SMOKE = [*(("plain", n) for n in range(2)), ("set", 0)]
 FOUND = {
+    "a remedy of one landing of a set": (
+        "set",
+        "lane-finish:375741 reset-offsets:261644 backfill-some:1002358 reset-earliest:740690 truncation:250593 "
+        "topic-anew:440296 backfill:1015644 expire:17884 replay-some:762951 replay-some:346314 "
+        "backfill-some:625877 set-change:132192",
+    ),
     "rows that a rolled-back table had beyond a log's lost end": (
         "plain",
         "truncation:299173 sweep:1031688 reset-delete:208391 replay-some:35126 reset-blocked:994162 "

@@ -54,10 +54,15 @@ _COLOURS = (("lakecommit: ", 31), ("FAIL", 31), ("WARNING", 33), ("warn", 33), (
 
 
 class Output:
-    """The output of a command. ``as_json`` prints results and errors as JSON on standard output."""
+    """The output of a command. ``as_json`` prints results and errors as JSON on standard output; ``landing`` is the one
+    that the command chooses.
+    """
 
-    def __init__(self, *, as_json: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, *, as_json: bool = False, landing: str = "", out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
         self.as_json = as_json
+        self._landing = landing
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._secrets: tuple[str, ...] = ()
@@ -126,7 +131,8 @@ class Output:
 
     def error(self, error: BaseException, of: str = "") -> None:
         """Print why a command failed, or one landing of a set, ``of``."""
-        message = self.clean(for_landing(str(error), of) if of else str(error)) or type(error).__name__
+        about = of or self._landing
+        message = self.clean(for_landing(str(error), about) if about else str(error)) or type(error).__name__
         self.log(f"lakecommit: {of}: {message}" if of else f"lakecommit: {message}")
         if self.as_json:
             body = {"error": {"type": type(error).__name__, "code": getattr(error, "code", None), "message": message}}

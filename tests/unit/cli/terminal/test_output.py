@@ -81,6 +81,13 @@ def test_an_error_is_one_line_for_users_and_json_only_when_requested(
     }
 
 
+def test_the_remedy_of_a_chosen_landing_chooses_it_too(streams: tuple[io.StringIO, io.StringIO]) -> None:
+    out, err = streams
+    close = "close it with `lakecommit backfill SPEC --close x`"
+    Output(landing="shop.a", out=out, err=err).error(CatalogError("LC9999", close))
+    assert "`lakecommit backfill SPEC --landing shop.a --close x`" in err.getvalue()
+
+
 def test_values_of_the_protocol_have_a_form_in_json(streams: tuple[io.StringIO, io.StringIO]) -> None:
     out, err = streams
     Output(out=out, err=err).result({"id": UUID(int=1), "at": datetime(2026, 1, 1, tzinfo=UTC), "raw": b"\x00"})
