@@ -34,7 +34,9 @@ from airflow_provider_lakecommit.operations.kafka_connect.disposition import Dis
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, evaluate, observe
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from dev.paths import run_dir
 from dev.record_traces import CONFLICT, INTERVAL, REFUSAL, TRIGGER, Lake, Scene
 from dev.servers.kafka import Broker

@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.stall import (
     group_of,
     is_ours,
 )
-from airflow_provider_lakecommit.stall.verdict import observe
+from airflow_provider_lakecommit.stall.observe import observe
 
 NOW = "NOW"
 POLL_SECONDS = 0.5

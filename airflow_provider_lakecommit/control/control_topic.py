@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message
 
-from airflow_provider_lakecommit.control.bounded_records import FETCH, gathered
+from airflow_provider_lakecommit.control.bounded_records import FETCH, ObservedRecords, gathered, offset_of
 from airflow_provider_lakecommit.control.control_log import (
     ControlLog,
     ControlRecord,
@@ -47,7 +47,6 @@ from airflow_provider_lakecommit.control.control_topic_settings import (
     tool,
 )
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
-from airflow_provider_lakecommit.control.observed_records import ObservedRecords, offset_of
 from airflow_provider_lakecommit.core import Retention, Watermark
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
 from airflow_provider_lakecommit.kafka import (

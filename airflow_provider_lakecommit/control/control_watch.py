@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.kafka import CORRUPTION, STAYS_SECONDS, LastErr
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys
 
-__all__ = ["ControlRecord", "ControlWatch"]
-
 AHEAD = 2000
 """Records of one partition that are held while others are waited for."""
 AHEAD_BYTES = 4 << 20

@@ -32,7 +32,9 @@ from airflow_provider_lakecommit.stall.events import (
     record_of,
 )
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict
 
 _LOG = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.control.control_log import (
     recent_records,
 )
 from airflow_provider_lakecommit.control.control_topic_settings import partition_of
-from airflow_provider_lakecommit.control.transaction import Record
+from airflow_provider_lakecommit.control.control_writer import Record
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.headroom import Retention

@@ -31,7 +31,9 @@ from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownEr
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, evaluate, observe
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.support.declared import changed_landing
 from tests.support.world import Killed, World, deaths, records
 

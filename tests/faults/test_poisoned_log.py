@@ -23,12 +23,12 @@ from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.cli.watch import StallOptions, stall
 from airflow_provider_lakecommit.control.backlog import BacklogWatch
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
-from airflow_provider_lakecommit.control.control_writer import ControlWriter
-from airflow_provider_lakecommit.control.events import DataWritten, decode, encode, head
+from airflow_provider_lakecommit.control.control_writer import ControlWriter, Record
+from airflow_provider_lakecommit.control.events import decode, encode, head
 from airflow_provider_lakecommit.control.headers import HEADER, find
-from airflow_provider_lakecommit.control.transaction import Record
+from airflow_provider_lakecommit.control.payloads import DataWritten
 from airflow_provider_lakecommit.stall.guard import Guard
-from airflow_provider_lakecommit.stall.verdict import StallRules
+from airflow_provider_lakecommit.stall.state import StallRules
 from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic, commits_of
 from airflow_provider_lakecommit.status.doctor.lake import headroom
 from airflow_provider_lakecommit.status.status import Status, read_status

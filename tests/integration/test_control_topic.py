@@ -19,9 +19,9 @@ from airflow_provider_lakecommit.control.control_log import ControlLog
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.control_topic_settings import TOPIC_SETTINGS
 from airflow_provider_lakecommit.control.control_watch import ControlWatch
+from airflow_provider_lakecommit.control.control_writer import Record
 from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH
-from airflow_provider_lakecommit.control.quarantine import entry_of
-from airflow_provider_lakecommit.control.transaction import Record
+from airflow_provider_lakecommit.control.records import entry_of
 from airflow_provider_lakecommit.core.log import Unreadable
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, WireError
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.control.events import decode, glance, head
 from airflow_provider_lakecommit.control.headers import HEADER
 from airflow_provider_lakecommit.control.ledger import decode_ledger
 from airflow_provider_lakecommit.control.packed_text import unpack
-from airflow_provider_lakecommit.control.quarantine import entry_of
+from airflow_provider_lakecommit.control.records import entry_of
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.events import event_of

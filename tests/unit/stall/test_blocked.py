@@ -8,8 +8,9 @@ from datetime import timedelta
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.observe import observe
 from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
-from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate, observe
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.fakes.session import FakeLanding
 from tests.support.story import P0, coverage
 

@@ -13,20 +13,17 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.control.coverage import coverage_to_json, spans_to_json
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.events import Event, encode, glance, head
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
-    DataFile,
     DataWritten,
-    Event,
     Payload,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
-    encode,
-    glance,
-    head,
 )
 from airflow_provider_lakecommit.control.plan import time_to_json
 from airflow_provider_lakecommit.core.model import Span
@@ -34,7 +31,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import EventKind
+from airflow_provider_lakecommit.stall.state import EventKind
 from tests.fixtures.traces import SCENES, read_trace
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

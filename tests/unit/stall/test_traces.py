@@ -10,15 +10,9 @@ from itertools import pairwise
 import pytest
 
 from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import (
-    EventKind,
-    ObservedEvent,
-    StallRules,
-    State,
-    Verdict,
-    evaluate,
-    observe,
-)
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.fixtures.traces import SCENES, Trace, read_trace
 
 HEALTHY, UNKNOWN, SLOWING = Verdict.HEALTHY, Verdict.UNKNOWN, Verdict.SLOWING

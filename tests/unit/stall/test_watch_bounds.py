@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.control.events import encode
 from airflow_provider_lakecommit.stall import watch
 from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, event_of
 from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
-from airflow_provider_lakecommit.stall.verdict import StallRules
+from airflow_provider_lakecommit.stall.state import StallRules
 from airflow_provider_lakecommit.stall.watch import Commits, WatchedTopic
 from tests.support.golden_events import golden_event
 

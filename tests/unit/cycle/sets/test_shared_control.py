@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_lakecommit.control.control_log import ControlLog
+from airflow_provider_lakecommit.control.control_writer import Record
 from airflow_provider_lakecommit.control.records import Sender
-from airflow_provider_lakecommit.control.transaction import Record
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.cycle.sets import shared_control
