@@ -9,7 +9,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "accounting": (
-            "Account MOST_NAMES NAME_LENGTH ODD_TIME add_names report_problem rows_problem spans_problem summed"
+            "MOST_NAMES NAME_LENGTH ODD_TIME add_names counts_by_partition report_problem rows_problem spans_problem "
+            "summed total_of"
         ),
         "agreement": "current_readings differing",
         "announced": "announced_in rows_of",
@@ -59,10 +60,7 @@ __getattr__ = lazy_names(
         ),
         "refusal": "WHY_BLOCKED RefusalState",
         "retry": "lifted own_budget",
-        "destinations": (
-            "BY_FIELD BY_SCHEMA DEAD_LETTER Destination FAIL NOT_ROUTED Role Route role_of row_tables "
-            "schemas_of tables_for"
-        ),
+        "destinations": ("BY_FIELD BY_SCHEMA DEAD_LETTER FAIL NOT_ROUTED Role Route role_of schemas_of tables_for"),
         "rules": "EvaluatedBy UNKNOWN evaluated_in evaluated_otherwise merged rules_of unevaluated",
         "settle": "CLOCKS_APART chunks holes passed_by_all passed_ends valid_through",
         "formatting": "partitions_text short_number",

@@ -2,12 +2,13 @@
 from airflow_provider_lakecommit.core.accounting import MOST_NAMES as MOST_NAMES
 from airflow_provider_lakecommit.core.accounting import NAME_LENGTH as NAME_LENGTH
 from airflow_provider_lakecommit.core.accounting import ODD_TIME as ODD_TIME
-from airflow_provider_lakecommit.core.accounting import Account as Account
 from airflow_provider_lakecommit.core.accounting import add_names as add_names
+from airflow_provider_lakecommit.core.accounting import counts_by_partition as counts_by_partition
 from airflow_provider_lakecommit.core.accounting import report_problem as report_problem
 from airflow_provider_lakecommit.core.accounting import rows_problem as rows_problem
 from airflow_provider_lakecommit.core.accounting import spans_problem as spans_problem
 from airflow_provider_lakecommit.core.accounting import summed as summed
+from airflow_provider_lakecommit.core.accounting import total_of as total_of
 from airflow_provider_lakecommit.core.agreement import current_readings as current_readings
 from airflow_provider_lakecommit.core.agreement import differing as differing
 from airflow_provider_lakecommit.core.announced import announced_in as announced_in
@@ -53,11 +54,9 @@ from airflow_provider_lakecommit.core.destinations import BY_SCHEMA as BY_SCHEMA
 from airflow_provider_lakecommit.core.destinations import DEAD_LETTER as DEAD_LETTER
 from airflow_provider_lakecommit.core.destinations import FAIL as FAIL
 from airflow_provider_lakecommit.core.destinations import NOT_ROUTED as NOT_ROUTED
-from airflow_provider_lakecommit.core.destinations import Destination as Destination
 from airflow_provider_lakecommit.core.destinations import Role as Role
 from airflow_provider_lakecommit.core.destinations import Route as Route
 from airflow_provider_lakecommit.core.destinations import role_of as role_of
-from airflow_provider_lakecommit.core.destinations import row_tables as row_tables
 from airflow_provider_lakecommit.core.destinations import schemas_of as schemas_of
 from airflow_provider_lakecommit.core.destinations import tables_for as tables_for
 from airflow_provider_lakecommit.core.formats import DEFAULTS as DEFAULTS
