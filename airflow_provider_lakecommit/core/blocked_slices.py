@@ -10,29 +10,17 @@ others stay accepted until the blocked range is done or given up. Until then the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockedSlice:
-    """A slice, and the partition in which it must wait."""
-
-    slice: AcceptedSlice
-    partition: SourcePartition
-    kept: bool
-
-    def __str__(self) -> str:
-        return f"{self.slice.coverage} waits for a blocked or failing range of {self.partition}"
-
-
 def blocked_slices(
     landing_state: LandingState, keeps: Callable[[AcceptedSlice], bool] = lambda _: True
-) -> Iterator[BlockedSlice]:
-    """Yield the blocked slices of all tables.
+) -> Iterator[tuple[AcceptedSlice, SourcePartition]]:
+    """Yield the blocked slices of all tables, each with the partition in which it must wait.
 
     :param keeps: whether a slice stays accepted
     """
@@ -47,15 +35,11 @@ def blocked_slices(
 
 def _behind(
     stuck: Coverage, left: Sequence[AcceptedSlice], keeps: Callable[[AcceptedSlice], bool]
-) -> Iterator[BlockedSlice]:
-    while True:
-        found = [BlockedSlice(slice=s, partition=p, kept=keeps(s)) for s in left if (p := _where(s, stuck)) is not None]
+) -> Iterator[tuple[AcceptedSlice, SourcePartition]]:
+    while found := [(s, p) for s in left if (p := _where(s, stuck)) is not None]:
         yield from found
-        kept = [item for e in found if e.kept for item in e.slice.coverage.items()]
-        if not kept:
-            return
-        stuck = stuck | Coverage.of(kept)
-        removed = {e.slice.report.attempt for e in found}
+        stuck = stuck | Coverage.union(s.coverage for s, _ in found if keeps(s))
+        removed = {s.report.attempt for s, _ in found}
         left = [s for s in left if s.report.attempt not in removed]
 
 
@@ -66,7 +50,7 @@ def _where(s: AcceptedSlice, stuck: Coverage) -> SourcePartition | None:
 
 def partitions_of_blocked_slices(landing_state: LandingState) -> frozenset[SourcePartition]:
     """Return the partitions that may not share a slice with others."""
-    return frozenset(p for e in blocked_slices(landing_state) for p in e.slice.coverage.parts)
+    return frozenset(p for s, _ in blocked_slices(landing_state) for p in s.coverage.parts)
 
 
 def without(landing_state: LandingState, attempts: Collection[UUID]) -> LandingState:

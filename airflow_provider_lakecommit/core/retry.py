@@ -23,11 +23,8 @@ def outdated(landing_state: LandingState, spec_version: str, rules: str) -> tupl
 
     :param rules: the current rules
     """
-    return tuple(b for b in landing_state.blocked if _differs(b, spec_version, rules))
-
-
-def _differs(block: Blocked, spec_version: str, rules: str) -> bool:
-    return block.spec_version != spec_version or (block.rules != UNKNOWN and block.rules != rules)
+    blocked = landing_state.blocked
+    return tuple(b for b in blocked if b.spec_version != spec_version or b.rules not in (UNKNOWN, rules))
 
 
 def own_budget(budget: Budget, dead_letter_table: str | None) -> Budget:

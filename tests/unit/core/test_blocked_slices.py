@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 import pytest
 
@@ -84,8 +85,7 @@ def test_partitions_of_what_is_kept_share_no_slice_with_others() -> None:
     after = story("blocked", TANGLED).landing_state(*BOTH)
     assert partitions_of_blocked_slices(after) == {P0, P1}
     missing = find_missing(after, marks(), coverage([]))
-    chosen = choose(missing, marks(), WindowLimits())
-    slices = cut(chosen, after, WindowLimits(), landing="orders", lane="live", spec_version="s1")
+    slices = cut(choose(missing, WindowLimits()), after, WindowLimits(), UUID(int=1))
     assert {tuple(p.partition for p in s.coverage.parts) for s in slices} == {(0,), (2,)}
 
 
