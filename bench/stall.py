@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.control.payloads import (
     TableReference,
     TopicPartitionOffset,
 )
-from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.events import observed_record
 from airflow_provider_lakecommit.stall.observe import observe
 from airflow_provider_lakecommit.stall.state import EventKind, StallRules, State
 from airflow_provider_lakecommit.stall.verdict import evaluate
@@ -68,7 +68,7 @@ def _rate(values: list[bytes], *, bodies: bool) -> float:
     state, rules = State(), StallRules()
     began = time.perf_counter()
     for value in values:
-        found = event_of(value, key=b"key", headers=(), group=GROUP, bodies=bodies)
+        found = observed_record(value, key=b"key", headers=(), group=GROUP, bodies=bodies)
         if found is not None:
             state = observe(state, found[1], rules)
             if found[1].kind is EventKind.START:

@@ -127,15 +127,16 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
     rare |= {"whole": str(r.planned_slice)} if r.planned_slice else {}
     rare |= {"voids": str(r.voids)} if r.voids else {}
     rare |= {} if r.generation is None else {"generation": r.generation}
-    if any(s.position for s in r.spans):
-        rare["positions"] = [_position_to_json(s.position) for s in sorted(r.spans, key=lambda s: s.span)]
+    spans = sorted(r.spans, key=lambda s: s.span)
+    if any(s.position for s in spans):
+        rare["positions"] = [[at.offset, at.leader_epoch] if (at := s.position) else None for s in spans]
     return rare | {
         "slice": str(r.slice_id),
         "attempt": str(r.attempt),
         "window": str(r.window_id),
         "spec": r.spec_version,
-        "spans": spans_to_json(s.span for s in r.spans),
-        "counts": [_counts_to_json(s.counts) for s in sorted(r.spans, key=lambda s: s.span)],
+        "spans": spans_to_json(s.span for s in spans),
+        "counts": [_counts_to_json(s.counts) for s in spans],
         "tables": [_table_to_json(t) for t in r.tables],
         "bytes": r.bytes,
         "ignored_fields": dict(r.ignored_fields),
@@ -176,10 +177,6 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
         raise WireError("LC2356", f"a slice report is corrupt: {type(e).__name__} {e}") from e
 
 
-def _position_to_json(p: ReadPosition | None) -> list[int] | None:
-    return None if p is None else [p.offset, p.leader_epoch]
-
-
 def _position(value: Any, span: Span) -> ReadPosition | None:
     """Return the position, unless it is not of its span."""
     if value is None:
@@ -211,7 +208,7 @@ def _cost(values: list[int]) -> SliceCost:
 
 
 def _counts_to_json(c: Counts) -> list[int]:
-    values = [*astuple(c)]
+    values = list(astuple(c))
     return values if any(values[_APPENDED:]) else values[:_APPENDED]
 
 

@@ -140,7 +140,6 @@ class Sender:
                 topic=s.span.partition.topic,
                 partition=s.span.partition.partition,
                 offset=s.span.range.end,
-                timestamp=None,
             )
             for s in (report.spans if done else ())
         )
@@ -181,7 +180,7 @@ class Sender:
             **({} if debt is None else {"debt": round(debt, 3)}),
             **h.directives_to_json(directives),
         }
-        payload = CommitToTable(commit_id=self.commit_id, table=table, snapshot_id=snapshot_id, valid_through=None)
+        payload = CommitToTable(commit_id=self.commit_id, table=table, snapshot_id=snapshot_id)
         return self._record(event_id, at, payload, values)
 
     def closed(self, event_id: UUID, at: datetime, valid_through: datetime | None, directives: Directives) -> Outgoing:

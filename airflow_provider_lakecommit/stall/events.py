@@ -65,19 +65,7 @@ class ObservedRecord(NamedTuple):
     header: Mapping[str, Any] | None
 
 
-def event_of(
-    value: bytes | None,
-    *,
-    key: bytes | None,
-    headers: Sequence[tuple[str, bytes]],
-    **how: Any,
-) -> tuple[str, ObservedEvent] | None:
-    """Return the first two fields of :func:`record_of`."""
-    record = record_of(value, key=key, headers=headers, **how)
-    return None if record is None else record[:2]
-
-
-def record_of(
+def observed_record(
     value: bytes | None,
     *,
     key: bytes | None,
