@@ -168,7 +168,9 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             rules=text(v.get("rules", "")),
             rejects={text(k): count(n) for k, n in v.get("rejects", {}).items()},
             reject_reason=text(v.get("reject_reason", "")),
-            unknown_at={text(k): _record_position(at) for k, at in v.get("unknown_at", {}).items()},
+            unknown_at={
+                text(k): (text(topic), count(p), count(o)) for k, (topic, p, o) in v.get("unknown_at", {}).items()
+            },
             planned_slice=UUID(v["whole"]) if v.get("whole") else None,
             voids=UUID(v["voids"]) if v.get("voids") else None,
             generation=count(v["generation"]) if "generation" in v else None,
@@ -186,11 +188,6 @@ def _position(value: Any, span: Span) -> ReadPosition | None:
         return None
     position = ReadPosition(offset=count(offset), leader_epoch=count(epoch))
     return position if span.range.start < position.offset <= span.range.end else None
-
-
-def _record_position(value: Any) -> tuple[str, int, int]:
-    topic, partition, offset = value
-    return text(topic), count(partition), count(offset)
 
 
 def _reason(value: Any) -> str | None:

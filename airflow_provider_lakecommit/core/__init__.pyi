@@ -14,6 +14,8 @@ from airflow_provider_lakecommit.core.agreement import differing as differing
 from airflow_provider_lakecommit.core.announced import announced_in as announced_in
 from airflow_provider_lakecommit.core.announced import rows_of as rows_of
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK as FAILURES_TO_BLOCK
+from airflow_provider_lakecommit.core.blocks import lifted as lifted
+from airflow_provider_lakecommit.core.blocks import own_budget as own_budget
 from airflow_provider_lakecommit.core.budgets import WARNED_RATIO as WARNED_RATIO
 from airflow_provider_lakecommit.core.budgets import PendingBudget as PendingBudget
 from airflow_provider_lakecommit.core.budgets import over_budget as over_budget
@@ -46,9 +48,6 @@ from airflow_provider_lakecommit.core.connection_names import connection_suffix 
 from airflow_provider_lakecommit.core.connection_names import named as named
 from airflow_provider_lakecommit.core.debt import DUE as DUE
 from airflow_provider_lakecommit.core.debt import TableDebt as TableDebt
-from airflow_provider_lakecommit.core.decisions import MOST_TEXT as MOST_TEXT
-from airflow_provider_lakecommit.core.decisions import Decision as Decision
-from airflow_provider_lakecommit.core.decisions import kept_decisions as kept_decisions
 from airflow_provider_lakecommit.core.destinations import BY_FIELD as BY_FIELD
 from airflow_provider_lakecommit.core.destinations import BY_SCHEMA as BY_SCHEMA
 from airflow_provider_lakecommit.core.destinations import DEAD_LETTER as DEAD_LETTER
@@ -91,10 +90,12 @@ from airflow_provider_lakecommit.core.locations import name_problem as name_prob
 from airflow_provider_lakecommit.core.locations import named_provider as named_provider
 from airflow_provider_lakecommit.core.locations import path_problem as path_problem
 from airflow_provider_lakecommit.core.locations import storage_location as storage_location
+from airflow_provider_lakecommit.core.log import MOST_TEXT as MOST_TEXT
 from airflow_provider_lakecommit.core.log import AttemptsVoided as AttemptsVoided
 from airflow_provider_lakecommit.core.log import CommitFailed as CommitFailed
 from airflow_provider_lakecommit.core.log import CycleClosed as CycleClosed
 from airflow_provider_lakecommit.core.log import CycleOpened as CycleOpened
+from airflow_provider_lakecommit.core.log import Decision as Decision
 from airflow_provider_lakecommit.core.log import Directives as Directives
 from airflow_provider_lakecommit.core.log import EndRequested as EndRequested
 from airflow_provider_lakecommit.core.log import Entry as Entry
@@ -103,6 +104,7 @@ from airflow_provider_lakecommit.core.log import SliceFiles as SliceFiles
 from airflow_provider_lakecommit.core.log import SliceReported as SliceReported
 from airflow_provider_lakecommit.core.log import TablePublished as TablePublished
 from airflow_provider_lakecommit.core.log import Unreadable as Unreadable
+from airflow_provider_lakecommit.core.log import kept_decisions as kept_decisions
 from airflow_provider_lakecommit.core.model import FILLED as FILLED
 from airflow_provider_lakecommit.core.model import LIVE as LIVE
 from airflow_provider_lakecommit.core.model import AdoptedSink as AdoptedSink
@@ -204,8 +206,6 @@ from airflow_provider_lakecommit.core.provenance import unmarked as unmarked
 from airflow_provider_lakecommit.core.provenance import without_rows as without_rows
 from airflow_provider_lakecommit.core.refusal import WHY_BLOCKED as WHY_BLOCKED
 from airflow_provider_lakecommit.core.refusal import RefusalState as RefusalState
-from airflow_provider_lakecommit.core.retry import lifted as lifted
-from airflow_provider_lakecommit.core.retry import own_budget as own_budget
 from airflow_provider_lakecommit.core.rules import UNKNOWN as UNKNOWN
 from airflow_provider_lakecommit.core.rules import EvaluatedBy as EvaluatedBy
 from airflow_provider_lakecommit.core.rules import evaluated_in as evaluated_in

@@ -109,7 +109,9 @@ def find_missing(
     _check_topics(landing_state, watermarks)
     blocked, per_table, lost = landing_state.blocked_coverage, {}, []
     notes = dict.fromkeys(diverged, "its log no longer has the landed records, so nothing of it is planned")
-    landed, left_behind = _landed_data(landing_state), dict[str, Coverage]()
+    # The data table is the first one.
+    landed = next((data.all_covered for data in landing_state.ledgers.values()), Coverage())
+    left_behind: dict[str, Coverage] = {}
     for table, ledger in landing_state.ledgers.items():
         accepted = landing_state.accepted_coverage(table)
         missing: dict[SourcePartition, RangeSet] = {}
@@ -143,28 +145,18 @@ def find_missing(
 def _removed_error(
     lost: Iterable[tuple[SourcePartition, OffsetRange, str]], landing_state: LandingState
 ) -> SourceError:
+    sections = [ledger.section for ledger in landing_state.ledgers.values()]
+    bounded = next((s.lane for s in sections if s.ends), None)
+    remedy = f"`{BACKFILL} SPEC --close {bounded}`" if bounded else f"`{RESET_OFFSETS} SPEC --from earliest`"
     # A lane that replaces publishes nothing of what it has before it has all.
-    again = any(ledger.section.replaces for ledger in landing_state.ledgers.values())
+    again = any(s.replaces for s in sections)
     rest = "the same command then replays the remaining records" if again else "finished slices are still published"
     return SourceError(
         "LC1303",
         f"{len(Coverage.of((p, r) for p, r, _ in lost)):,} offsets that are not landed were removed from the source by "
         f"its retention: {', '.join(f'{p} {r} of {table}' for p, r, table in lost)}; "
-        f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; {rest}",
+        f"to go on without them: {remedy}, which shows first what it gives up; {rest}",
     )
-
-
-def _without_them(landing_state: LandingState) -> str:
-    sections = [ledger.section for ledger in landing_state.ledgers.values()]
-    bounded = next((s.lane for s in sections if s.ends), None)
-    plain = f"`{RESET_OFFSETS} SPEC --from earliest`"
-    return f"`{BACKFILL} SPEC --close {bounded}`" if bounded else plain
-
-
-def _landed_data(landing_state: LandingState) -> Coverage:
-    """Return what the data table, the first one, has."""
-    data = next(iter(landing_state.ledgers.values()), None)
-    return Coverage() if data is None else data.all_covered
 
 
 def needs_size_check(missing: Coverage, limits: WindowLimits) -> bool:

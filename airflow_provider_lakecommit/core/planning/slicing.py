@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.blocked_slices import partitions_of_blocked_slices
+from airflow_provider_lakecommit.core.blocks import partitions_of_blocked_slices
 from airflow_provider_lakecommit.core.identity import slice_id, window_id
 from airflow_provider_lakecommit.core.model import Budget, Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.blocked_slices import blocked_slices, partitions_of_blocked_slices, without
+from airflow_provider_lakecommit.core.blocks import blocked_slices, partitions_of_blocked_slices, without
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import SourcePartition
