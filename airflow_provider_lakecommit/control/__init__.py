@@ -14,7 +14,7 @@ __getattr__ = lazy_names(
         "control_topic": "ControlTopic",
         "control_topic_settings": "NOT_EVERYWHERE PARTITIONS TOPIC_SETTINGS partition_of",
         "control_watch": "ControlWatch",
-        "control_writer": "ControlWriter Record",
+        "control_writer": "ControlWriter",
         "coverage": "coverage_from_json coverage_to_json offsets_from_json offsets_to_json spans_from_json",
         "data_file": "DataFile",
         "packed_text": "CORRUPTION bounded_json check_text count pack text unpack",

@@ -18,7 +18,6 @@ from airflow_provider_lakecommit.control.control_topic_settings import TOPIC_SET
 from airflow_provider_lakecommit.control.control_topic_settings import partition_of as partition_of
 from airflow_provider_lakecommit.control.control_watch import ControlWatch as ControlWatch
 from airflow_provider_lakecommit.control.control_writer import ControlWriter as ControlWriter
-from airflow_provider_lakecommit.control.control_writer import Record as Record
 from airflow_provider_lakecommit.control.coverage import coverage_from_json as coverage_from_json
 from airflow_provider_lakecommit.control.coverage import coverage_to_json as coverage_to_json
 from airflow_provider_lakecommit.control.coverage import offsets_from_json as offsets_from_json

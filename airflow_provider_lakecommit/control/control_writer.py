@@ -20,14 +20,12 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, LakecommitError, WireError
 from airflow_provider_lakecommit.kafka import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
 log = logging.getLogger(__name__)
-
-Record = tuple[bytes, bytes, Sequence[tuple[str, bytes]]]
-"""Key, value and headers of one record."""
 
 DEFAULT_MAX_BYTES = 1_000_000
 # What a record has around key, value and headers on the wire, generously.
@@ -55,7 +53,7 @@ _HOPELESS = frozenset(
 )
 
 
-def check_sizes(records: Sequence[Record], where: str, limit: int, *, signed: bool) -> None:
+def check_sizes(records: Sequence[Outgoing], where: str, limit: int, *, signed: bool) -> None:
     """Raise if a record is larger than the client accepts; generous, so that sizes never end an open transaction."""
     for key, value, headers in records:
         around = sum(len(name) + len(content) + HEADER_OVERHEAD for name, content in headers) + RECORD_OVERHEAD
@@ -144,7 +142,7 @@ class ControlWriter:
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+    def send(self, records: Sequence[Outgoing]) -> tuple[int, ...]:
         """Write records in one transaction, and return their offsets.
 
         :raises WireError: a record is larger than client or broker accept
@@ -165,7 +163,7 @@ class ControlWriter:
                 log.info("Transaction %s on %s was aborted; sending it again: %s", self._id, self._where, aborted)
             time.sleep(PAUSE_SECONDS)
 
-    def _signed(self, producer: Producer, records: Sequence[Record]) -> Sequence[Record]:
+    def _signed(self, producer: Producer, records: Sequence[Outgoing]) -> Sequence[Outgoing]:
         if self._keys is None:
             return records
         try:
@@ -173,9 +171,9 @@ class ControlWriter:
         except KafkaException as failure:
             raise self._gave_up(failure.args[0].str()) from None
         location = Place(cluster_id=self._cluster_id, topic=self._topic, partition=self._partition)
-        return [(k, v, (*headers, self._keys.signature(location, k, v, headers))) for k, v, headers in records]
+        return [r._replace(headers=(*r.headers, self._keys.signature(location, *r))) for r in records]
 
-    def _transaction(self, producer: Producer, records: Sequence[Record], deadline: float) -> tuple[int, ...]:
+    def _transaction(self, producer: Producer, records: Sequence[Outgoing], deadline: float) -> tuple[int, ...]:
         deliveries = Deliveries(len(records))
         self._trouble.forget()
         try:

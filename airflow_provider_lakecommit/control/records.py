@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.control import headers as h
@@ -80,8 +80,7 @@ def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
     return TableReference(catalog=catalog, namespace=tuple(namespace), name=name, table_uuid=uuid)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """A record to produce."""
 
     key: bytes
