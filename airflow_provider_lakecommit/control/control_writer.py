@@ -171,7 +171,7 @@ class ControlWriter:
         except KafkaException as failure:
             raise self._gave_up(failure.args[0].str()) from None
         location = Place(cluster_id=self._cluster_id, topic=self._topic, partition=self._partition)
-        return [r._replace(headers=(*r.headers, self._keys.signature(location, *r))) for r in records]
+        return [Outgoing(k, v, (*headers, self._keys.signature(location, k, v, headers))) for k, v, headers in records]
 
     def _transaction(self, producer: Producer, records: Sequence[Outgoing], deadline: float) -> tuple[int, ...]:
         deliveries = Deliveries(len(records))

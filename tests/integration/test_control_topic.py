@@ -38,7 +38,7 @@ Produce = Callable[..., list[tuple[int, int]]]
 
 
 def records(*values: str) -> list[Outgoing]:
-    return [(b"key", value.encode(), [("v", b"1"), ("v", b"2")]) for value in values]
+    return [Outgoing(b"key", value.encode(), [("v", b"1"), ("v", b"2")]) for value in values]
 
 
 def values(log: ControlLog) -> list[str]:
