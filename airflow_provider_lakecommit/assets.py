@@ -14,8 +14,6 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from airflow.sdk import Asset
 
-__all__ = ["Declared", "asset_of", "hourly_asset_of", "table_assets_of"]
-
 
 class Connected(Protocol):
     """The connections of a landing that its asset's name uses."""

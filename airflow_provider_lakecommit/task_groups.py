@@ -33,8 +33,6 @@ from airflow_provider_lakecommit.operators import (
     task_doc,
 )
 
-__all__ = ["KafkaToIcebergTaskGroup"]
-
 
 class KafkaToIcebergTaskGroup(TaskGroup):
     """Land new records, once per run: ``plan >> write (mapped) >> commit >> outcome``.

@@ -35,15 +35,13 @@ from pyiceberg.types import LongType, NestedField
 from airflow_provider_lakecommit.committer.append import AppendRequest, publish
 from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.ledger_updates import join_table
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.events import Event, decode, encode
+from airflow_provider_lakecommit.control.payloads import (
     DataComplete,
     DataWritten,
-    Event,
     Payload,
     StartCommit,
     TopicPartitionOffset,
-    decode,
-    encode,
 )
 from airflow_provider_lakecommit.control.plan import MAX_SLICES
 from airflow_provider_lakecommit.control.records import Outgoing, Sender, read_entry, table_reference

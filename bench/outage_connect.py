@@ -33,8 +33,10 @@ from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
-from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, evaluate, observe
+from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from dev.paths import run_dir
 from dev.record_traces import CONFLICT, INTERVAL, REFUSAL, TRIGGER, Lake, Scene
 from dev.servers.kafka import Broker
@@ -63,7 +65,7 @@ class Guard(threading.Thread):
         state = State()
         while not self._done.is_set():
             for record in self._watch.poll(LOOK_SECONDS):
-                found = event_of(record.value, key=record.key, headers=record.headers, group=self._group)
+                found = observed_record(record.value, key=record.key, headers=record.headers, group=self._group)
                 if found is not None:
                     state = observe(state, found[1], self._rules)
             try:

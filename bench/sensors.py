@@ -31,14 +31,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from sqlalchemy import create_engine, text
 
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.events import Event, encode
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     DataComplete,
-    Event,
     Payload,
     StartCommit,
     TopicPartitionOffset,
-    encode,
 )
 from dev.airflow_stack import Airflow
 from dev.paths import CHECKOUT

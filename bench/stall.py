@@ -13,21 +13,22 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.events import Event, encode
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
-    DataFile,
     DataWritten,
-    Event,
     Payload,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
-    encode,
 )
-from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import EventKind, StallRules, State, evaluate, observe
+from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import EventKind, StallRules, State
+from airflow_provider_lakecommit.stall.verdict import evaluate
 
 GROUP = "connect-orders"
 TASKS, CYCLES, ROUNDS, PASSES = 20, 60, 7, 10
@@ -67,7 +68,7 @@ def _rate(values: list[bytes], *, bodies: bool) -> float:
     state, rules = State(), StallRules()
     began = time.perf_counter()
     for value in values:
-        found = event_of(value, key=b"key", headers=(), group=GROUP, bodies=bodies)
+        found = observed_record(value, key=b"key", headers=(), group=GROUP, bodies=bodies)
         if found is not None:
             state = observe(state, found[1], rules)
             if found[1].kind is EventKind.START:

@@ -36,11 +36,11 @@ from airflow_provider_lakecommit.stall import (
     Verdict,
     VerifiedRecords,
     evaluate,
-    event_of,
     group_of,
     is_ours,
+    observed_record,
 )
-from airflow_provider_lakecommit.stall.verdict import observe
+from airflow_provider_lakecommit.stall.observe import observe
 
 NOW = "NOW"
 POLL_SECONDS = 0.5
@@ -163,7 +163,7 @@ class GroupVerdicts:
     def event(self, record: ControlRecord) -> dict[str, Any] | None:
         """Return the result for a record; ``None`` if it is no event of the group, or too late to be evaluated."""
         request = self.request
-        found = event_of(
+        found = observed_record(
             record.value,
             key=record.key,
             headers=record.headers,
@@ -173,9 +173,9 @@ class GroupVerdicts:
         )
         if found is None:
             self._note_other(record)
-        if found is None or (request.until is not None and found[1].at > request.until):
+        if found is None or (request.until is not None and found.event.at > request.until):
             return None
-        group, event = found
+        group, event = found.group, found.event
         rules = self.rules.get(group, request.rules)
         if not self.verified(record, group, event.kind, landing=rules.landing):
             return None

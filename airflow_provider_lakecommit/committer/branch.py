@@ -63,6 +63,7 @@ from airflow_provider_lakecommit.core import (
     LedgerSection,
     is_filled,
     kept_decisions,
+    total_of,
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
@@ -95,7 +96,7 @@ class Unpublished:
     @property
     def rows(self) -> int:
         """Return the rows of its snapshots, and the records that delete one."""
-        return sum(r.rows + r.accounting.total.deleted for r in self.records if r.publishes)
+        return sum(r.rows + total_of(r.accounting.values()).deleted for r in self.records if r.publishes)
 
     @property
     def changes_rows(self) -> bool:

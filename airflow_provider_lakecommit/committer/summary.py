@@ -39,11 +39,11 @@ from airflow_provider_lakecommit.control import (
 from airflow_provider_lakecommit.core import (
     MOST_TEXT,
     RESET_OFFSETS,
-    Account,
     Counts,
     Coverage,
     Decision,
     LedgerSection,
+    SourcePartition,
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
@@ -105,7 +105,7 @@ class SnapshotRecord:
     slices: int = 0
     windows: tuple[UUID, ...] = ()
     ranges: Coverage = field(default_factory=Coverage)
-    accounting: Account = field(default_factory=Account)
+    accounting: Mapping[SourcePartition, Counts] = field(default_factory=dict)
     rows: int = 0
     spec_version: str | None = None
     control_end: LogPoint | None = None
@@ -140,7 +140,7 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
         "slices": str(record.slices),
         "windows": ",".join(str(w) for w in record.windows) or None,
         "ranges": _pack({"ranges": coverage_to_json(record.ranges)}, "the added ranges") if record.ranges else None,
-        "accounting": _pack(_account_to_json(record.accounting), "the accounting") if record.accounting.parts else None,
+        "accounting": _pack(_account_to_json(record.accounting), "the accounting") if record.accounting else None,
         "rows": str(record.rows),
         "spec-version": record.spec_version,
         "control-end": _point_to_text(record.control_end),
@@ -220,7 +220,7 @@ def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
         else Coverage(),
         accounting=_account_from_json(unpack(found["accounting"], what="the accounting"))
         if "accounting" in found
-        else Account(),
+        else {},
         rows=_number(found["rows"]),
         spec_version=found.get("spec-version"),
         control_end=_point_from_text(found.get("control-end")),
@@ -274,16 +274,16 @@ def _number(text: str) -> int:
     return count(int(text))
 
 
-def _account_to_json(account: Account) -> dict[str, Any]:
+def _account_to_json(account: Mapping[SourcePartition, Counts]) -> dict[str, Any]:
     """Return one list of numbers per count; counts that are zero everywhere are left out."""
-    columns = {f.name: {p: getattr(c, f.name) for p, c in account.parts.items()} for f in fields(Counts)}
+    columns = {f.name: {p: getattr(c, f.name) for p, c in account.items()} for f in fields(Counts)}
     return {name: offsets_to_json(column) for name, column in columns.items() if any(column.values())}
 
 
-def _account_from_json(values: Mapping[str, Any]) -> Account:
+def _account_from_json(values: Mapping[str, Any]) -> dict[SourcePartition, Counts]:
     columns = {f.name: offsets_from_json(values[f.name]) for f in fields(Counts) if f.name in values}
     partitions = {p for column in columns.values() for p in column}
-    return Account({p: Counts(**{n: column.get(p, 0) for n, column in columns.items()}) for p in partitions})
+    return {p: Counts(**{n: column.get(p, 0) for n, column in columns.items()}) for p in partitions}
 
 
 def _point_to_text(point: LogPoint | None) -> str | None:

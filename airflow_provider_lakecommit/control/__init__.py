@@ -7,6 +7,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "backlog": "BacklogWatch",
+        "bounded_records": "offset_of",
         "control_log": (
             "BEYOND RECENT ControlLog ControlRecord ControlTopicInfo LogReader Recent group_of landing_of read_decided"
         ),
@@ -16,20 +17,16 @@ __getattr__ = lazy_names(
         "control_writer": "ControlWriter",
         "coverage": "coverage_from_json coverage_to_json offsets_from_json offsets_to_json spans_from_json",
         "data_file": "DataFile",
-        "packed_text": "CORRUPTION count pack text unpack",
+        "packed_text": "CORRUPTION bounded_json check_text count pack text unpack",
         "errors": "ControlEventError",
         "events": "decode glance head",
         "headers": "CORRUPT_BATCH HEADER",
-        "json_bounds": "bounded_json check_text",
         "ledger": "LEDGER_LIMIT decode_ledger encode_ledger",
         "partition": "PartitionField PartitionValue",
         "payloads": "CommitComplete CommitToTable DataComplete DataWritten PayloadType StartCommit TableReference",
         "plan": (
             "MAX_SLICES YEARS plan_digest plan_from_json plan_to_json refusal_from_json time_from_json time_to_json"
         ),
-        "quarantine": "entry_of lanes_in read_entries",
-        "records": "Outgoing Sender entry_from_values table_reference",
-        "observed_records": "offset_of",
-        "transaction": "Record",
+        "records": "Outgoing Sender entry_from_values entry_of lanes_in read_entries table_reference",
     },
 )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.control.backlog import BacklogWatch as BacklogWatch
+from airflow_provider_lakecommit.control.bounded_records import offset_of as offset_of
 from airflow_provider_lakecommit.control.control_log import BEYOND as BEYOND
 from airflow_provider_lakecommit.control.control_log import RECENT as RECENT
 from airflow_provider_lakecommit.control.control_log import ControlLog as ControlLog
@@ -29,13 +30,12 @@ from airflow_provider_lakecommit.control.events import glance as glance
 from airflow_provider_lakecommit.control.events import head as head
 from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH as CORRUPT_BATCH
 from airflow_provider_lakecommit.control.headers import HEADER as HEADER
-from airflow_provider_lakecommit.control.json_bounds import bounded_json as bounded_json
-from airflow_provider_lakecommit.control.json_bounds import check_text as check_text
 from airflow_provider_lakecommit.control.ledger import LEDGER_LIMIT as LEDGER_LIMIT
 from airflow_provider_lakecommit.control.ledger import decode_ledger as decode_ledger
 from airflow_provider_lakecommit.control.ledger import encode_ledger as encode_ledger
-from airflow_provider_lakecommit.control.observed_records import offset_of as offset_of
 from airflow_provider_lakecommit.control.packed_text import CORRUPTION as CORRUPTION
+from airflow_provider_lakecommit.control.packed_text import bounded_json as bounded_json
+from airflow_provider_lakecommit.control.packed_text import check_text as check_text
 from airflow_provider_lakecommit.control.packed_text import count as count
 from airflow_provider_lakecommit.control.packed_text import pack as pack
 from airflow_provider_lakecommit.control.packed_text import text as text
@@ -57,11 +57,10 @@ from airflow_provider_lakecommit.control.plan import plan_to_json as plan_to_jso
 from airflow_provider_lakecommit.control.plan import refusal_from_json as refusal_from_json
 from airflow_provider_lakecommit.control.plan import time_from_json as time_from_json
 from airflow_provider_lakecommit.control.plan import time_to_json as time_to_json
-from airflow_provider_lakecommit.control.quarantine import entry_of as entry_of
-from airflow_provider_lakecommit.control.quarantine import lanes_in as lanes_in
-from airflow_provider_lakecommit.control.quarantine import read_entries as read_entries
 from airflow_provider_lakecommit.control.records import Outgoing as Outgoing
 from airflow_provider_lakecommit.control.records import Sender as Sender
 from airflow_provider_lakecommit.control.records import entry_from_values as entry_from_values
+from airflow_provider_lakecommit.control.records import entry_of as entry_of
+from airflow_provider_lakecommit.control.records import lanes_in as lanes_in
+from airflow_provider_lakecommit.control.records import read_entries as read_entries
 from airflow_provider_lakecommit.control.records import table_reference as table_reference
-from airflow_provider_lakecommit.control.transaction import Record as Record

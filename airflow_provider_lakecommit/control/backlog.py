@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.control_watch import ControlWatch
-from airflow_provider_lakecommit.control.quarantine import entry_of
+from airflow_provider_lakecommit.control.records import entry_of
 from airflow_provider_lakecommit.core import LIVE, Backlog, SourcePartition, planned_after, unplanned
 from airflow_provider_lakecommit.kafka import LastError, SourceTopics, made, time_of
 

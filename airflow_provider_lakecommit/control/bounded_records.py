@@ -10,7 +10,8 @@ write in a landing's name; such records are wanted, and count.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from airflow_provider_lakecommit.control.control_log import ControlRecord
@@ -30,6 +31,8 @@ FETCH = {
 fetches a batch that takes a thousand times its size when unpacked comes alone, and the next one is not fetched ahead.
 """
 MOST_BYTES = 128 << 20
+KEPT_RECORDS = 20_000
+KEPT_BYTES = 32 << 20
 SMALL = 4 << 10
 LONGEST_KEY = 64 << 10
 LONGEST_HEAD = 16 << 10
@@ -114,3 +117,52 @@ def _cut(record: ControlRecord, groups: Collection[str]) -> ControlRecord | None
     if len(value) > LONGEST_HEAD:
         value = b""
     return replace(record, value=value, headers=_NOTHING if record.headers else (), key=None)
+
+
+class ObservedRecords:
+    """The records read from ``[first, next)`` of one partition, kept so that the next read fetches only new ones.
+
+    Committed records never change. What is kept is bounded, in records and in bytes; a read from before it fetches
+    again. If the log ends before what was read of it, it was truncated: nothing kept counts. A recreated topic is
+    another log. ``fetch`` reads a range of offsets.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], Iterable[ControlRecord]]) -> None:
+        self._fetch = fetch
+        self._records: list[ControlRecord] = []
+        self._bytes = 0
+        self._first = self._next = 0
+
+    def read(self, start: int, end: int) -> tuple[ControlRecord, ...]:
+        """Return the records of ``[start, end)``; ``end`` is the current end of the log."""
+        if not self._first <= start <= self._next or end < self._next:
+            self._forget(start)
+        if self._next < end:
+            found = list(self._fetch(self._next, end))
+            self._records += found
+            self._bytes += sum(map(size_of, found))
+            self._next = end
+        out = tuple(self._records[bisect_left(self._records, start, key=offset_of) :])
+        self._shrink()
+        return out
+
+    def _forget(self, start: int) -> None:
+        self._records, self._bytes = [], 0
+        self._first = self._next = start
+
+    def _shrink(self) -> None:
+        """Drop the oldest, down to half of the limits."""
+        if len(self._records) <= KEPT_RECORDS and self._bytes <= KEPT_BYTES:
+            return
+        removed = 0
+        while removed < len(self._records) and (
+            len(self._records) - removed > KEPT_RECORDS // 2 or self._bytes > KEPT_BYTES // 2
+        ):
+            self._bytes -= size_of(self._records[removed])
+            removed += 1
+        del self._records[:removed]
+        self._first = self._records[0].offset if self._records else self._next
+
+
+def offset_of(record: ControlRecord) -> int:
+    return record.offset

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message
 
-from airflow_provider_lakecommit.control.bounded_records import FETCH, gathered
+from airflow_provider_lakecommit.control.bounded_records import FETCH, ObservedRecords, gathered, offset_of
 from airflow_provider_lakecommit.control.control_log import (
     ControlLog,
     ControlRecord,
@@ -47,7 +47,6 @@ from airflow_provider_lakecommit.control.control_topic_settings import (
     tool,
 )
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
-from airflow_provider_lakecommit.control.observed_records import ObservedRecords, offset_of
 from airflow_provider_lakecommit.core import Retention, Watermark
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError
 from airflow_provider_lakecommit.kafka import (
@@ -154,12 +153,12 @@ class ControlTopic:
         """
         doing = f"reading {self.name}[{partition}]"
         with self._alone():
-            return self._admin.steadily(doing, lambda: self._read(partition, start, until))
+            return self._admin.steadily(doing, lambda: self._read({partition: start or 0}, until))[partition]
 
     def read_together(self, starts: Mapping[int, int]) -> dict[int, ControlLog]:
         """Return the logs of partitions from their starts, for as many requests as one costs."""
         with self._alone():
-            return self._admin.steadily(f"reading {self.name}", lambda: self._read_together(starts))
+            return self._admin.steadily(f"reading {self.name}", lambda: self._read(starts))
 
     def first_since(self, partition: int, moment: datetime) -> int | None:
         """Return the first offset at or after a time by the records' timestamps; 0 if brokers do not support it,
@@ -228,32 +227,17 @@ class ControlTopic:
         self._tails.clear()
         self._admin.close()
 
-    def _read_together(self, starts: Mapping[int, int]) -> dict[int, ControlLog]:
+    def _read(self, starts: Mapping[int, int], until: int | None = None) -> dict[int, ControlLog]:
         info = self.describe()
-        for partition in starts:
-            self._check_partition(partition, info)
-        borders = self._admin.borders([(self.name, partition) for partition in starts])
+        if (missing := next((p for p in starts if not 0 <= p < info.partitions), None)) is not None:
+            raise ControlTopicError("LC2325", no_partition(self.name, self._config, info.partitions, missing))
+        borders = self._borders(starts, until)
         found = {
-            partition: self._log(partition, start, borders[self.name, partition], info)
-            for partition, start in starts.items()
+            partition: self._log(partition, start, borders[partition], info) for partition, start in starts.items()
         }
-        self._check_same(info)
-        return found
-
-    def _read(self, partition: int, start: int | None, until: int | None) -> ControlLog:
-        info = self.describe()
-        self._check_partition(partition, info)
-        log = self._log(partition, start or 0, self._borders(partition, until), info)
-        self._check_same(info)
-        return log
-
-    def _check_partition(self, partition: int, info: ControlTopicInfo) -> None:
-        if not 0 <= partition < info.partitions:
-            raise ControlTopicError("LC2325", no_partition(self.name, self._config, info.partitions, partition))
-
-    def _check_same(self, info: ControlTopicInfo) -> None:
         if self.describe() != info:
             raise StaleTopicError(f"{self.name} was recreated while it was read")
+        return found
 
     def _log(self, partition: int, start: int, borders: Watermark, info: ControlTopicInfo) -> ControlLog:
         first = max(borders.start, start)
@@ -269,18 +253,22 @@ class ControlTopic:
             partitions=info.partitions,
         )
 
-    def _borders(self, partition: int, until: int | None) -> Watermark:
-        deadline, key = time.monotonic() + self._timeout, (self.name, partition)
+    def _borders(self, partitions: Iterable[int], until: int | None = None) -> dict[int, Watermark]:
+        """Return the ends of the partitions' logs, once the record at ``until`` is readable."""
+        deadline, keys = time.monotonic() + self._timeout, [(self.name, partition) for partition in partitions]
         while True:
-            found = self._admin.borders([key])[key]
-            if until is None or found.stable > until:
+            found = {partition: mark for (_, partition), mark in self._admin.borders(keys).items()}
+            behind = {p: mark.stable for p, mark in found.items() if until is not None and mark.stable <= until}
+            if not behind:
                 return found
             if time.monotonic() >= deadline:
+                partition, stable = next(iter(behind.items()))
                 raise ControlTopicError(
                     "LC2326",
-                    f"{self.name}[{partition}] can be read to offset {found.stable} only, not to {until}: after "
-                    f"{self._timeout:.0f} s an open transaction still blocks it (`{self._tool('kafka-transactions')} "
-                    f"find-hanging --topic {self.name} --partition {partition}`), or the topic was recreated",
+                    f"{self.name}[{partition}] can be read to offset {stable} only, not to {until}: after "
+                    f"{self._timeout:.0f} s an open transaction still blocks it "
+                    f"(`{tool('kafka-transactions', self._config)} find-hanging --topic {self.name} --partition "
+                    f"{partition}`), or the topic was recreated",
                 )
             self._admin.serve(POLL_SECONDS)
 
@@ -308,7 +296,7 @@ class ControlTopic:
 
     def _stream(self, partition: int, info: ControlTopicInfo) -> Iterator[ControlRecord]:
         doing = f"reading {self.name}[{partition}]"
-        borders = self._admin.steadily(doing, lambda: self._borders(partition, None))
+        borders = self._admin.steadily(doing, lambda: self._borders([partition]))[partition]
         begin, end = borders.start, borders.stable
         tail = self._new_tail(partition)
         try:
@@ -322,7 +310,7 @@ class ControlTopic:
                     return
                 except StaleTopicError:
                     # Retention ran past us: what is gone cannot be shown, what is left can.
-                    first = self._admin.steadily(doing, lambda: self._borders(partition, None)).start
+                    first = self._admin.steadily(doing, lambda: self._borders([partition]))[partition].start
                     if first <= begin:
                         raise ControlTopicError(
                             "LC2327", f"{self.name}[{partition}] was recreated while it was read"
@@ -373,8 +361,8 @@ class ControlTopic:
             raise ControlTopicError(
                 "LC2329",
                 f"control topic {self.name!r} has cleanup.policy={settings['cleanup.policy']}, which deletes records "
-                f"that are still needed: correct it with `{self._tool('kafka-configs')} --alter --entity-type topics "
-                f"--entity-name {self.name} --add-config cleanup.policy=delete`",
+                f"that are still needed: correct it with `{tool('kafka-configs', self._config)} --alter "
+                f"--entity-type topics --entity-name {self.name} --add-config cleanup.policy=delete`",
             )
 
     def _grant_or_create(self) -> str:
@@ -382,6 +370,3 @@ class ControlTopic:
             "grant this principal DESCRIBE, READ and WRITE on it; a topic that does not exist looks the same: create "
             f"it with `{create_command(self.name, self._config)}`"
         )
-
-    def _tool(self, name: str) -> str:
-        return tool(name, self._config)

@@ -24,8 +24,6 @@ from airflow_provider_lakecommit.kafka import CORRUPTION, STAYS_SECONDS, LastErr
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys
 
-__all__ = ["ControlRecord", "ControlWatch"]
-
 AHEAD = 2000
 """Records of one partition that are held while others are waited for."""
 AHEAD_BYTES = 4 << 20
@@ -138,18 +136,16 @@ class ControlWatch:
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def _start_positions(self, since: float | None, newest: int | None, timeout: float) -> list[TopicPartition]:
+        positions = [TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self._partitions]
         if newest is not None:
-            return [self._before_end(p, newest // len(self._partitions), timeout) for p in self._partitions]
-        if since is None:
-            return [TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self._partitions]
-        moment = int((time.time() - since) * 1000)
-        moments = [TopicPartition(self.topic, p, moment) for p in self._partitions]
-        return list(self._consumer.offsets_for_times(moments, timeout))
-
-    def _before_end(self, partition: int, offsets: int, timeout: float) -> TopicPartition:
-        position = TopicPartition(self.topic, partition)
-        low, high = self._consumer.get_watermark_offsets(position, timeout)
-        return TopicPartition(self.topic, partition, max(low, high - offsets))
+            for position in positions:
+                low, high = self._consumer.get_watermark_offsets(position, timeout)
+                position.offset = max(low, high - newest // len(positions))
+        elif since is not None:
+            moment = int((time.time() - since) * 1000)
+            moments = [TopicPartition(self.topic, p, moment) for p in self._partitions]
+            positions = list(self._consumer.offsets_for_times(moments, timeout))
+        return positions
 
     def _take(self, message: Message) -> None:
         error, partition = message.error(), message.partition() or 0

@@ -18,14 +18,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from airflow_provider_lakecommit.control.transaction import DEFAULT_MAX_BYTES, Deliveries, Record, check_sizes
+from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, LakecommitError, WireError
 from airflow_provider_lakecommit.kafka import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.signing import Place, SigningKeys
 
 log = logging.getLogger(__name__)
+
+DEFAULT_MAX_BYTES = 1_000_000
+# What a record has around key, value and headers on the wire, generously.
+RECORD_OVERHEAD = 96
+HEADER_OVERHEAD = 10
+SIGNATURE_BYTES = 128
 
 # Long enough for a commit, short enough to notice refused credentials in between.
 STEP_SECONDS = 1.0
@@ -45,6 +51,44 @@ _HOPELESS = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     }
 )
+
+
+def check_sizes(records: Sequence[Outgoing], where: str, limit: int, *, signed: bool) -> None:
+    """Raise if a record is larger than the client accepts; generous, so that sizes never end an open transaction."""
+    for key, value, headers in records:
+        around = sum(len(name) + len(content) + HEADER_OVERHEAD for name, content in headers) + RECORD_OVERHEAD
+        size = len(key) + len(value) + around + (SIGNATURE_BYTES if signed else 0)
+        if size > limit:
+            raise WireError(
+                "LC2364",
+                f"a record for {where} has {size} bytes, the limit is {limit}: raise message.max.bytes of the "
+                "connection and max.message.bytes of the topic",
+            )
+
+
+class Deliveries:
+    """The broker's answer to each record of a transaction; the first failure is kept."""
+
+    def __init__(self, count: int) -> None:
+        self._offsets: list[int | None] = [None] * count
+        self.failure: KafkaError | None = None
+
+    def note(self, index: int) -> Callable[[KafkaError | None, Message], None]:
+        def noted(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self._offsets[index] = message.offset()
+            elif self.failure is None:
+                self.failure = error
+
+        return noted
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        return tuple(offset for offset in self._offsets if offset is not None)
+
+    @property
+    def complete(self) -> bool:
+        return None not in self._offsets
 
 
 class _AbortedError(Exception):
@@ -101,7 +145,7 @@ class ControlWriter:
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+    def send(self, records: Sequence[Outgoing]) -> tuple[int, ...]:
         """Write records in one transaction, and return their offsets.
 
         :raises WireError: a record is larger than client or broker accept
@@ -127,7 +171,7 @@ class ControlWriter:
                 log.info("Transaction %s on %s was aborted; sending it again: %s", self._id, self._where, aborted)
             time.sleep(PAUSE_SECONDS)
 
-    def _signed(self, producer: Producer, records: Sequence[Record]) -> Sequence[Record]:
+    def _signed(self, producer: Producer, records: Sequence[Outgoing]) -> Sequence[Outgoing]:
         if self._keys is None:
             return records
         try:
@@ -135,9 +179,9 @@ class ControlWriter:
         except KafkaException as failure:
             raise self._gave_up(failure.args[0].str()) from None
         location = Place(cluster_id=self._cluster_id, topic=self._topic, partition=self._partition)
-        return [(k, v, (*headers, self._keys.signature(location, k, v, headers))) for k, v, headers in records]
+        return [Outgoing(k, v, (*headers, self._keys.signature(location, k, v, headers))) for k, v, headers in records]
 
-    def _transaction(self, producer: Producer, records: Sequence[Record], deadline: float) -> tuple[int, ...]:
+    def _transaction(self, producer: Producer, records: Sequence[Outgoing], deadline: float) -> tuple[int, ...]:
         deliveries = Deliveries(len(records))
         self._trouble.forget()
         try:

@@ -24,9 +24,7 @@ from fastavro import schemaless_reader, schemaless_writer
 from airflow_provider_lakecommit.control.avro_bounds import EVENT_LIMIT, Body
 from airflow_provider_lakecommit.control.avro_schemas import Form, schema_text
 from airflow_provider_lakecommit.control.avro_shapes import Shape, shape_of
-from airflow_provider_lakecommit.control.data_file import DataFile
 from airflow_provider_lakecommit.control.errors import ControlEventError
-from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
 from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
@@ -35,37 +33,11 @@ from airflow_provider_lakecommit.control.payloads import (
     Payload,
     PayloadType,
     StartCommit,
-    TableReference,
-    TopicPartitionOffset,
     from_micros,
     payload_from_body,
     payload_to_body,
     to_micros,
 )
-
-__all__ = [
-    "CommitComplete",
-    "CommitToTable",
-    "ControlEventError",
-    "DataComplete",
-    "DataFile",
-    "DataWritten",
-    "Event",
-    "EventHead",
-    "Form",
-    "PartitionField",
-    "PartitionValue",
-    "Payload",
-    "PayloadType",
-    "StartCommit",
-    "TableReference",
-    "TopicPartitionOffset",
-    "decode",
-    "encode",
-    "glance",
-    "head",
-    "only_head",
-]
 
 _MAGIC = b"\xc2\x01"
 _GOES_ON = sum(0x80 << 7 * place for place in range(7))

@@ -127,15 +127,16 @@ def report_to_json(r: SliceReport) -> dict[str, Any]:
     rare |= {"whole": str(r.planned_slice)} if r.planned_slice else {}
     rare |= {"voids": str(r.voids)} if r.voids else {}
     rare |= {} if r.generation is None else {"generation": r.generation}
-    if any(s.position for s in r.spans):
-        rare["positions"] = [_position_to_json(s.position) for s in sorted(r.spans, key=lambda s: s.span)]
+    spans = sorted(r.spans, key=lambda s: s.span)
+    if any(s.position for s in spans):
+        rare["positions"] = [[at.offset, at.leader_epoch] if (at := s.position) else None for s in spans]
     return rare | {
         "slice": str(r.slice_id),
         "attempt": str(r.attempt),
         "window": str(r.window_id),
         "spec": r.spec_version,
-        "spans": spans_to_json(s.span for s in r.spans),
-        "counts": [_counts_to_json(s.counts) for s in sorted(r.spans, key=lambda s: s.span)],
+        "spans": spans_to_json(s.span for s in spans),
+        "counts": [_counts_to_json(s.counts) for s in spans],
         "tables": [_table_to_json(t) for t in r.tables],
         "bytes": r.bytes,
         "ignored_fields": dict(r.ignored_fields),
@@ -167,17 +168,15 @@ def report_from_json(v: Mapping[str, Any]) -> SliceReport:
             rules=text(v.get("rules", "")),
             rejects={text(k): count(n) for k, n in v.get("rejects", {}).items()},
             reject_reason=text(v.get("reject_reason", "")),
-            unknown_at={text(k): _record_position(at) for k, at in v.get("unknown_at", {}).items()},
+            unknown_at={
+                text(k): (text(topic), count(p), count(o)) for k, (topic, p, o) in v.get("unknown_at", {}).items()
+            },
             planned_slice=UUID(v["whole"]) if v.get("whole") else None,
             voids=UUID(v["voids"]) if v.get("voids") else None,
             generation=count(v["generation"]) if "generation" in v else None,
         )
     except CORRUPTION as e:
         raise WireError("LC2356", f"a slice report is corrupt: {type(e).__name__} {e}") from e
-
-
-def _position_to_json(p: ReadPosition | None) -> list[int] | None:
-    return None if p is None else [p.offset, p.leader_epoch]
 
 
 def _position(value: Any, span: Span) -> ReadPosition | None:
@@ -189,11 +188,6 @@ def _position(value: Any, span: Span) -> ReadPosition | None:
         return None
     position = ReadPosition(offset=count(offset), leader_epoch=count(epoch))
     return position if span.range.start < position.offset <= span.range.end else None
-
-
-def _record_position(value: Any) -> tuple[str, int, int]:
-    topic, partition, offset = value
-    return text(topic), count(partition), count(offset)
 
 
 def _reason(value: Any) -> str | None:
@@ -211,7 +205,7 @@ def _cost(values: list[int]) -> SliceCost:
 
 
 def _counts_to_json(c: Counts) -> list[int]:
-    values = [*astuple(c)]
+    values = list(astuple(c))
     return values if any(values[_APPENDED:]) else values[:_APPENDED]
 
 

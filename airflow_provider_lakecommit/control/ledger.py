@@ -86,8 +86,7 @@ def decode_ledger(packed: str) -> tuple[LedgerSection, ...]:
 def _section_to_json(s: LedgerSection) -> dict[str, Any]:
     c = s.control
     rare: dict[str, Any] = {"judged": _evaluated_to_json(s)} if s.evaluated else {}
-    rare |= {"positions": _positions_to_json(s)} if s.positions else {}
-    rare |= {"ahead": ahead} if (ahead := _ahead_to_json(s)) else {}
+    rare |= _positions_to_json(s) if s.positions else {}
     rare |= {"ends": offsets_to_json(s.ends)} if s.ends else {}
     rare |= {"suspended": s.suspended} if s.suspended else {}
     rare |= {"sink": _sink_to_json(s.sink)} if s.sink else {}
@@ -146,8 +145,7 @@ def _section_from_json(s: dict[str, Any]) -> LedgerSection:
             low=None if c["low"] is None else count(c["low"]),
         ),
     )
-    positions = _positions_from_json(s.get("positions", ([], [])), section)
-    return replace(section, positions=positions | _ahead_from_json(s.get("ahead", ([], [])), section))
+    return replace(section, positions=_positions_from_json(s, section))
 
 
 def _sink_to_json(sink: AdoptedSink) -> dict[str, Any]:
@@ -223,25 +221,27 @@ def _evaluated_from_json(values: Any, covered: Coverage) -> dict[str, Coverage]:
     return evaluated_in(known, covered)
 
 
-def _positions_to_json(s: LedgerSection) -> list[Any]:
-    """Return leader epochs, and the distance of their records from the section's end, if any."""
-    behind = {p: s.last(p) - at.offset for p, at in s.positions.items() if at.offset <= s.last(p)}
-    epochs = offsets_to_json({p: s.positions[p].leader_epoch for p in behind})
-    return [epochs, offsets_to_json({p: n for p, n in behind.items() if n})]
+def _positions_to_json(s: LedgerSection) -> dict[str, Any]:
+    """Return leader epochs, and the distance of their records from the section's end, if any: behind it or, where
+    another lane has the ranges since they were landed again, ahead of it.
+    """
+    epochs = {p: at.leader_epoch for p, at in s.positions.items()}
+    distance = {p: at.offset - s.last(p) for p, at in s.positions.items()}
+    behind, ahead = ({p: n for p, n in distance.items() if (n > 0) is beyond} for beyond in (False, True))
+    out = {
+        "positions": [
+            offsets_to_json({p: epochs[p] for p in behind}),
+            offsets_to_json({p: -n for p, n in behind.items() if n}),
+        ]
+    }
+    if ahead:
+        out["ahead"] = [offsets_to_json({p: epochs[p] for p in ahead}), offsets_to_json(ahead)]
+    return out
 
 
-def _positions_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
-    epochs, behind = map(offsets_from_json, values)
-    return {p: ReadPosition(offset=s.last(p) - behind.get(p, 0), leader_epoch=epoch) for p, epoch in epochs.items()}
-
-
-def _ahead_to_json(s: LedgerSection) -> list[Any]:
-    """Return those beyond that end: another lane has these ranges, since they were landed again."""
-    beyond = {p: at.offset - s.last(p) for p, at in s.positions.items() if at.offset > s.last(p)}
-    epochs = {p: s.positions[p].leader_epoch for p in beyond}
-    return [offsets_to_json(epochs), offsets_to_json(beyond)] if beyond else []
-
-
-def _ahead_from_json(values: Any, s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
-    epochs, beyond = map(offsets_from_json, values)
-    return {p: ReadPosition(offset=s.last(p) + beyond[p], leader_epoch=epoch) for p, epoch in epochs.items()}
+def _positions_from_json(values: dict[str, Any], s: LedgerSection) -> dict[SourcePartition, ReadPosition]:
+    epochs, behind = map(offsets_from_json, values.get("positions", ([], [])))
+    further, ahead = map(offsets_from_json, values.get("ahead", ([], [])))
+    distance = {p: -behind.get(p, 0) for p in epochs} | {p: ahead[p] for p in further}
+    found = epochs | further
+    return {p: ReadPosition(offset=s.last(p) + n, leader_epoch=found[p]) for p, n in distance.items()}

@@ -105,11 +105,7 @@ def from_avro(field: PartitionField) -> Callable[[Any], PartitionValue]:
         # On the wire every number may have 64 bits, whatever its type says.
         fits = _integer(field, _BITS[field.type])
         return lambda raw: None if raw is None else fits(raw)
-    return _as_read
-
-
-def _as_read(raw: Any) -> PartitionValue:
-    return raw  # type: ignore[no-any-return]
+    return lambda raw: raw
 
 
 def _parameters(field: PartitionField) -> tuple[str, int, int]:

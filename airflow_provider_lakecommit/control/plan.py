@@ -70,7 +70,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "lane": plan.lane,
         "spec": plan.spec_version,
         "window": str(plan.window_id),
-        "slices": [_slice_to_json(s) for s in plan.slices],
+        "slices": [[s.group, list(s.tables), spans_to_json(s.spans), budget_to_json(s.budget)] for s in plan.slices],
         "targets": [_target_to_json(t) for t in plan.targets],
         "ends": offsets_to_json(plan.ends),
         "asked_at": time_to_json(plan.requested_at),
@@ -112,10 +112,6 @@ def refusal_from_json(plan: Mapping[str, Any]) -> RefusalState | None:
 def plan_digest(plan: Plan) -> str:
     """Return the digest of all of a plan."""
     return hashlib.sha256(json.dumps(plan_to_json(plan), sort_keys=True).encode()).hexdigest()
-
-
-def _slice_to_json(s: Slice) -> list[Any]:
-    return [s.group, list(s.tables), spans_to_json(s.spans), budget_to_json(s.budget)]
 
 
 def _slice_from_json(values: list[Any], window: UUID) -> Slice:

@@ -5,35 +5,38 @@
 and role, so that observers can distinguish two coordinators of one group. Functions are pure: ids and times are
 parameters. Records of other groups, lanes or producers are ignored (``None``); an unreadable record with our header
 raises, because ignoring it could let a finished range be planned again.
+
+All readers of a landing's log use :func:`entry_of`, so that they ignore the same records: an unreadable one becomes an
+:class:`~airflow_provider_lakecommit.core.log.Unreadable`. Ignoring any record is safe: the ledger has what is in a
+table, and a report that nobody accepted is planned again. A lost claim, release or voided attempt costs repeated work,
+and never a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.control.coverage import coverage_from_json, coverage_to_json
 from airflow_provider_lakecommit.control.errors import UnverifiedError
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.events import Event, decode, encode, head
+from airflow_provider_lakecommit.control.packed_text import CORRUPTION, count, text
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
     DataWritten,
-    Event,
     Payload,
     PayloadType,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
-    decode,
-    encode,
-    head,
 )
-from airflow_provider_lakecommit.control.packed_text import CORRUPTION, count, text
 from airflow_provider_lakecommit.control.plan import plan_from_json, plan_to_json, time_from_json, time_to_json
 from airflow_provider_lakecommit.core import (
     AttemptsVoided,
@@ -50,11 +53,14 @@ from airflow_provider_lakecommit.core import (
     SliceReport,
     SliceReported,
     TablePublished,
+    Unreadable,
     group_id,
 )
 from airflow_provider_lakecommit.exceptions import WireError
 
 _KEYS = UUID("0d7a7a52-6a0e-5b63-8f5e-3a50a3f8a7f1")
+REASON_LENGTH = 300
+_NOBODY = UUID(int=0)
 
 
 class LogRecord(Protocol):
@@ -74,8 +80,7 @@ def table_reference(catalog: str, table: str, uuid: UUID) -> TableReference:
     return TableReference(catalog=catalog, namespace=tuple(namespace), name=name, table_uuid=uuid)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """A record to produce."""
 
     key: bytes
@@ -134,7 +139,6 @@ class Sender:
                 topic=s.span.partition.topic,
                 partition=s.span.partition.partition,
                 offset=s.span.range.end,
-                timestamp=None,
             )
             for s in (report.spans if done else ())
         )
@@ -175,7 +179,7 @@ class Sender:
             **({} if debt is None else {"debt": round(debt, 3)}),
             **h.directives_to_json(directives),
         }
-        payload = CommitToTable(commit_id=self.commit_id, table=table, snapshot_id=snapshot_id, valid_through=None)
+        payload = CommitToTable(commit_id=self.commit_id, table=table, snapshot_id=snapshot_id)
         return self._record(event_id, at, payload, values)
 
     def closed(self, event_id: UUID, at: datetime, valid_through: datetime | None, directives: Directives) -> Outgoing:
@@ -249,40 +253,30 @@ def _table_uuid(value: bytes) -> UUID | None:
 def _entry(
     record: LogRecord, kind: PayloadType, commit_id: UUID, v: Mapping[str, Any], published: Coverage | None = None
 ) -> Entry | None:
-    at, offset = record.timestamp, record.offset
+    of: dict[str, Any] = {"offset": record.offset, "at": record.timestamp, "commit_id": commit_id}
     match (kind, v.get("kind")):
         case (PayloadType.START_COMMIT, "open"):
             cycle, plan = h.cycle_from_json(v["cycle"]), plan_from_json(v["plan"])
-            directives = h.directives_from_json(v)
-            return CycleOpened(offset=offset, at=at, commit_id=commit_id, cycle=cycle, plan=plan, directives=directives)
+            return CycleOpened(**of, cycle=cycle, plan=plan, directives=h.directives_from_json(v))
         case (PayloadType.START_COMMIT, "failed"):
             return CommitFailed(
-                offset=offset,
-                at=at,
-                commit_id=commit_id,
+                **of,
                 reason=text(v["failed"]),
                 task_attempt=text(v["task_attempt"]),
                 tables=tuple(text(t) for t in v.get("tables", ())),
                 directives=h.directives_from_json(v),
             )
         case (PayloadType.DATA_WRITTEN, "files"):
-            attempt, value = UUID(v["attempt"]), record.value or b""
-            table = text(v["table"])
-            return SliceFiles(offset=offset, at=at, commit_id=commit_id, attempt=attempt, table=table, value=value)
+            return SliceFiles(**of, attempt=UUID(v["attempt"]), table=text(v["table"]), value=record.value or b"")
         case (PayloadType.DATA_COMPLETE, "report"):
-            report = h.report_from_json(v["report"])
-            return SliceReported(offset=offset, at=at, commit_id=commit_id, report=report)
+            return SliceReported(**of, report=h.report_from_json(v["report"]))
         case (PayloadType.DATA_COMPLETE, "end"):
-            job = None if v["job"] is None else UUID(v["job"])
-            return EndRequested(offset=offset, at=at, commit_id=commit_id, job=job, reason=text(v["reason"]))
+            return EndRequested(**of, job=None if v["job"] is None else UUID(v["job"]), reason=text(v["reason"]))
         case (PayloadType.DATA_COMPLETE, "void"):
-            attempts = tuple(map(UUID, v["attempts"]))
-            return AttemptsVoided(offset=offset, at=at, commit_id=commit_id, attempts=attempts)
+            return AttemptsVoided(**of, attempts=tuple(map(UUID, v["attempts"])))
         case (PayloadType.COMMIT_TO_TABLE, "published"):
             return TablePublished(
-                offset=offset,
-                at=at,
-                commit_id=commit_id,
+                **of,
                 table=text(v["table"]),
                 snapshot_id=count(v["snapshot"]),
                 token=UUID(v["token"]),
@@ -292,8 +286,50 @@ def _entry(
                 debt=float(v["debt"]) if isinstance(v.get("debt"), int | float) else None,
             )
         case (PayloadType.COMMIT_COMPLETE, "closed"):
-            directives = h.directives_from_json(v)
             through = None if v["valid_through"] is None else time_from_json(v["valid_through"])
-            return CycleClosed(offset=offset, at=at, commit_id=commit_id, valid_through=through, directives=directives)
+            return CycleClosed(**of, valid_through=through, directives=h.directives_from_json(v))
         case _:
             raise ValueError(f"{kind.name} with header kind {v.get('kind')!r}")
+
+
+def entry_of(record: LogRecord, landing: str, lane: str) -> Entry | None:
+    """Return the entry of a record, or ``None`` if it is not of this lane of the landing."""
+    try:
+        if (cause := next((value for name, value in record.headers if name == h.CORRUPT_BATCH), None)) is not None:
+            # Whose they were, nobody knows.
+            return _unreadable(record, f"damage: it is not what was written ({cause.decode(errors='replace')})")
+        if any(name == h.CORRUPT_HEADERS for name, _ in record.headers):
+            return _without_headers(record, landing)
+        return read_entry(record, landing, lane)
+    except WireError as e:
+        return _unreadable(record, str(e))
+
+
+def _without_headers(record: LogRecord, landing: str) -> Entry | None:
+    """Return an unreadable entry if the event is of the landing, which may have been one of ours."""
+    try:
+        ours = record.value is not None and head(record.value).group_id == group_id(landing)
+    except WireError:
+        return None
+    return _unreadable(record, "its headers cannot be read") if ours else None
+
+
+def _unreadable(record: LogRecord, reason: str) -> Unreadable:
+    shown = "".join(letter if letter.isprintable() else "�" for letter in " ".join(reason.split()))
+    short = shown if len(shown) <= REASON_LENGTH else f"{shown[:REASON_LENGTH]}…"
+    return Unreadable(offset=record.offset, at=record.timestamp, commit_id=_NOBODY, reason=short)
+
+
+def lanes_in(records: Iterable[LogRecord], landing: str) -> frozenset[str]:
+    """Return the streams of the landing that have readable records."""
+    found: set[object] = set()
+    for record in records:
+        with suppress(WireError):
+            if record.value is not None and head(record.value).group_id == group_id(landing):
+                found.add((h.find(record.headers) or {}).get("lane"))
+    return frozenset(lane for lane in found if isinstance(lane, str))
+
+
+def read_entries(records: Iterable[LogRecord], landing: str, lane: str) -> tuple[Entry, ...]:
+    """Return the entries of a lane of the landing, and unreadable ones."""
+    return tuple(entry for record in records if (entry := entry_of(record, landing, lane)) is not None)

@@ -9,11 +9,12 @@ __getattr__ = lazy_names(
     __name__,
     {
         "accounting": (
-            "Account MOST_NAMES NAME_LENGTH ODD_TIME add_names report_problem rows_problem spans_problem summed"
+            "MOST_NAMES NAME_LENGTH ODD_TIME add_names counts_by_partition report_problem rows_problem spans_problem "
+            "summed total_of"
         ),
         "agreement": "current_readings differing",
         "announced": "announced_in rows_of",
-        "blocks": "FAILURES_TO_BLOCK",
+        "blocks": "FAILURES_TO_BLOCK lifted own_budget",
         "budgets": "PendingBudget WARNED_RATIO over_budget parse_budget",
         "debt": "DUE TableDebt",
         "commands": (
@@ -22,12 +23,11 @@ __getattr__ = lazy_names(
             "RESET_OFFSETS RESUME STATUS UNBLOCK VERIFY for_landing spoken"
         ),
         "connection_names": "CONNECTION_ID connection_suffix named",
-        "decisions": "Decision MOST_TEXT kept_decisions",
         "formats": "DEFAULTS FORMATS FormatOptions SCHEMA_NAMES SCHEMA_SOURCES UNCOUNTED WITH_REGISTRY",
         "identity": "attempt_id cycle_id group_id is_attempt_at set_of slice_id token transactional_id window_id",
         "log": (
-            "AttemptsVoided CommitFailed CycleClosed CycleOpened Directives EndRequested Entry Raised "
-            "SliceFiles SliceReported TablePublished Unreadable"
+            "AttemptsVoided CommitFailed CycleClosed CycleOpened Decision Directives EndRequested Entry MOST_TEXT "
+            "Raised SliceFiles SliceReported TablePublished Unreadable kept_decisions"
         ),
         "model": (
             "AdoptedSink Budget ControlPosition Counts Cycle FILLED LIVE LedgerSection Plan ReadPosition "
@@ -58,11 +58,7 @@ __getattr__ = lazy_names(
             "COORDINATES Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked without_rows"
         ),
         "refusal": "WHY_BLOCKED RefusalState",
-        "retry": "lifted own_budget",
-        "destinations": (
-            "BY_FIELD BY_SCHEMA DEAD_LETTER Destination FAIL NOT_ROUTED Role Route role_of row_tables "
-            "schemas_of tables_for"
-        ),
+        "destinations": ("BY_FIELD BY_SCHEMA DEAD_LETTER FAIL NOT_ROUTED Role Route role_of schemas_of tables_for"),
         "rules": "EvaluatedBy UNKNOWN evaluated_in evaluated_otherwise merged rules_of unevaluated",
         "settle": "CLOCKS_APART chunks holes passed_by_all passed_ends valid_through",
         "formatting": "partitions_text short_number",

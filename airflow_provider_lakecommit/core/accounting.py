@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from airflow_provider_lakecommit.core.model import Counts, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
@@ -68,22 +67,12 @@ def rows_problem(files: Sequence[int], reported: int) -> str | None:
     return None if rows == reported else f"its files hold {rows} rows, its report says {reported}"
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Accounting in source records per source partition."""
+def counts_by_partition(reports: Iterable[SpanReport]) -> dict[SourcePartition, Counts]:
+    parts: dict[SourcePartition, Counts] = {}
+    for r in reports:
+        parts[r.span.partition] = parts.get(r.span.partition, Counts()) + r.counts
+    return parts
 
-    parts: Mapping[SourcePartition, Counts] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, reports: Iterable[SpanReport]) -> Account:
-        parts: dict[SourcePartition, Counts] = {}
-        for r in reports:
-            parts[r.span.partition] = parts.get(r.span.partition, Counts()) + r.counts
-        return cls(parts)
-
-    @property
-    def total(self) -> Counts:
-        out = Counts()
-        for counts in self.parts.values():
-            out = out + counts
-        return out
+def total_of(counts: Iterable[Counts]) -> Counts:
+    return sum(counts, Counts())

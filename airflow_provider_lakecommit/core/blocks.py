@@ -1,27 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Track failed and over-budget ranges while the log is folded: which are blocked, and which are read alone next.
+"""Blocked ranges: which ranges are blocked, which slices wait behind them, and when they are tried again.
 
 A range is blocked once a slice of this range alone is over its budget, or failed in :data:`FAILURES_TO_BLOCK` cycles.
 A joint failure does not implicate any single range: each is tried alone first. A block ends when every table has the
 range or an operator raises its budget. Reports judged by a budget from before that decision are ignored.
+
+A slice of several partitions is blocked if its table lacks a blocked or failing range before it, or if a blocked slice
+before it is kept. The planner voids those whose ranges can be read again
+(:func:`~airflow_provider_lakecommit.core.planning.voiding.voidable_slices`), so that their other partitions go on. The
+others stay accepted until the blocked range is done or given up. Until then their partitions share no slice.
+
+A block is *outdated* when the landing's spec or the data table's columns differ from those it was judged by. It is
+tried once under each of them, with the landing's own budget, so nothing is given up that the declaration keeps: without
+a dead-letter table no record may be rejected. Blocks without recorded rules are compared by spec only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.log import Raised, SliceReported
-from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.state import Blocked
+from airflow_provider_lakecommit.core.model import Budget
+from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
+from airflow_provider_lakecommit.core.rules import UNKNOWN
+from airflow_provider_lakecommit.core.state import AcceptedSlice, Blocked, LandingState
 
 FAILURES_TO_BLOCK = 3
 """Cycles in which a range must fail before it is blocked."""
 
 
 class Blocks:
-    """Mutable while folding. ``failures[n]`` failed in more than n cycles; ``evidence`` pairs ranges with log
-    offsets.
+    """Failed and over-budget ranges; mutable while folding. ``failures[n]`` failed in more than n cycles;
+    ``evidence`` pairs ranges with log offsets.
     """
 
     def __init__(self) -> None:
@@ -93,3 +105,76 @@ class Blocks:
     def lift(self, coverage: Coverage) -> None:
         kept = [replace(b, coverage=b.coverage - coverage) for b in self.blocked]
         self.blocked = [b for b in kept if b.coverage]
+
+
+def blocked_slices(
+    landing_state: LandingState, keeps: Callable[[AcceptedSlice], bool] = lambda _: True
+) -> Iterator[tuple[AcceptedSlice, SourcePartition]]:
+    """Yield the blocked slices of all tables, each with the partition in which it must wait.
+
+    :param keeps: whether a slice stays accepted
+    """
+    stuck = landing_state.blocked_coverage | landing_state.failed
+    if not stuck:
+        return
+    for table, ledger in landing_state.ledgers.items():
+        has = ledger.all_covered | landing_state.accepted_coverage(table)
+        shared = [s for s in landing_state.accepted[table] if len(s.coverage.parts) > 1]
+        yield from _behind(stuck - has, shared, keeps)
+
+
+def _behind(
+    stuck: Coverage, left: Sequence[AcceptedSlice], keeps: Callable[[AcceptedSlice], bool]
+) -> Iterator[tuple[AcceptedSlice, SourcePartition]]:
+    while found := [(s, p) for s in left if (p := _where(s, stuck)) is not None]:
+        yield from found
+        stuck = stuck | Coverage.union(s.coverage for s, _ in found if keeps(s))
+        removed = {s.report.attempt for s, _ in found}
+        left = [s for s in left if s.report.attempt not in removed]
+
+
+def _where(s: AcceptedSlice, stuck: Coverage) -> SourcePartition | None:
+    behind = (p for p, r in s.coverage.parts.items() if stuck[p] and stuck[p].ranges[0].start < r.ranges[-1].end)
+    return next(behind, None)
+
+
+def partitions_of_blocked_slices(landing_state: LandingState) -> frozenset[SourcePartition]:
+    """Return the partitions that may not share a slice with others."""
+    return frozenset(p for s, _ in blocked_slices(landing_state) for p in s.coverage.parts)
+
+
+def without(landing_state: LandingState, attempts: Collection[UUID]) -> LandingState:
+    """Return the state as if these attempts were voided."""
+    if not attempts:
+        return landing_state
+    left = {t: tuple(a for a in some if a.report.attempt not in attempts) for t, some in landing_state.accepted.items()}
+    return replace(landing_state, accepted=left)
+
+
+def outdated(landing_state: LandingState, spec_version: str, rules: str) -> tuple[Blocked, ...]:
+    """Return the blocks judged by another spec or other columns.
+
+    :param rules: the current rules
+    """
+    blocked = landing_state.blocked
+    return tuple(b for b in blocked if b.spec_version != spec_version or b.rules not in (UNKNOWN, rules))
+
+
+def own_budget(budget: Budget, dead_letter_table: str | None) -> Budget:
+    """Return the budget that a landing declares for a slice."""
+    return budget if dead_letter_table is not None else Budget(max_records=0, max_ratio=0.0)
+
+
+def lifted(landing_state: LandingState, blocks: Sequence[Blocked], budget: Budget) -> tuple[LandingState, list[Raised]]:
+    """Return the state without these blocks, and the decision to record in the log."""
+    if not blocks:
+        return landing_state, []
+    coverage = Coverage.of(item for b in blocks for item in b.coverage.items())
+    raised = Raised(coverage=coverage, budget=budget)
+    state = replace(
+        landing_state,
+        blocked=tuple(b for b in landing_state.blocked if b not in blocks),
+        raised=(*landing_state.raised, raised),
+        failed=landing_state.failed - coverage,
+    )
+    return state, [raised]

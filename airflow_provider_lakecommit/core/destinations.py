@@ -9,10 +9,12 @@ record goes to the table that a field or schema selects, and is judged by that t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
+
+from airflow_provider_lakecommit.core.model import TableTarget
 
 DEAD_LETTER = "dead_letter"
 FAIL = "fail"
@@ -31,12 +33,8 @@ class Role(StrEnum):
     """The records that were rejected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """A table of a landing, and what goes there."""
-
-    table: str
-    role: Role
+Destinations = Mapping[str, Role]
+"""The tables of a landing by name, each with its role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,30 +74,17 @@ class Route:
         return tuple(dict.fromkeys((*self.tables.values(), *other)))
 
 
-class TableSchema(Protocol):
-    """What is known of a table that is written to."""
-
-    @property
-    def table(self) -> str: ...
-    @property
-    def schema(self) -> str: ...
+def tables_for(destinations: Destinations, role: Role) -> tuple[str, ...]:
+    """Return the tables of a role; the leading table of rows comes first."""
+    return tuple(table for table, own in destinations.items() if own is role)
 
 
-def tables_for(destinations: Iterable[Destination], role: Role) -> Iterator[str]:
-    yield from (d.table for d in destinations if d.role is role)
-
-
-def row_tables(destinations: Iterable[Destination]) -> tuple[str, ...]:
-    """Return the tables that take rows, the leading one first."""
-    return tuple(tables_for(destinations, Role.ROWS))
-
-
-def schemas_of(destinations: Iterable[Destination], targets: Sequence[TableSchema]) -> tuple[str, ...]:
+def schemas_of(destinations: Destinations, targets: Iterable[TableTarget]) -> tuple[str, ...]:
     """Return the schemas of a landing's row tables, as JSON of the Iceberg specification."""
     known = {t.table: t.schema for t in targets}
-    return tuple(known[name] for name in row_tables(destinations) if name in known)
+    return tuple(known[name] for name in tables_for(destinations, Role.ROWS) if name in known)
 
 
-def role_of(destinations: Iterable[Destination], table: str) -> Role:
+def role_of(destinations: Destinations, table: str) -> Role:
     """Return the role of a table; an unknown one, as of a plan under an older spec, takes rejects."""
-    return next((d.role for d in destinations if d.table == table), Role.DEAD_LETTERS)
+    return destinations.get(table, Role.DEAD_LETTERS)

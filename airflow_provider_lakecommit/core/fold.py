@@ -13,7 +13,7 @@ their ranges are planned again.
 Invariants: claims of open cycles are disjoint when made, their slots always. Clocks only end claims, so a wrong clock
 causes extra work, never wrong results. A log whose head was removed can only make reports incomplete, hence redundant.
 Accepted slices are never given up here: only a caller that asks the source knows whether their records still exist
-(:mod:`~airflow_provider_lakecommit.core.blocked_slices`).
+(:func:`~airflow_provider_lakecommit.core.blocks.blocked_slices`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ from airflow_provider_lakecommit.core.state import (
     CycleState,
     FailedCycle,
     LandingState,
-    Quarantined,
     TableLedger,
     granted,
 )
@@ -98,7 +97,7 @@ class _Folding:
         self.planned: dict[UUID, dict[UUID, Slice]] = {}
         self.reported_slices: dict[UUID, set[UUID]] = {}
         self.failing: dict[UUID, FailedCycle] = {}
-        self.quarantined: deque[Quarantined] = deque(maxlen=MOST_QUARANTINED)
+        self.quarantined: deque[Unreadable] = deque(maxlen=MOST_QUARANTINED)
         self.quarantined_count = 0
         self.observed: datetime | None = None
 
@@ -133,7 +132,7 @@ class _Folding:
                 self.set_aside(entry, entry.reason)
 
     def set_aside(self, e: Entry, reason: str) -> None:
-        self.quarantined.append(Quarantined(offset=e.offset, at=e.at, reason=reason))
+        self.quarantined.append(Unreadable(offset=e.offset, at=e.at, commit_id=e.commit_id, reason=reason))
         self.quarantined_count += 1
 
     def opened(self, e: CycleOpened) -> None:

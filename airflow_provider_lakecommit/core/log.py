@@ -10,9 +10,42 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.model import Budget, Cycle, Plan, SliceReport
 from airflow_provider_lakecommit.core.offsets import Coverage
+
+MOST_DECISIONS = 50
+MOST_TEXT = 300
+"""Characters of a reason, and of what a decision came to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A user's decision about a table: one command. The newest snapshots keep it, so that it outlives its own.
+
+    ``at`` is ISO text, ``what`` the ranges that it gave up or went back over.
+    """
+
+    command: str
+    actor: str
+    host: str
+    at: str
+    landing: str = ""
+    reason: str = ""
+    what: str = ""
+
+    @property
+    def by(self) -> str:
+        """Return the text of a decision that concerns no landing, as a rescue of a connector's files."""
+        return f"{self.at} {self.actor} on {self.host}: {self.reason or 'no reason given'}"
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ", no reason given"
+        return f"{self.at} {self.actor} on {self.host}, `{self.command}` of landing {self.landing}{why}; {self.what}"
+
+
+def kept_decisions(before: tuple[Decision, ...], new: tuple[Decision, ...]) -> tuple[Decision, ...]:
+    """Return the newest of both, oldest first, without duplicates."""
+    return tuple(dict.fromkeys((*before, *new)))[-MOST_DECISIONS:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +132,13 @@ class TablePublished(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable(Entry):
-    """A record that cannot be read, or contradicts itself."""
+    """A record that is ignored, because it cannot be read or contradicts itself."""
 
     reason: str
+
+    def describe(self, partition: int) -> str:
+        """Return a text with the record's place in the control topic."""
+        return f"{partition}@{self.offset}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.identity import slice_id
-from airflow_provider_lakecommit.core.log import CommitFailed, Raised
+from airflow_provider_lakecommit.core.log import CommitFailed, Raised, Unreadable
 from airflow_provider_lakecommit.core.model import Cycle, LedgerSection, Plan, ReadPosition, Slice, SliceReport, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.rules import UNKNOWN
@@ -183,19 +183,6 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantined:
-    """A record of the log that was ignored, because it is unreadable or contradicts itself."""
-
-    offset: int
-    at: datetime
-    reason: str
-
-    def describe(self, partition: int) -> str:
-        """Return a text with the record's place in the control topic."""
-        return f"{partition}@{self.offset}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCycle:
     """A cycle whose newest commit attempt failed, for these tables or for all. ``window``: it had planned something."""
 
@@ -233,7 +220,7 @@ class LandingState:
     evidence: tuple[int, ...]
     announced: frozenset[UUID]
     failing: tuple[FailedCycle, ...] = ()
-    quarantined: tuple[Quarantined, ...] = ()
+    quarantined: tuple[Unreadable, ...] = ()
     quarantined_count: int = 0
     failed: Coverage = field(default_factory=Coverage)
 

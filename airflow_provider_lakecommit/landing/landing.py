@@ -20,16 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_lakecommit.core import (
-    Budget,
-    Destination,
-    FormatOptions,
-    PendingBudget,
-    Role,
-    Route,
-    group_id,
-    row_tables,
-)
+from airflow_provider_lakecommit.core import Budget, FormatOptions, PendingBudget, Role, Route, group_id, tables_for
 from airflow_provider_lakecommit.landing.checks import (
     CHECKS,
     METADATA_TYPES,
@@ -175,14 +166,10 @@ class Landing:
         return checks_of(self.publish.checks, self.table)
 
     @property
-    def destinations(self) -> tuple[Destination, ...]:
+    def destinations(self) -> dict[str, Role]:
         """Return the tables for rows and rejects, the leading data table first."""
-        rows = routed_tables(self.table, self.route)
-        dead = (self.dead_letter_table,) if self.dead_letter_table else ()
-        return (
-            *(Destination(table=t, role=Role.ROWS) for t in rows),
-            *(Destination(table=t, role=Role.DEAD_LETTERS) for t in dead),
-        )
+        dead = {self.dead_letter_table: Role.DEAD_LETTERS} if self.dead_letter_table else {}
+        return dict.fromkeys(routed_tables(self.table, self.route), Role.ROWS) | dead
 
     @property
     def routing(self) -> Route | None:
@@ -192,7 +179,7 @@ class Landing:
     @property
     def data_tables(self) -> tuple[str, ...]:
         """Return the tables that take rows, the leading one first."""
-        return row_tables(self.destinations)
+        return tables_for(self.destinations, Role.ROWS)
 
     def transform_of(self, table: str) -> str | None:
         """Return the SQL between records and the rows of a data table."""
@@ -226,7 +213,7 @@ class Landing:
     @property
     def tables(self) -> tuple[str, ...]:
         """Return all tables of the landing, the data table first."""
-        return tuple(d.table for d in self.destinations)
+        return tuple(self.destinations)
 
     @property
     def control_topic_name(self) -> str:

@@ -21,8 +21,6 @@ from airflow.sdk import BaseNotifier, Variable
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-__all__ = ["CommitsRecoveredNotifier", "CommitsStalledNotifier"]
-
 STALLED, FLOWING = "stalled", "flowing"
 
 Send = Callable[..., Any]

@@ -14,8 +14,6 @@ from airflow.plugins_manager import AirflowPlugin
 from airflow_provider_lakecommit.plugins import before_forks
 from airflow_provider_lakecommit.plugins.page import PageApp
 
-__all__ = ["LakecommitPlugin"]
-
 PREFIX = "/lakecommit"
 PAGE = f"{PREFIX[1:]}/"
 """Relative, so that it stays below the path of `[api] base_url`."""

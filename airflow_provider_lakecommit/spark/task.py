@@ -49,7 +49,7 @@ from airflow_provider_lakecommit.spark.replica_watch import ReplicaReported, Rep
 from airflow_provider_lakecommit.spark.report import report_records, send_report
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Record
+    from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Outgoing
     from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 
 FRESH_KEYS = (
@@ -280,7 +280,7 @@ class _Doing:
         own = slice_id(self._job.plan.window_id, spans, self._work.tables)
         return replace(self._work, spans=spans, slice_id=own)
 
-    def _send(self, part: Slice, attempt: UUID, records: list[Record], *, done: bool) -> bool:
+    def _send(self, part: Slice, attempt: UUID, records: list[Outgoing], *, done: bool) -> bool:
         """Send the report; return True if this report covers the part. Reports of other attempts are kept.
 
         :raises FencedError: the slice needs no report any more
@@ -299,7 +299,7 @@ def _records(
     outcome: SliceOutcome | None,
     failed: str | None = None,
     whole: Slice | None = None,
-) -> list[Record]:
+) -> list[Outgoing]:
     """Return the report of a slice; a blocked or failed one has no files.
 
     :param whole: the slice that was begun
@@ -326,7 +326,7 @@ def _records(
     )
     form = job.landing.connections.control_events
     targets = {t.table: t for t in job.plan.targets if finished and t.table in work.tables}
-    records = report_records(
+    return report_records(
         Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id, form=form),
         catalog=job.catalog,
         targets=targets,
@@ -337,7 +337,6 @@ def _records(
         at=datetime.now(UTC),
         marks={n: marks_of(job.landing, n, Schema.model_validate_json(t.schema)) for n, t in targets.items()},
     )
-    return [(r.key, r.value, r.headers) for r in records]
 
 
 def _trace(error: Exception) -> str:

@@ -207,7 +207,8 @@ class SliceTotals:
         """
         dead = self.rejected
         due = {
-            d.table: dead if d.role is Role.DEAD_LETTERS else self._rows[d.table] for d in self._landing.destinations
+            table: dead if role is Role.DEAD_LETTERS else self._rows[table]
+            for table, role in self._landing.destinations.items()
         }
         for name, made in rows.items():
             if made != due[name]:

@@ -6,7 +6,7 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "events": "event_of group_of is_ours ObservedRecord VerifiedRecords",
+        "events": "ObservedRecord VerifiedRecords group_of is_ours observed_record",
         "guard": "CALM Guard GuardAnswer Ruling",
         "policy": "POLICY_FIELDS StallPolicy",
         "state": "EventKind ObservedEvent StallRules State waiting",

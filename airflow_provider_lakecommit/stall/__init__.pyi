@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from airflow_provider_lakecommit.stall.events import ObservedRecord as ObservedRecord
 from airflow_provider_lakecommit.stall.events import VerifiedRecords as VerifiedRecords
-from airflow_provider_lakecommit.stall.events import event_of as event_of
 from airflow_provider_lakecommit.stall.events import group_of as group_of
 from airflow_provider_lakecommit.stall.events import is_ours as is_ours
+from airflow_provider_lakecommit.stall.events import observed_record as observed_record
 from airflow_provider_lakecommit.stall.guard import CALM as CALM
 from airflow_provider_lakecommit.stall.guard import Guard as Guard
 from airflow_provider_lakecommit.stall.guard import GuardAnswer as GuardAnswer

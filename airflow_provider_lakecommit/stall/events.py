@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.control import (
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.core import LIVE, WHY_BLOCKED, Coverage, RefusalState, Span
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.verdict import EventKind, ObservedEvent
+from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent
 
 GROUP_LENGTH = 1000
 """A group with a longer name is ignored: the state of each group is bounded."""
@@ -65,19 +65,7 @@ class ObservedRecord(NamedTuple):
     header: Mapping[str, Any] | None
 
 
-def event_of(
-    value: bytes | None,
-    *,
-    key: bytes | None,
-    headers: Sequence[tuple[str, bytes]],
-    **how: Any,
-) -> tuple[str, ObservedEvent] | None:
-    """Return the first two fields of :func:`record_of`."""
-    record = record_of(value, key=key, headers=headers, **how)
-    return None if record is None else record[:2]
-
-
-def record_of(
+def observed_record(
     value: bytes | None,
     *,
     key: bytes | None,

@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_lakecommit.core import CLOCKS_APART
-from airflow_provider_lakecommit.stall.state import remembered
-from airflow_provider_lakecommit.stall.verdict import Diagnosis, StallRules, State, Verdict, evaluate
+from airflow_provider_lakecommit.stall.state import StallRules, State, remembered
+from airflow_provider_lakecommit.stall.verdict import Diagnosis, Verdict, evaluate
 
 HELD = frozenset({Verdict.DEAD, Verdict.STALLED})
 """Verdicts that hold, unless others are named."""
@@ -84,9 +84,15 @@ def rule(state: State, now: float, guard: Guard, whose: str = "") -> Ruling:
     reason.
     """
     found = evaluate(state, now, guard.rules)
-    found = replace(found, reason=found.reason + whose)
     holds = found.verdict in guard.hold or (found.verdict is Verdict.UNKNOWN and guard.unknown_holds)
-    ruling = _ruling_of(found, _since(found, state, guard.rules), GuardAnswer.HOLD if holds else GuardAnswer.GO)
+    ruling = Ruling(
+        answer=GuardAnswer.HOLD if holds else GuardAnswer.GO,
+        verdict=found.verdict.value,
+        reason=found.reason + whose,
+        clears=found.clears,
+        since=_since(found, state, guard.rules),
+        evidence=found.evidence,
+    )
     if not holds and guard.max_age is not None:
         ruling = _aged(ruling, state, now, guard, guard.max_age)
     if ruling.answer is not GuardAnswer.HOLD or guard.fail_after is None:
@@ -97,17 +103,6 @@ def rule(state: State, now: float, guard: Guard, whose: str = "") -> Ruling:
     lasted = "for an unknown time" if since is None else f"for {_span(now - since)}"
     reason = f"{ruling.reason}; {lasted}, longer than the allowed {_span(guard.fail_after)}"
     return replace(ruling, answer=GuardAnswer.FAIL, reason=reason)
-
-
-def _ruling_of(found: Diagnosis, since: float | None, answer: GuardAnswer) -> Ruling:
-    return Ruling(
-        answer=answer,
-        verdict=found.verdict.value,
-        reason=found.reason,
-        clears=found.clears,
-        since=since,
-        evidence=found.evidence,
-    )
 
 
 def _since(found: Diagnosis, state: State, rules: StallRules) -> float | None:

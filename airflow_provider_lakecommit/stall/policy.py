@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from airflow_provider_lakecommit.landing import EXAMPLES, duration_of
 from airflow_provider_lakecommit.stall.guard import HELD, MOST_CYCLES, Guard
-from airflow_provider_lakecommit.stall.verdict import StallRules, Verdict
+from airflow_provider_lakecommit.stall.state import StallRules
+from airflow_provider_lakecommit.stall.verdict import Verdict
 
 ON_UNKNOWN = ("pass", "stall")
 SPANS = ("max_valid_through_age", "fail_after", "look_back")

@@ -42,32 +42,16 @@ from enum import StrEnum
 from itertools import takewhile
 
 from airflow_provider_lakecommit.core import UNBLOCK
-from airflow_provider_lakecommit.stall.observe import observe
 from airflow_provider_lakecommit.stall.state import (
     HANDOVER,
     STARTING,
-    EventKind,
-    ObservedEvent,
     OpenCycle,
     StallRules,
     State,
-    Table,
     items,
     remembered,
     silence_limit,
 )
-
-__all__ = [
-    "Diagnosis",
-    "EventKind",
-    "ObservedEvent",
-    "StallRules",
-    "State",
-    "Table",
-    "Verdict",
-    "evaluate",
-    "observe",
-]
 
 ALL_CUT = 2
 """Cycles cut off by rebalances that still make a stall, as a multiple of ``stalled_cycles``."""

@@ -29,10 +29,12 @@ from airflow_provider_lakecommit.stall.events import (
     VerifiedRecords,
     group_of,
     is_ours,
-    record_of,
+    observed_record,
 )
 from airflow_provider_lakecommit.stall.guard import MOST_CYCLES, Guard, GuardAnswer, Ruling, rule
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, observe
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,7 +100,14 @@ class Commits:
     def _rule(self, group: str, guard: Guard) -> Ruling:
         state = (self.groups or {}).get(group)
         if state is None and self.overlooked:
-            return _overlooked(self.overlooked)
+            # The group may exist, unobserved: unknown is not healthy.
+            return Ruling(
+                answer=GuardAnswer.HOLD,
+                verdict=Verdict.UNKNOWN.value,
+                reason=f"its control topic has more groups than the {MOST_GROUPS} that are remembered, and "
+                f"{self.overlooked} records are of others: it may be one of these",
+                clears="a control topic with fewer groups",
+            )
         if state is None:
             return rule(State(), self.at, guard, f" of {group}{self._meant(group)}")
         if state.landing != guard.rules.landing:
@@ -114,17 +123,6 @@ class Commits:
         return f" (its name may be wrong, or it never ran; seen on that topic: {', '.join(near)})" if near else ""
 
 
-def _overlooked(records: int) -> Ruling:
-    """Return the ruling on a group that may exist, unobserved: unknown is not healthy."""
-    return Ruling(
-        answer=GuardAnswer.HOLD,
-        verdict=Verdict.UNKNOWN.value,
-        reason=f"its control topic has more groups than the {MOST_GROUPS} that are remembered, and {records} records "
-        "are of others: it may be one of these",
-        clears="a control topic with fewer groups",
-    )
-
-
 class _Fold:
     """The groups of a topic, folded record by record."""
 
@@ -138,13 +136,13 @@ class _Fold:
         self._only = only
         self._heard = heard
         self._groups: dict[str, State] = {}
-        self._others: set[str] = set()
+        self.others: set[str] = set()
         self._verified = VerifiedRecords()
         self.overlooked = 0
 
     def take(self, record: ControlRecord) -> bool:
         """Return True if it must be reported at once."""
-        found = record_of(
+        found = observed_record(
             record.value,
             key=record.key,
             headers=record.headers,
@@ -179,16 +177,13 @@ class _Fold:
 
     def _note_other(self, record: ControlRecord) -> None:
         """Keep the name of the record's group, while the only requested group has no events."""
-        if self._only is None or self._only in self._groups or len(self._others) >= MOST_OTHERS:
+        if self._only is None or self._only in self._groups or len(self.others) >= MOST_OTHERS:
             return
         if record.doubt is None and (name := group_of(record.value)) is not None:
-            self._others.add(name)
+            self.others.add(name)
 
     def groups(self) -> Mapping[str, State]:
         return dict(self._groups)
-
-    def commits(self) -> Commits:
-        return Commits(groups=self.groups(), others=frozenset(self._others))
 
 
 def commits_of(
@@ -217,7 +212,7 @@ def commits_of(
             for record in records:
                 fold.take(record)
             if watch.caught_up:
-                return fold.commits()
+                return Commits(groups=fold.groups(), others=frozenset(fold.others))
             if records:
                 heard = time.monotonic()
             elif time.monotonic() - heard > timeout:

@@ -8,11 +8,11 @@ ledger gave back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from airflow_provider_lakecommit.core import Account, Counts, Coverage, OffsetRange, RangeSet, SourcePartition
+from airflow_provider_lakecommit.core import Counts, Coverage, OffsetRange, RangeSet, SourcePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class LedgerChange:
     had: Coverage
     has: Coverage
     ranges: Coverage
-    account: Account
+    account: Mapping[SourcePartition, Counts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
             known = new & step.ranges[p]
             kept += [RangeAccount(range=r, counts=None) for r in new - known]
             # The counts of a snapshot are totals of its ranges.
-            counts = step.account.parts.get(p) if known == step.ranges[p] and len(known.ranges) == 1 else None
+            counts = step.account.get(p) if known == step.ranges[p] and len(known.ranges) == 1 else None
             kept += [RangeAccount(range=r, counts=counts) for r in known]
             out[p] = sorted(kept, key=lambda piece: piece.range)
     return {p: pieces for p, pieces in out.items() if pieces}

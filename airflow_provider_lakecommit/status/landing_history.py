@@ -35,6 +35,7 @@ from airflow_provider_lakecommit.core import (
     cycle_fields,
     kept_decisions,
     newest,
+    total_of,
 )
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.status.verify import LandingSnapshot
@@ -105,7 +106,7 @@ def _window(s: LandingSnapshot, runs: Mapping[UUID, Cycle]) -> dict[str, Any]:
         ),
         "window_ids": [str(w) for w in record.windows],
         "offsets": record.ranges.to_dict(),
-        **account_fields(record.accounting.total),
+        **account_fields(total_of(record.accounting.values())),
         "rows": record.rows,
         "files": int(record.extra.get("files", 0)),
         "slices": record.slices,

@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.core import (
     RowsPerOffset,
     SourcePartition,
     shares_of,
+    tables_for,
 )
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import (
@@ -145,7 +146,7 @@ def check_rows(
     known = {h.table: h for h in histories if h.snapshots}
     found: list[Finding] = []
     for role in Role:
-        some = [known[d.table] for d in landing.destinations if d.role is role and d.table in known]
+        some = [known[table] for table in tables_for(landing.destinations, role) if table in known]
         if some:
             found += _of_role(landing, role, some, tables, progress)
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_provider_lakecommit.committer import SnapshotRecord
-from airflow_provider_lakecommit.core import Counts, LedgerSection
+from airflow_provider_lakecommit.core import Counts, LedgerSection, total_of
 
 Sections = Mapping[tuple[str, str], LedgerSection]
 
@@ -57,7 +57,7 @@ class LandingSnapshot:
 
     @property
     def counts(self) -> Counts:
-        return self.record.accounting.total
+        return total_of(self.record.accounting.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,6 @@ from typing import Any
 from airflow_provider_lakecommit.committer import SnapshotKind, had_before, moved_lanes
 from airflow_provider_lakecommit.core import (
     DEAD_LETTER,
-    Account,
     Counts,
     Coverage,
     EvaluatedBy,
@@ -36,6 +35,7 @@ from airflow_provider_lakecommit.core import (
     Role,
     evaluated_otherwise,
     merged,
+    tables_for,
 )
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
@@ -108,7 +108,7 @@ def totals(history: TableHistory, landing: str) -> TableTotals:
 def check_landing(landing: Landing, histories: Iterable[TableHistory]) -> list[Finding]:
     """Return all findings on all tables of a landing, those between the tables last."""
     known = {h.table: h for h in histories}
-    tables = {r: [known[d.table] for d in landing.destinations if d.role is r and d.table in known] for r in Role}
+    tables = {r: [known[t] for t in tables_for(landing.destinations, r) if t in known] for r in Role}
     aside = {h.table: h for h in _set_aside(landing, tables[Role.ROWS])}
     merged_histories = [aside.get(name, h) for name, h in known.items()]
     found = [finding for h in merged_histories for finding in (*h.problems, *check_table(h), *_statements(h))]
@@ -282,9 +282,9 @@ def pieces_in(history: TableHistory, landing: str) -> RangeAccounts:
     for s in history.snapshots:
         has = covered_of(s.sections, landing)
         own = s.record.landing == landing
-        ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), Account())
+        ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), {})
         if taken := taken_from(s.record, landing):
-            steps.append(LedgerChange(had=had, has=had - taken, ranges=Coverage(), account=Account()))
+            steps.append(LedgerChange(had=had, has=had - taken, ranges=Coverage(), account={}))
             had = had - taken
         steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))
         had = has

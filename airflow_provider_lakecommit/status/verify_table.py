@@ -100,7 +100,7 @@ def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
 
 
 def _accounting(s: LandingSnapshot) -> Iterator[str]:
-    parts = s.record.accounting.parts
+    parts = s.record.accounting
     for p in sorted({*parts, *s.record.ranges.parts}):
         counts, ranges = parts.get(p, Counts()), s.record.ranges[p]
         if counts.total != len(ranges):

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.control.control_log import (
     recent_records,
 )
 from airflow_provider_lakecommit.control.control_topic_settings import partition_of
-from airflow_provider_lakecommit.control.transaction import Record
+from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.headroom import Retention
@@ -164,7 +164,7 @@ class FakeWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+    def send(self, records: Sequence[Outgoing]) -> tuple[int, ...]:
         control = self._control
         if not self._opened:
             self.open()

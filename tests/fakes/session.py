@@ -155,7 +155,7 @@ class FakeLanding:
 
     def send(self, partition: int, records: Iterable[Outgoing]) -> None:
         with self.control.writer(f"test-{uuid4()}", partition) as writer:
-            writer.send([(r.key, r.value, r.headers) for r in records])
+            writer.send(list(records))
 
     def complete(self, opened: Opened) -> None:
         """COMMIT_COMPLETE of a cycle, by whom ever."""

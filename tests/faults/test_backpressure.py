@@ -30,8 +30,10 @@ from airflow_provider_lakecommit.cycle.run.pause_policy import REFUSED_PAUSES
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
-from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import StallRules, State, Verdict, evaluate, observe
+from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.support.declared import changed_landing
 from tests.support.world import Killed, World, deaths, records
 
@@ -95,7 +97,7 @@ class Outage:
         state, rules = State(), StallRules(landing=True)
         with self.world.session() as session:
             for r in session.control.read_all():
-                if (found := event_of(r.value, key=r.key, headers=r.headers)) is not None:
+                if (found := observed_record(r.value, key=r.key, headers=r.headers)) is not None:
                     state = observe(state, found[1], rules)
         return evaluate(state, 0.0, rules).verdict
 

@@ -15,7 +15,7 @@ from airflow_provider_lakecommit.committer import ledger as ledger_module
 from airflow_provider_lakecommit.committer.ledger import read_ledger
 from airflow_provider_lakecommit.committer.summary import decisions_of
 from airflow_provider_lakecommit.control import ledger as wire_ledger
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.exceptions import WireError
 from airflow_provider_lakecommit.operations.decisions.prune import prunable_sections, prune
 from airflow_provider_lakecommit.status.status import read_status

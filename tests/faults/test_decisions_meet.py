@@ -41,7 +41,7 @@ from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_
 from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
 from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
-from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.events import observed_record
 from airflow_provider_lakecommit.stall.observe import observe
 from airflow_provider_lakecommit.stall.state import StallRules, State
 from tests.fakes.broker import MemoryBroker
@@ -482,7 +482,7 @@ def blocked(world: MemoryWorld) -> tuple[Coverage, ...]:
     state, rules = State(), StallRules(landing=True)
     with world.session() as session:
         for r in session.control.read_all():
-            if found := event_of(r.value, key=r.key, headers=r.headers, at=r.timestamp.timestamp()):
+            if found := observed_record(r.value, key=r.key, headers=r.headers, at=r.timestamp.timestamp()):
                 state = observe(state, found[1], rules)
     return tuple(coverage for coverage, _, _ in state.blocked)
 

@@ -19,7 +19,7 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
 
 from airflow_provider_lakecommit.committer.summary import record_of
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.cycle.plan import evolving

@@ -24,8 +24,7 @@ import pytest
 
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
-from airflow_provider_lakecommit.control.quarantine import read_entries
-from airflow_provider_lakecommit.control.records import Outgoing, Sender, table_reference
+from airflow_provider_lakecommit.control.records import Outgoing, Sender, read_entries, table_reference
 from airflow_provider_lakecommit.core.identity import attempt_id, slice_id
 from airflow_provider_lakecommit.core.log import CycleOpened, Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import (

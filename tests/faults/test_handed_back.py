@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger_by_hand import set_section
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import AdoptedSink
 from airflow_provider_lakecommit.core.planning.admission import resumed_by
 from airflow_provider_lakecommit.exceptions import LedgerError

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane, lane_rest

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.commands import RESET_MIGRATE, spoken
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled_from, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.request import lane_request

@@ -24,11 +24,12 @@ from airflow_provider_lakecommit.cli.watch import StallOptions, stall
 from airflow_provider_lakecommit.control.backlog import BacklogWatch
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
-from airflow_provider_lakecommit.control.events import DataWritten, decode, encode, head
+from airflow_provider_lakecommit.control.events import decode, encode, head
 from airflow_provider_lakecommit.control.headers import HEADER, find
-from airflow_provider_lakecommit.control.transaction import Record
+from airflow_provider_lakecommit.control.payloads import DataWritten
+from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.stall.guard import Guard
-from airflow_provider_lakecommit.stall.verdict import StallRules
+from airflow_provider_lakecommit.stall.state import StallRules
 from airflow_provider_lakecommit.stall.watch import CommitWatch, WatchedTopic, commits_of
 from airflow_provider_lakecommit.status.doctor.lake import headroom
 from airflow_provider_lakecommit.status.status import Status, read_status
@@ -77,11 +78,11 @@ def own_records(world: World) -> list[Any]:
 
 
 @contextmanager
-def sent_otherwise(change: Callable[[Record, dict[str, Any]], Record]) -> Iterator[list[str]]:
+def sent_otherwise(change: Callable[[Outgoing, dict[str, Any]], Outgoing]) -> Iterator[list[str]]:
     """The first record that ``change`` takes to something else goes out so; whether it did is in the list."""
     real, done = ControlWriter.send, list[str]()
 
-    def send(self: ControlWriter, batch: Sequence[Record]) -> Any:
+    def send(self: ControlWriter, batch: Sequence[Outgoing]) -> Any:
         out = []
         for record in batch:
             header = find(record[2]) or {}
@@ -168,23 +169,23 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
     assert {text.partition(": ")[0] for text in status.quarantined} <= aside
 
 
-def cut_body(record: Record, header: dict[str, Any]) -> Record:
+def cut_body(record: Outgoing, header: dict[str, Any]) -> Outgoing:
     return (record[0], record[1][:-9], record[2]) if header.get("kind") == "files" else record
 
 
-def without_a_path(record: Record, header: dict[str, Any]) -> Record:
+def without_a_path(record: Outgoing, header: dict[str, Any]) -> Outgoing:
     return rewritten(record, header, file_path="")
 
 
-def negative_rows(record: Record, header: dict[str, Any]) -> Record:
+def negative_rows(record: Outgoing, header: dict[str, Any]) -> Outgoing:
     return rewritten(record, header, record_count=-1)
 
 
-def column_of_no_table(record: Record, header: dict[str, Any]) -> Record:
+def column_of_no_table(record: Outgoing, header: dict[str, Any]) -> Outgoing:
     return rewritten(record, header, value_counts={1 << 40: 1})
 
 
-def rewritten(record: Record, header: dict[str, Any], **changes: Any) -> Record:
+def rewritten(record: Outgoing, header: dict[str, Any], **changes: Any) -> Outgoing:
     """An event with its first file changed."""
     if header.get("kind") != "files":
         return record
@@ -197,10 +198,10 @@ def rewritten(record: Record, header: dict[str, Any], **changes: Any) -> Record:
     return record[0], encode(replace(event, payload=replace(payload, data_files=files))), record[2]
 
 
-def retold(change: Callable[[dict[str, Any]], None]) -> Callable[[Record, dict[str, Any]], Record]:
+def retold(change: Callable[[dict[str, Any]], None]) -> Callable[[Outgoing, dict[str, Any]], Outgoing]:
     """A report that says something else."""
 
-    def changed(record: Record, header: dict[str, Any]) -> Record:
+    def changed(record: Outgoing, header: dict[str, Any]) -> Outgoing:
         if header.get("kind") != "report":
             return record
         change(header["report"])
@@ -255,7 +256,7 @@ def _no_rows(report: dict[str, Any]) -> None:
     ],
 )
 def test_a_report_that_cannot_be_is_read_again_and_the_others_go_on(
-    make_world: MakeWorld, produce: Produce, change: Callable[[Record, dict[str, Any]], Record]
+    make_world: MakeWorld, produce: Produce, change: Callable[[Outgoing, dict[str, Any]], Outgoing]
 ) -> None:
     world = make_world(partitions=2, slice_records=10)
     produce(world.landing.topics, records(0, 25), 0)

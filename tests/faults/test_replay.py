@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import FILLED, LIVE
 from airflow_provider_lakecommit.cycle.commit import reported
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes

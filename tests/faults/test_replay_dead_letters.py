@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
 from airflow_provider_lakecommit.operations.dead_letters.counts import counted, open_dead_letters

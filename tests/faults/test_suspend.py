@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.pause import Suspension, resume, suspend

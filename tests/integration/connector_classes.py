@@ -21,17 +21,17 @@ from uuid import UUID
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from airflow_provider_lakecommit.control.data_file import DataFile
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.events import Event
+from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
     DataWritten,
-    Event,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
 )
-from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CONTENT = ("data", "position-deletes", "equality-deletes")

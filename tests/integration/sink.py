@@ -20,19 +20,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.data_file import DataFile as Announced
+from airflow_provider_lakecommit.control.events import Event, encode
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
     DataWritten,
-    Event,
     Payload,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
-    encode,
 )
-from airflow_provider_lakecommit.control.events import DataFile as Announced
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire
 
 NAME = "shop.sunk"

@@ -71,7 +71,7 @@ def test_slices_become_one_snapshot_that_reports_its_story(lake: Lake) -> None:
     assert record.snapshot_id == outcome.snapshot_id == lake.load().metadata.current_snapshot_id
     assert (record.kind, record.token, record.commit_id) == (SnapshotKind.APPEND, outcome.token, request.commit_id)
     assert record.ranges == coverage((0, 0, 12), (1, 0, 4))
-    assert record.accounting.parts == {at(0): Counts(landed=12), at(1): Counts(landed=4)}
+    assert record.accounting == {at(0): Counts(landed=12), at(1): Counts(landed=4)}
     assert (record.rows, record.control_end, record.extra) == (16, end, {"valid-through": "now"})
     assert lake.rows() == 16
     found = outcome.state.section("orders", "live")

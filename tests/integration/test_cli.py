@@ -12,15 +12,9 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Producer
 
-from airflow_provider_lakecommit.control.events import (
-    CommitToTable,
-    DataFile,
-    DataWritten,
-    Event,
-    StartCommit,
-    TableReference,
-    encode,
-)
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.events import Event, encode
+from airflow_provider_lakecommit.control.payloads import CommitToTable, DataWritten, StartCommit, TableReference
 from dev.servers.server import free_port
 from tests.support.cli import run, write_spec
 from tests.support.declared import nested

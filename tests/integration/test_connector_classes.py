@@ -17,22 +17,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.events import Event, decode, encode, head
+from airflow_provider_lakecommit.control.partition import PartitionValue
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
-    DataFile,
     DataWritten,
-    Event,
     Payload,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
-    decode,
-    encode,
-    head,
 )
-from airflow_provider_lakecommit.control.partition import PartitionValue
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields
 from dev.jars import fetch
 from tests.integration.connector_classes import ConnectorClasses, connector_classes, described

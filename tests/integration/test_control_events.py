@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.control.events import CommitToTable, DataWritten, decode
+from airflow_provider_lakecommit.control.events import decode
+from airflow_provider_lakecommit.control.payloads import CommitToTable, DataWritten
 from tests.support.declared import changed_landing, landing_of
 from tests.support.world import SCHEMA, World, catalog_in, records
 

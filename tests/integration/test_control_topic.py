@@ -20,8 +20,7 @@ from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.control_topic_settings import TOPIC_SETTINGS
 from airflow_provider_lakecommit.control.control_watch import ControlWatch
 from airflow_provider_lakecommit.control.headers import CORRUPT_BATCH
-from airflow_provider_lakecommit.control.quarantine import entry_of
-from airflow_provider_lakecommit.control.transaction import Record
+from airflow_provider_lakecommit.control.records import Outgoing, entry_of
 from airflow_provider_lakecommit.core.log import Unreadable
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError, WireError
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail
@@ -38,8 +37,8 @@ KEPT: list[BaseException | None] = []
 Produce = Callable[..., list[tuple[int, int]]]
 
 
-def records(*values: str) -> list[Record]:
-    return [(b"key", value.encode(), [("v", b"1"), ("v", b"2")]) for value in values]
+def records(*values: str) -> list[Outgoing]:
+    return [Outgoing(b"key", value.encode(), [("v", b"1"), ("v", b"2")]) for value in values]
 
 
 def values(log: ControlLog) -> list[str]:

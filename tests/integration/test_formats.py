@@ -20,7 +20,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message_factory import GetMessageClass
 
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.landing.registry import with_registry
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection

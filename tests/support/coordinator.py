@@ -11,16 +11,15 @@ from uuid import UUID, uuid4
 
 from confluent_kafka import Producer
 
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.events import Event, encode
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     DataComplete,
-    DataFile,
     DataWritten,
-    Event,
     Payload,
     StartCommit,
     TopicPartitionOffset,
-    encode,
 )
 from airflow_provider_lakecommit.control.records import table_reference
 from tests.support.airflow_dags import UNSCHEDULED

@@ -142,12 +142,10 @@ RULES = (
             "errors",
             "events",
             "headers",
-            "json_bounds",
             "ledger",
             "partition",
             "payloads",
             "plan",
-            "quarantine",
             "records",
         )
     ),

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, spoken
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.landing import load_spec
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back, take_over

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a cycle may plan a window now, and how large, so that writers do not bury the committer.
 
-The first row of :data:`TABLE` that applies refuses and names what clears it; otherwise the window gets what is left of
-the budgets. A refused cycle still opens, with an empty plan, and still commits: that drains the landing. While commits
+The first of :func:`refusals` decides and names what clears it; without one the window gets what is left of the
+budgets. A refused cycle still opens, with an empty plan, and still commits: that drains the landing. While commits
 fail the control topic therefore grows by little per cycle. A table that fails alone stops no other until its budget is
 full. Admission depends on evidence in the log only (:mod:`~airflow_provider_lakecommit.core.planning.pressure`).
 
@@ -13,9 +13,8 @@ slice is always admitted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.commands import CONNECT_ADOPT, MAINTAIN, RESUME, spoken
@@ -24,6 +23,16 @@ from airflow_provider_lakecommit.core.refusal import RefusalState
 
 REASON_LENGTH = 500
 """Characters kept of an error message, so that a refused cycle stays small on the control topic."""
+BUT_HOLES = frozenset(
+    {
+        RefusalState.PENDING_SLICES,
+        RefusalState.PENDING_FILES,
+        RefusalState.PENDING_BYTES,
+        RefusalState.DEBT,
+        RefusalState.SLOWING,
+    }
+)
+"""States in which ranges that pending slices wait for are planned all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,47 +79,6 @@ class Refuse:
         return f"{self.state}: {self.reason}; cleared by {self.clears}"
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionRule:
-    """One row of the table. ``but_holes``: ranges that pending slices wait for are planned all the same."""
-
-    state: RefusalState
-    applies: Callable[[Pressure, Terms], bool]
-    reason_for: Callable[[Pressure, Terms], str]
-    clears: Callable[[Pressure, Terms], str]
-    but_holes: bool = False
-
-
-_SNAPSHOT = "a snapshot that publishes them: the commit of every run publishes what it can"
-
-
-def _full(state: RefusalState, kind: str, per_slice: Callable[[Pressure], int] = lambda _: 1) -> AdmissionRule:
-    """Return the row of one budget of pending work, which applies if no further slice fits in some table."""
-
-    def limit(t: Terms) -> int | None:
-        return getattr(t.budget, kind)  # type: ignore[no-any-return]
-
-    def table(p: Pressure, t: Terms) -> str | None:
-        most = limit(t)
-        full = (
-            name
-            for name, pending in p.pending.items()
-            if most is not None and getattr(pending, kind) and getattr(pending, kind) + per_slice(p) > most
-        )
-        return next(full, None)
-
-    def reason_for(p: Pressure, t: Terms) -> str:
-        name = table(p, t) or ""
-        row = p.failed.get(name, ())
-        most = f"backpressure.max_pending_{kind} is {limit(t)}"
-        text = f"{getattr(p.pending[name], kind)} {kind} are pending in {name}, {most}"
-        return text + (f"; its commits failed in {_cycles(len(row))}: {_short(row[-1].reason)}" if row else "")
-
-    return AdmissionRule(
-        state, lambda p, t: table(p, t) is not None, reason_for, lambda _p, _t: _SNAPSHOT, but_holes=True
-    )
-
-
 HANDED_BACK = f"which lands in its place until `{CONNECT_ADOPT}` takes it over"
 """End of the reason of a landing whose table was handed back to a connector."""
 
@@ -122,61 +90,62 @@ def resumed_by(suspended: str) -> str:
     return f"`{RESUME}`, or PauseLandingOperator(action={spoken(RESUME)!r})"
 
 
-TABLE = (
-    AdmissionRule(
-        RefusalState.SUSPENDED,
-        lambda _, t: bool(t.suspended),
-        lambda _, t: f"by {t.suspended}",
-        lambda _, t: resumed_by(t.suspended),
-    ),
-    AdmissionRule(
-        RefusalState.STALLED,
-        lambda p, t: p.failures >= t.stalled_cycles,
-        lambda p, _: (
+def refusals(p: Pressure, t: Terms) -> Iterator[Refuse]:
+    """Yield what speaks against a window, the most important reason first."""
+    if t.suspended:
+        reason, clears = f"by {t.suspended}", resumed_by(t.suspended)
+        yield Refuse(state=RefusalState.SUSPENDED, reason=reason, clears=clears)
+    if p.failures >= t.stalled_cycles:
+        reason = (
             f"commits failed in {_cycles(p.failures)} for {', '.join(sorted(p.failed))}; "
             f"the last one: {_short(p.last_reason)}"
-        ),
-        lambda _p, _t: "one COMMIT_COMPLETE, which the commit task of this run attempts",
-    ),
-    AdmissionRule(
-        RefusalState.OPEN_CYCLES,
-        lambda p, t: t.budget.open_cycles is not None and p.open_cycles >= t.budget.open_cycles,
-        lambda p, t: f"{p.open_cycles} windows are under way, backpressure.max_open_cycles is {t.budget.open_cycles}",
-        lambda p, _: f"the end of one of them, at the latest when its claim expires{_time(p.deadline)}",
-    ),
-    _full(RefusalState.PENDING_SLICES, "slices"),
-    _full(RefusalState.PENDING_FILES, "files", lambda p: p.slice_files),
-    _full(RefusalState.PENDING_BYTES, "bytes", lambda p: p.record_bytes),
-    AdmissionRule(
-        RefusalState.DEBT,
-        lambda p, _: any(debt.defers for debt in p.debts.values()),
-        lambda p, _: "; ".join(f"{table} has {debt}" for table, debt in p.debts.items() if debt.defers),
-        lambda p, _: (
-            f"compaction of {', '.join(table for table, debt in p.debts.items() if debt.defers)}, which each run does "
-            f"after its commit, and `{MAINTAIN} SPEC --only compact --yes`"
-        ),
-        but_holes=True,
-    ),
-    AdmissionRule(
-        RefusalState.SLOWING,
-        lambda p, t: t.slow_down and bool(p.failures) and p.since_window < p.windows_failed,
-        lambda p, _: (
+        )
+        clears = "one COMMIT_COMPLETE, which the commit task of this run attempts"
+        yield Refuse(state=RefusalState.STALLED, reason=reason, clears=clears)
+    if t.budget.open_cycles is not None and p.open_cycles >= t.budget.open_cycles:
+        reason = f"{p.open_cycles} windows are under way, backpressure.max_open_cycles is {t.budget.open_cycles}"
+        at = "" if p.deadline is None else f" at {p.deadline.isoformat(timespec='seconds')}"
+        clears = f"the end of one of them, at the latest when its claim expires{at}"
+        yield Refuse(state=RefusalState.OPEN_CYCLES, reason=reason, clears=clears)
+    yield from _full_budgets(p, t)
+    if indebted := {table: debt for table, debt in p.debts.items() if debt.defers}:
+        reason = "; ".join(f"{table} has {debt}" for table, debt in indebted.items())
+        clears = (
+            f"compaction of {', '.join(indebted)}, which each run does after its commit, and "
+            f"`{MAINTAIN} SPEC --only compact --yes`"
+        )
+        yield Refuse(state=RefusalState.DEBT, reason=reason, clears=clears)
+    if t.slow_down and p.failures and p.since_window < p.windows_failed:
+        reason = (
             f"commits failed in {_cycles(p.failures)}, the next window waits for {p.windows_failed - p.since_window} "
             f"more; the last one: {_short(p.last_reason)}"
-        ),
-        lambda _p, _t: "one COMMIT_COMPLETE, or that many cycles",
-        but_holes=True,
-    ),
-)
-"""Read from the top; where no row applies, the window is admitted."""
+        )
+        yield Refuse(state=RefusalState.SLOWING, reason=reason, clears="one COMMIT_COMPLETE, or that many cycles")
+
+
+def _full_budgets(p: Pressure, t: Terms) -> Iterator[Refuse]:
+    """Yield the budgets of pending work in which no further slice fits, of some table."""
+    for state, kind, per_slice in (
+        (RefusalState.PENDING_SLICES, "slices", 1),
+        (RefusalState.PENDING_FILES, "files", p.slice_files),
+        (RefusalState.PENDING_BYTES, "bytes", p.record_bytes),
+    ):
+        most = getattr(t.budget, kind)
+        pending = {table: getattr(of, kind) for table, of in p.pending.items()}
+        full = (table for table, n in pending.items() if most is not None and n and n + per_slice > most)
+        if (table := next(full, None)) is not None:
+            row = p.failed.get(table, ())
+            reason = f"{pending[table]} {kind} are pending in {table}, backpressure.max_pending_{kind} is {most}"
+            reason += f"; its commits failed in {_cycles(len(row))}: {_short(row[-1].reason)}" if row else ""
+            clears = "a snapshot that publishes them: the commit of every run publishes what it can"
+            yield Refuse(state=state, reason=reason, clears=clears)
 
 
 def admit(pressure: Pressure, terms: Terms) -> Admit | Refuse:
-    row = next((row for row in TABLE if row.applies(pressure, terms)), None)
-    if row is None:
+    refused = next(refusals(pressure, terms), None)
+    if refused is None:
         return _admitted(pressure, terms)
-    refused = Refuse(state=row.state, reason=row.reason_for(pressure, terms), clears=row.clears(pressure, terms))
-    if row.but_holes and pressure.holes:
+    if refused.state in BUT_HOLES and pressure.holes:
         return Admit(holes_only=True, notes=(f"Planned only what pending slices wait for. {refused}",))
     return refused
 
@@ -234,10 +203,6 @@ def spec_waits(table: str, reason: str) -> Refuse:
 
 def _cycles(n: int) -> str:
     return "1 cycle" if n == 1 else f"{n} cycles in a row"
-
-
-def _time(at: datetime | None) -> str:
-    return "" if at is None else f" at {at.isoformat(timespec='seconds')}"
 
 
 def _short(reason: str) -> str:

@@ -20,11 +20,12 @@ from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, Ta
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning.admission import Admit, Refuse, Terms, admit
 from airflow_provider_lakecommit.core.planning.missing import (
-    Chosen,
     Missing,
+    RangesByTables,
     Watermark,
     WindowLimits,
     choose,
+    explain,
     mean_size,
 )
 from airflow_provider_lakecommit.core.planning.pressure import only_holes, pressure_of
@@ -98,28 +99,30 @@ def _decided(landing_state: LandingState, missing: Missing, given: PlanInputs) -
     limits = replace(
         given.limits, record_bytes=record_bytes, max_records=_most_records(given.limits, admitted, len(missing))
     )
-    chosen = choose(holes if admitted.holes_only else missing, given.source, limits)
+    wanted = holes if admitted.holes_only else missing
+    chosen = choose(wanted, limits)
     plan, cut_off = _window(landing_state, missing, chosen, given, limits, admitted.slices)
-    return plan, (*chosen.explain, *admitted.notes, *cut_off)
+    return plan, (*explain(chosen, wanted, given.source, limits), *admitted.notes, *cut_off)
 
 
 def _window(
     landing_state: LandingState,
     missing: Missing,
-    chosen: Chosen,
+    chosen: RangesByTables,
     given: PlanInputs,
     limits: WindowLimits,
     admitted: int | None,
 ) -> tuple[Plan, tuple[str, ...]]:
     landing, lane, version = given.landing, given.lane, given.spec_version
-    slices = cut(chosen, landing_state, limits, landing=landing, lane=lane, spec_version=version)
+    window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=version)
+    slices = cut(chosen, landing_state, limits, window)
     most = min((n for n in (limits.max_slices, admitted) if n is not None), default=len(slices))
     kept = slices[:most]
     plan = Plan(
         landing=landing,
         lane=lane,
         spec_version=version,
-        window_id=window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=version),
+        window_id=window,
         slices=kept,
         # An empty plan needs no schemas.
         targets=given.targets if kept else (),

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Missing, Watermark
 from airflow_provider_lakecommit.core.planning.voiding import removed
 from airflow_provider_lakecommit.core.rules import UNKNOWN, evaluated_otherwise, merged, unevaluated
-from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
+from airflow_provider_lakecommit.core.state import LandingState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,8 @@ def outruled(
 
     Attempts that a table has landed, or that the source no longer has, are kept.
     """
-    others = {a.report.attempt: a for some in landing_state.accepted.values() for a in some if _otherwise(a, rules)}
+    accepted = (a for some in landing_state.accepted.values() for a in some)
+    others = {a.report.attempt: a for a in accepted if a.report.rules not in (rules, UNKNOWN)}
     if not others:
         return {}
     ledgers = landing_state.ledgers
@@ -76,7 +77,3 @@ def outruled(
             why = f"{' and '.join(lacking)} lacks it and would apply other rules: it is read again for all tables"
             out[attempt] = f"{a.coverage}: {why}"
     return out
-
-
-def _otherwise(a: AcceptedSlice, rules: str) -> bool:
-    return a.report.rules not in (rules, UNKNOWN)

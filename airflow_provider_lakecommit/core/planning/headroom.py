@@ -117,7 +117,9 @@ class Headroom:
             return None
 
     def __str__(self) -> str:
-        return f"the oldest unread offset {self.offset} {self._how_long()}{self._by_size()}"
+        size = self.retention.bytes if self.retention else None
+        by_size = "" if size is None else f"; by size: unknown (retention.bytes={size})"
+        return f"the oldest unread offset {self.offset} {self._how_long()}{by_size}"
 
     def _how_long(self) -> str:
         if self.retention is None:
@@ -130,10 +132,6 @@ class Headroom:
         if (latest := self.due) is None:
             return f"expires at an unknown time ({self.why or 'no answer in time'})"
         return f"may expire within {duration_text(latest - self.at)}" if latest > self.at else _OVERDUE
-
-    def _by_size(self) -> str:
-        size = self.retention.bytes if self.retention else None
-        return "" if size is None else f"; by size: unknown (retention.bytes={size})"
 
 
 _OVERDUE = "may be removed at any time: it is older than retention.ms"

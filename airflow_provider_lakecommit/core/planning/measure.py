@@ -72,7 +72,8 @@ def _measured(
 ) -> WindowCost:
     begin, end = cycle.at.timestamp(), max(a.at.timestamp() for a in own)
     busy = _length(map(_at_work, own))
-    not_ours = _length([*map(_at_work, own), *_within(map(_at_work, others), begin, end)]) - busy
+    within = ((max(a, begin), min(b, end)) for a, b in map(_at_work, others) if b > begin and a < end)
+    not_ours = _length([*map(_at_work, own), *within]) - busy
     return WindowCost(
         records=sum(len(a.coverage) for a in own),
         slices=len(own),
@@ -94,10 +95,6 @@ def _seconds(a: AcceptedSlice) -> float:
 def _at_work(a: AcceptedSlice) -> _Interval:
     end = a.at.timestamp()
     return end - _seconds(a), end
-
-
-def _within(intervals: Iterable[_Interval], begin: float, end: float) -> Iterable[_Interval]:
-    return ((max(a, begin), min(b, end)) for a, b in intervals if b > begin and a < end)
 
 
 def _length(intervals: Iterable[_Interval]) -> float:

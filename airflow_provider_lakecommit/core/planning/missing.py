@@ -11,11 +11,11 @@ Offsets that retention removed, a recreated topic, another cluster or a log shor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_lakecommit.core.commands import BACKFILL, RESET_OFFSETS, UNBLOCK
-from airflow_provider_lakecommit.core.model import LedgerSection, Span
+from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.state import LandingState
 from airflow_provider_lakecommit.exceptions import SourceError
@@ -26,6 +26,9 @@ BIG_RECORD = 1 << 20
 """The default size limit of a record."""
 MANY_RECORDS = 50_000
 """Records that take longer to read than a check of their sizes."""
+
+RangesByTables = Mapping[tuple[str, ...], Coverage]
+"""Ranges by the exact set of tables that lack them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,7 @@ class Missing:
     ``gone`` is what other tables than the data table lack and the source has removed.
     """
 
-    ranges: Mapping[tuple[str, ...], Coverage]
+    ranges: RangesByTables
     notes: Mapping[SourcePartition, str] = field(default_factory=dict)
     removed: Mapping[str, Coverage] = field(default_factory=dict)
 
@@ -87,19 +90,6 @@ class Missing:
     def coverage(self) -> Coverage:
         """Return all missing ranges."""
         return Coverage.union(self.ranges.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What a window takes of the missing ranges, and how many offsets it leaves."""
-
-    ranges: Mapping[tuple[str, ...], Coverage]
-    left: int
-    explain: tuple[str, ...]
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        return tuple(Span(p, r) for c in self.ranges.values() for p, r in c.items())
 
 
 def find_missing(
@@ -119,7 +109,9 @@ def find_missing(
     _check_topics(landing_state, watermarks)
     blocked, per_table, lost = landing_state.blocked_coverage, {}, []
     notes = dict.fromkeys(diverged, "its log no longer has the landed records, so nothing of it is planned")
-    landed, left_behind = _landed_data(landing_state), dict[str, Coverage]()
+    # The data table is the first one.
+    landed = next((data.all_covered for data in landing_state.ledgers.values()), Coverage())
+    left_behind: dict[str, Coverage] = {}
     for table, ledger in landing_state.ledgers.items():
         accepted = landing_state.accepted_coverage(table)
         missing: dict[SourcePartition, RangeSet] = {}
@@ -153,28 +145,18 @@ def find_missing(
 def _removed_error(
     lost: Iterable[tuple[SourcePartition, OffsetRange, str]], landing_state: LandingState
 ) -> SourceError:
+    sections = [ledger.section for ledger in landing_state.ledgers.values()]
+    bounded = next((s.lane for s in sections if s.ends), None)
+    remedy = f"`{BACKFILL} SPEC --close {bounded}`" if bounded else f"`{RESET_OFFSETS} SPEC --from earliest`"
     # A lane that replaces publishes nothing of what it has before it has all.
-    again = any(ledger.section.replaces for ledger in landing_state.ledgers.values())
+    again = any(s.replaces for s in sections)
     rest = "the same command then replays the remaining records" if again else "finished slices are still published"
     return SourceError(
         "LC1303",
         f"{len(Coverage.of((p, r) for p, r, _ in lost)):,} offsets that are not landed were removed from the source by "
         f"its retention: {', '.join(f'{p} {r} of {table}' for p, r, table in lost)}; "
-        f"to go on without them: {_without_them(landing_state)}, which shows first what it gives up; {rest}",
+        f"to go on without them: {remedy}, which shows first what it gives up; {rest}",
     )
-
-
-def _without_them(landing_state: LandingState) -> str:
-    sections = [ledger.section for ledger in landing_state.ledgers.values()]
-    bounded = next((s.lane for s in sections if s.ends), None)
-    plain = f"`{RESET_OFFSETS} SPEC --from earliest`"
-    return f"`{BACKFILL} SPEC --close {bounded}`" if bounded else plain
-
-
-def _landed_data(landing_state: LandingState) -> Coverage:
-    """Return what the data table, the first one, has."""
-    data = next(iter(landing_state.ledgers.values()), None)
-    return Coverage() if data is None else data.all_covered
 
 
 def needs_size_check(missing: Coverage, limits: WindowLimits) -> bool:
@@ -239,17 +221,12 @@ def by_tables(per_table: Mapping[str, Coverage]) -> dict[tuple[str, ...], Covera
     return out
 
 
-def choose(missing: Missing, watermarks: Mapping[SourcePartition, Watermark], limits: WindowLimits) -> Chosen:
+def choose(missing: Missing, limits: WindowLimits) -> RangesByTables:
     """Take everything, or the oldest ranges up to the limit, shared evenly by the partitions."""
-    all_missing = missing.coverage
-    needs = {p: len(s) for p, s in all_missing.parts.items()}
-    shares = _share(needs, limits.window_records)
-    oldest = Coverage({p: _first(s, shares[p]) for p, s in all_missing.parts.items()})
-    taken = {tables: c & oldest for tables, c in sorted(missing.ranges.items())}
-    left = len(all_missing) - len(oldest)
-    return Chosen(
-        ranges=taken, left=left, explain=tuple(_explain(taken, needs, shares, watermarks, missing.notes, limits))
-    )
+    parts = missing.coverage.parts
+    shares = _share({p: len(s) for p, s in parts.items()}, limits.window_records)
+    oldest = Coverage({p: _first(s, shares[p]) for p, s in parts.items()})
+    return {tables: c & oldest for tables, c in sorted(missing.ranges.items())}
 
 
 def _share(needs: Mapping[SourcePartition, int], allowed: int | None) -> dict[SourcePartition, int]:
@@ -273,21 +250,17 @@ def _first(s: RangeSet, n: int) -> RangeSet:
     return RangeSet.of(*out)
 
 
-def _explain(
-    taken: Mapping[tuple[str, ...], Coverage],
-    needs: Mapping[SourcePartition, int],
-    shares: Mapping[SourcePartition, int],
-    watermarks: Mapping[SourcePartition, Watermark],
-    notes: Mapping[SourcePartition, str],
-    limits: WindowLimits,
-) -> Iterable[str]:
+def explain(
+    chosen: RangesByTables, missing: Missing, watermarks: Mapping[SourcePartition, Watermark], limits: WindowLimits
+) -> Iterator[str]:
+    """Yield per partition what a window takes of it, and why it ends there."""
+    needed, taken = missing.coverage, Coverage.union(chosen.values())
     for p in sorted(watermarks):
-        ranges = " and ".join(f"{c[p]} for {', '.join(t)}" for t, c in taken.items() if c[p]) or "nothing"
-        left = needs.get(p, 0) - shares.get(p, 0)
-        if left:
+        ranges = " and ".join(f"{c[p]} for {', '.join(t)}" for t, c in chosen.items() if c[p]) or "nothing"
+        if left := len(needed[p]) - len(taken[p]):
             why = f"the window's limit of {limits.window_records} records leaves {left}"
         else:
-            why = notes.get(p) or (
-                f"up to the last stable offset {watermarks[p].stable}" if needs.get(p) else "nothing new"
+            why = missing.notes.get(p) or (
+                f"up to the last stable offset {watermarks[p].stable}" if needed[p] else "nothing new"
             )
         yield f"{p}: {ranges}; {why}"

@@ -8,45 +8,39 @@ or were over budget are tried alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.blocked_slices import partitions_of_blocked_slices
+from airflow_provider_lakecommit.core.blocks import partitions_of_blocked_slices
 from airflow_provider_lakecommit.core.identity import slice_id, window_id
 from airflow_provider_lakecommit.core.model import Budget, Slice, Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Chosen, WindowLimits
+from airflow_provider_lakecommit.core.planning.missing import RangesByTables, WindowLimits
 from airflow_provider_lakecommit.core.state import LandingState
 
 _FULL = 1 << 40
 """Weight of a full slice, so that records of several sizes can be combined."""
 
 
-def window_of(chosen: Chosen, landing_state: LandingState, *, landing: str, lane: str, spec_version: str) -> UUID:
+def window_of(
+    chosen: RangesByTables, landing_state: LandingState, *, landing: str, lane: str, spec_version: str
+) -> UUID:
     epochs = {t: ledger.section.epoch for t, ledger in landing_state.ledgers.items()}
-    return window_id(landing, lane, spec_version, epochs, chosen.spans)
+    spans = (Span(p, r) for c in chosen.values() for p, r in c.items())
+    return window_id(landing, lane, spec_version, epochs, spans)
 
 
-def cut(
-    chosen: Chosen,
-    landing_state: LandingState,
-    limits: WindowLimits,
-    *,
-    landing: str,
-    lane: str,
-    spec_version: str,
-) -> tuple[Slice, ...]:
+def cut(chosen: RangesByTables, landing_state: LandingState, limits: WindowLimits, window: UUID) -> tuple[Slice, ...]:
     """Cut the chosen ranges into slices, oldest first, so that dropping the tail drops the newest.
 
     A partition with a suspected range or a slice that is blocked by another one shares no slice, else others would wait
     with it. Groups are partitions by number or, by load, the heaviest slices first to the group with least.
     """
-    chosen_ranges = Coverage.of((s.partition, s.range) for s in chosen.spans)
-    window = window_of(chosen, landing_state, landing=landing, lane=lane, spec_version=spec_version)
+    chosen_ranges = Coverage.union(chosen.values())
     out: list[tuple[int, Slice]] = []
     waiting = partitions_of_blocked_slices(landing_state)
-    for tables, coverage in sorted(chosen.ranges.items()):
-        raised = Coverage.union(r.coverage for r in landing_state.raised)
+    raised = Coverage.union(r.coverage for r in landing_state.raised)
+    for tables, coverage in sorted(chosen.items()):
         troubled = Coverage({p: s for p, s in coverage.parts.items() if p in waiting or landing_state.suspects[p]})
         alone = (coverage & (landing_state.suspects | raised)) | troubled
         for group, spans in _pack(
@@ -86,23 +80,6 @@ def _before(span: Span, coverage: Coverage) -> int:
     return sum(min(r.end, start) - r.start for r in coverage[span.partition] if r.start < start)
 
 
-@dataclass(slots=True)
-class _Bin:
-    """Small rests of one slice. Two ranges of one partition never share it: the older would wait for those between."""
-
-    spans: list[Span] = field(default_factory=list)
-    partitions: set[SourcePartition] = field(default_factory=set)
-    weight: int = 0
-
-    def takes(self, p: SourcePartition, weight: int) -> bool:
-        return self.weight + weight <= _FULL and p not in self.partitions
-
-    def add(self, span: Span, weight: int) -> None:
-        self.spans.append(span)
-        self.partitions.add(span.partition)
-        self.weight += weight
-
-
 def _apart(coverage: Coverage, landing_state: LandingState) -> Iterable[tuple[SourcePartition, OffsetRange]]:
     """Yield the ranges to be tried alone: those of each raised budget apart, and suspects apart from the rest."""
     for own in (*(r.coverage for r in reversed(landing_state.raised)), coverage):
@@ -114,22 +91,26 @@ def _apart(coverage: Coverage, landing_state: LandingState) -> Iterable[tuple[So
 def _pack(
     coverage: Coverage, limits: WindowLimits, alone: Iterable[tuple[SourcePartition, OffsetRange]]
 ) -> Iterable[tuple[int, tuple[Span, ...]]]:
-    rests: dict[int, list[_Bin]] = {}
+    # Two ranges of one partition never share a slice: the older would wait for those between.
+    rests: dict[int, list[dict[SourcePartition, Span]]] = {}
+    weights: dict[int, list[int]] = {}
     for p, r in coverage.items():
         group, size = p.partition % limits.groups, limits.per_slice(p)
         full = len(r) // size
         for k in range(full):
             yield group, (Span(p, OffsetRange(r.start + k * size, r.start + (k + 1) * size)),)
         if rest := OffsetRange(r.start + full * size, r.end):
-            bins = rests.setdefault(group, [])
+            bins, filled = rests.setdefault(group, []), weights.setdefault(group, [])
             weight = len(rest) * _FULL // size
-            fitting = next((b for b in bins if b.takes(p, weight)), None)
-            if fitting is None:
-                bins.append(fitting := _Bin())
-            fitting.add(Span(p, rest), weight)
+            n = next((n for n, b in enumerate(bins) if filled[n] + weight <= _FULL and p not in b), len(bins))
+            if n == len(bins):
+                bins.append({})
+                filled.append(0)
+            bins[n][p] = Span(p, rest)
+            filled[n] += weight
     for group, bins in rests.items():
         for b in bins:
-            yield group, tuple(sorted(b.spans))
+            yield group, tuple(sorted(b.values()))
     for p, r in alone:
         size = limits.per_slice(p)
         for start in range(r.start, r.end, size):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.blocked_slices import blocked_slices
+from airflow_provider_lakecommit.core.blocks import blocked_slices
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
@@ -52,8 +52,12 @@ def irreplaceable(
 
 def voidable_slices(landing_state: LandingState, watermarks: Watermarks) -> dict[UUID, str]:
     """Return the attempts that a plan voids so that other partitions go on, with the reasons."""
-    found = blocked_slices(landing_state, lambda a: bool(removed(a.coverage, watermarks)))
-    return {e.slice.report.attempt: str(e) for e in found if not e.kept}
+
+    def kept(a: AcceptedSlice) -> bool:
+        return bool(removed(a.coverage, watermarks))
+
+    found = ((a, p) for a, p in blocked_slices(landing_state, kept) if not kept(a))
+    return {a.report.attempt: f"{a.coverage} waits for a blocked or failing range of {p}" for a, p in found}
 
 
 def losses(accepted: Iterable[AcceptedSlice], watermarks: Watermarks) -> tuple[Loss, ...]:

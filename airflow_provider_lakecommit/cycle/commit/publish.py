@@ -37,13 +37,13 @@ from airflow_provider_lakecommit.control import table_reference
 from airflow_provider_lakecommit.core import (
     MEASURED,
     AcceptedSlice,
-    Account,
     Coverage,
     CycleOpened,
     Directives,
     chunks,
     measure,
     to_text,
+    total_of,
 )
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.refresh import is_behind, position_after, refresh
@@ -256,7 +256,7 @@ class TablePublisher:
             coverage=Coverage.union(s.coverage for s in done),
             rows=sum(s.rows for s in done),
             files=sum(map(_files, done)),
-            counts=Account.of(r for s in done for r in s.spans).total,
+            counts=total_of(r.counts for s in done for r in s.spans),
             debt=debt_of(outcome.metadata, self.session.landing.branch, self.session.landing.maintain),
         )
 

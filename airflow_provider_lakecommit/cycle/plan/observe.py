@@ -40,8 +40,7 @@ from airflow_provider_lakecommit.core import (
     sized,
     source_notes,
 )
-from airflow_provider_lakecommit.core.blocked_slices import without
-from airflow_provider_lakecommit.core.retry import outdated
+from airflow_provider_lakecommit.core.blocks import outdated, without
 from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, check_sql, column_check, is_due, stops
 from airflow_provider_lakecommit.cycle.plan.dispositions import given_up, rules_now
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, planned

@@ -25,7 +25,16 @@ from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import SnapshotRecord, landing_snapshots
 from airflow_provider_lakecommit.control import plan_digest, read_entries
-from airflow_provider_lakecommit.core import CycleClosed, CycleOpened, CycleState, Entry, LandingState, Slice, granted
+from airflow_provider_lakecommit.core import (
+    CycleClosed,
+    CycleOpened,
+    CycleState,
+    Entry,
+    LandingState,
+    Slice,
+    granted,
+    total_of,
+)
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
@@ -290,5 +299,5 @@ def snapshot_of(record: SnapshotRecord, table: str, commit_id: UUID) -> Publishe
         coverage=record.ranges,
         rows=record.rows,
         files=int(record.extra.get("files", 0)),
-        counts=record.accounting.total,
+        counts=total_of(record.accounting.values()),
     )

@@ -77,7 +77,7 @@ def _send_request(
     role = ROLE if job is None else f"{ROLE}-{job.group}{f'-{job.replica}' if job.replica else ''}"
     writer_id = transactional_id(landing.name, lane, slot.deployment, slot.slot, role)
     with control.writer(writer_id, partition) as writer:
-        writer.send([(record.key, record.value, record.headers)])
+        writer.send([record])
 
 
 class EarlyEnd:

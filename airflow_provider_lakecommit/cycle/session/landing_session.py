@@ -25,7 +25,6 @@ from airflow_provider_lakecommit.control import (
     ControlRecord,
     ControlTopic,
     Outgoing,
-    Record,
     Sender,
     entry_of,
     read_decided,
@@ -273,7 +272,6 @@ class LandingSession:
         :raises FencedError: a newer attempt of the same role and slot took over
         """
         key = transactional_id(self.landing.name, self.lane, slot.deployment, slot.slot, role), partition
-        values = [(r.key, r.value, r.headers) for r in records]
         # Two concurrent writers under one id would fence each other.
         with self._sending:
             if self._closed:
@@ -282,24 +280,24 @@ class LandingSession:
                 )
             rested = key in self._writers
             try:
-                return self._sent(key, values)
+                return self._sent(key, records)
             except FencedError:
                 # Fenced by a run that had the slot while our writer was idle. A planner must read what it did; other
                 # records are still valid, and a new writer sends them.
                 if not rested or role == "plan":
                     raise
-                return self._sent(key, values)
+                return self._sent(key, records)
             finally:
                 if self._closed:
                     self._let_writers_go()
 
-    def _sent(self, key: tuple[str, int], values: Sequence[Record]) -> int:
+    def _sent(self, key: tuple[str, int], records: Sequence[Outgoing]) -> int:
         if key not in self._writers:
             opening = ExitStack()
             self._writers[key] = opening, opening.enter_context(self.control.writer(*key))
         opened, writer = self._writers[key]
         try:
-            return writer.send(values)[-1]
+            return writer.send(records)[-1]
         except BaseException:
             # The broker aborts its open transaction with it.
             del self._writers[key]

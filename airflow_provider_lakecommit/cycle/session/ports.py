@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from airflow_provider_lakecommit.control import ControlLog, ControlRecord, ControlTopicInfo, Recent, Record
+from airflow_provider_lakecommit.control import ControlLog, ControlRecord, ControlTopicInfo, Outgoing, Recent
 from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePartition, Span, Truncation
 from airflow_provider_lakecommit.kafka import First, SourceState
 
@@ -33,7 +33,7 @@ class SlotHolder(Protocol):
 class WriterPort(Protocol):
     """Transactions of one transactional id on one partition."""
 
-    def send(self, records: Sequence[Record]) -> tuple[int, ...]: ...
+    def send(self, records: Sequence[Outgoing]) -> tuple[int, ...]: ...
 
 
 class ControlPort(Protocol):

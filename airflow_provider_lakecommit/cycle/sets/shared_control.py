@@ -33,8 +33,8 @@ from airflow_provider_lakecommit.control import (
     ControlTopic,
     ControlTopicInfo,
     ControlWriter,
+    Outgoing,
     Recent,
-    Record,
     group_of,
     landing_of,
     offset_of,
@@ -116,7 +116,7 @@ class SharedControl:
                 found[name] = (*found.get(name, ()), *log.of(group_id(name), 0))
         return found
 
-    def send(self, partition: int, records: Sequence[Record]) -> tuple[int, ...]:
+    def send(self, partition: int, records: Sequence[Outgoing]) -> tuple[int, ...]:
         """Send in one transaction, possibly with others' records."""
         with self._lock:
             if partition not in self._outboxes:
@@ -192,11 +192,13 @@ class _Outbox:
 
     def __init__(self, make: Callable[[int], ControlWriter]) -> None:
         self._make = make
-        self._sends = Combined[Sequence[Record], tuple[int, ...]](self._send_all, most=TOGETHER, gather=GATHER_SECONDS)
+        self._sends = Combined[Sequence[Outgoing], tuple[int, ...]](
+            self._send_all, most=TOGETHER, gather=GATHER_SECONDS
+        )
         self._number = 0
         self._writer: ControlWriter | None = None
 
-    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+    def send(self, records: Sequence[Outgoing]) -> tuple[int, ...]:
         return self._sends.request(records)
 
     def close(self) -> None:
@@ -204,14 +206,14 @@ class _Outbox:
         if writer is not None:
             writer.close()
 
-    def _send_all(self, requests: Sequence[Sequence[Record]]) -> Sequence[tuple[int, ...] | Exception]:
+    def _send_all(self, requests: Sequence[Sequence[Outgoing]]) -> Sequence[tuple[int, ...] | Exception]:
         try:
             offsets = iter(self._sent([record for records in requests for record in records]))
             return [tuple(next(offsets) for _ in records) for records in requests]
         except WireError as e:
             return [e] if len(requests) == 1 else [each for records in requests for each in self._send_all([records])]
 
-    def _sent(self, records: Sequence[Record]) -> tuple[int, ...]:
+    def _sent(self, records: Sequence[Outgoing]) -> tuple[int, ...]:
         for _ in range(WRITERS):
             self._writer = self._writer or self._make(self._number)
             try:
@@ -292,7 +294,7 @@ class _SharedWriter:
     shared: SharedControl
     partition: int
 
-    def send(self, records: Sequence[Record]) -> tuple[int, ...]:
+    def send(self, records: Sequence[Outgoing]) -> tuple[int, ...]:
         return self.shared.send(self.partition, records)
 
 

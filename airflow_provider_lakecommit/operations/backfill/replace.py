@@ -198,7 +198,7 @@ def replace_preview(session: LandingSession, coverage: Coverage, *, hard: bool =
     :raises TableError: a table has unsupported files
     :raises CatalogError: the catalog or the storage cannot be reached
     """
-    found = (preview_of(session, d.table, coverage, hard=hard) for d in session.landing.destinations)
+    found = (preview_of(session, table, coverage, hard=hard) for table in session.landing.tables)
     return tuple(one for one in found if one is not None)
 
 

@@ -20,17 +20,16 @@ from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.adopted import was_handed
 from airflow_provider_lakecommit.committer.ledger import read_ledger
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.events import Event, encode
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
     DataWritten,
-    Event,
     Payload,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
-    encode,
 )
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_wire

@@ -12,19 +12,18 @@ import pytest
 from airflow_provider_lakecommit.cli.main import main
 from airflow_provider_lakecommit.cli.watch import GroupVerdicts, StallOptions, rules_of
 from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.events import Event, encode
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     DataComplete,
-    Event,
     Payload,
     StartCommit,
     TopicPartitionOffset,
-    encode,
 )
 from airflow_provider_lakecommit.control.records import Outgoing, Sender
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.stall.verdict import StallRules
+from airflow_provider_lakecommit.stall.state import StallRules
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_lakecommit.committer.ledger import Condition, tag_name
 from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections, assert_section, set_section
 from airflow_provider_lakecommit.committer.ledger_updates import refresh_ledger, restore_tag
-from airflow_provider_lakecommit.core.decisions import MOST_DECISIONS, Decision
+from airflow_provider_lakecommit.core.log import MOST_DECISIONS, Decision
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import LedgerError
 from tests.fakes.lake import Lake, coverage, section, staged

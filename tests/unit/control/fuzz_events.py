@@ -14,7 +14,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control.events import ControlEventError, decode, encode, glance, head
+from airflow_provider_lakecommit.control.errors import ControlEventError
+from airflow_provider_lakecommit.control.events import decode, encode, glance, head
 from tests.support import hostile
 from tests.support.effort import examples
 from tests.support.golden_events import PAYLOADS, golden_bytes

@@ -19,10 +19,10 @@ from airflow_provider_lakecommit.control.events import decode, glance, head
 from airflow_provider_lakecommit.control.headers import HEADER
 from airflow_provider_lakecommit.control.ledger import decode_ledger
 from airflow_provider_lakecommit.control.packed_text import unpack
-from airflow_provider_lakecommit.control.quarantine import entry_of
+from airflow_provider_lakecommit.control.records import entry_of
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.events import observed_record
 from tests.support import hostile
 from tests.unit.control.test_records import closed, every_record
 
@@ -72,8 +72,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def quarantined(record: ControlRecord) -> int:
     """How many records all other readers pass over, which each of them tries."""
-    event_of(record.value, key=record.key, headers=record.headers)
-    event_of(record.value, key=record.key, headers=record.headers, group="lakecommit-orders")
+    observed_record(record.value, key=record.key, headers=record.headers)
+    observed_record(record.value, key=record.key, headers=record.headers, group="lakecommit-orders")
     json.dumps(to_dict(record)).encode()
     entries = [e for e in [entry_of(record, "orders", "live")] if e is not None]
     return fold(entries, (), timedelta(hours=1)).quarantined_count

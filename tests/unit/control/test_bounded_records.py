@@ -13,7 +13,7 @@ from airflow_provider_lakecommit.control import bounded_records as room
 from airflow_provider_lakecommit.control.bounded_records import bounded, gathered, size_of
 from airflow_provider_lakecommit.control.control_log import ControlRecord, group_of
 from airflow_provider_lakecommit.control.headers import HEADER, HEADER_LIMIT
-from airflow_provider_lakecommit.control.quarantine import entry_of
+from airflow_provider_lakecommit.control.records import entry_of
 from airflow_provider_lakecommit.core.log import Entry, Unreadable
 from tests.support import hostile
 from tests.support.golden_events import golden_bytes

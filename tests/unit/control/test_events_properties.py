@@ -11,23 +11,19 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.errors import ControlEventError
+from airflow_provider_lakecommit.control.events import Event, decode, encode, head
+from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
-    ControlEventError,
     DataComplete,
-    DataFile,
     DataWritten,
-    Event,
-    PartitionField,
-    PartitionValue,
     Payload,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
-    decode,
-    encode,
-    head,
 )
 from tests.support.effort import examples
 from tests.support.golden_events import PAYLOADS, golden_bytes

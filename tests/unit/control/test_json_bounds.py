@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control.json_bounds import bounded_json, check_text
+from airflow_provider_lakecommit.control.packed_text import bounded_json, check_text
 from tests.support.values import STEADY
 
 JSON = st.recursive(

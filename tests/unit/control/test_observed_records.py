@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control import observed_records
+from airflow_provider_lakecommit.control import bounded_records
+from airflow_provider_lakecommit.control.bounded_records import ObservedRecords
 from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.observed_records import ObservedRecords
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -85,14 +85,14 @@ def test_a_read_that_fails_leaves_what_was_there() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observed_records, "MOST_RECORDS", 20)
+    monkeypatch.setattr(bounded_records, "KEPT_RECORDS", 20)
     log = Log()
     kept = ObservedRecords(log.fetch)
     for end in range(10, 1000, 10):
         assert offsets(kept.read(max(0, end - 16), end)) == log.offsets(max(0, end - 16), end)
         assert len(kept._records) <= 20
     assert sum(end - start for start, end in log.read) == 990, "each offset once"
-    monkeypatch.setattr(observed_records, "MOST_BYTES", 10 * len(log.value))
+    monkeypatch.setattr(bounded_records, "KEPT_BYTES", 10 * len(log.value))
     kept.read(984, 1000)
     assert kept._bytes == len(log.value) * len(kept._records) <= 10 * len(log.value)
 
@@ -102,7 +102,7 @@ def test_any_row_of_checks_a_growing_log(looks: list[tuple[int, int]], most: int
     log, end = Log(), 0
     kept = ObservedRecords(log.fetch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observed_records, "MOST_RECORDS", most)
+        patch.setattr(bounded_records, "KEPT_RECORDS", most)
         for start, more in looks:
             end += more
             if start < end:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.control.headers import CORRUPT_HEADERS, HEADER
-from airflow_provider_lakecommit.control.quarantine import REASON_LENGTH, entry_of
-from airflow_provider_lakecommit.control.records import read_entry
+from airflow_provider_lakecommit.control.records import REASON_LENGTH, entry_of, read_entry
 from airflow_provider_lakecommit.core.log import Unreadable
 from tests.support.golden_events import golden_bytes
 from tests.support.values import FOREIGN, STEADY, corrupted

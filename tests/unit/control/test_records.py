@@ -14,18 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.events import Event, decode, encode
+from airflow_provider_lakecommit.control.headers import HEADER
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
     DataWritten,
-    Event,
     StartCommit,
     TableReference,
-    decode,
-    encode,
 )
-from airflow_provider_lakecommit.control.headers import HEADER
 from airflow_provider_lakecommit.control.records import Outgoing, Sender, read_entry
 from airflow_provider_lakecommit.core.log import (
     AttemptsVoided,

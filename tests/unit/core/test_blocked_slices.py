@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.core.blocked_slices import blocked_slices, partitions_of_blocked_slices, without
+from airflow_provider_lakecommit.core.blocks import blocked_slices, partitions_of_blocked_slices, without
 from airflow_provider_lakecommit.core.log import Directives, Raised
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import SourcePartition
@@ -84,8 +85,7 @@ def test_partitions_of_what_is_kept_share_no_slice_with_others() -> None:
     after = story("blocked", TANGLED).landing_state(*BOTH)
     assert partitions_of_blocked_slices(after) == {P0, P1}
     missing = find_missing(after, marks(), coverage([]))
-    chosen = choose(missing, marks(), WindowLimits())
-    slices = cut(chosen, after, WindowLimits(), landing="orders", lane="live", spec_version="s1")
+    slices = cut(choose(missing, WindowLimits()), after, WindowLimits(), UUID(int=1))
     assert {tuple(p.partition for p in s.coverage.parts) for s in slices} == {(0,), (2,)}
 
 

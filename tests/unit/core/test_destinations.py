@@ -9,7 +9,6 @@ import pytest
 
 from airflow_provider_lakecommit.core.destinations import (
     FAIL,
-    Destination,
     Role,
     Route,
     role_of,
@@ -17,9 +16,9 @@ from airflow_provider_lakecommit.core.destinations import (
     tables_for,
 )
 
-ORDERS = Destination(table="shop.orders", role=Role.ROWS)
-AUDIT = Destination(table="shop.audit", role=Role.ROWS)
-DEAD = Destination(table="shop.dead", role=Role.DEAD_LETTERS)
+ORDERS = {"shop.orders": Role.ROWS}
+AUDIT = {"shop.audit": Role.ROWS}
+DEAD = {"shop.dead": Role.DEAD_LETTERS}
 
 
 @dataclass(frozen=True)
@@ -31,20 +30,20 @@ class Described:
 @pytest.mark.parametrize(
     ("destinations", "role", "tables"),
     [
-        ([ORDERS], Role.ROWS, ["shop.orders"]),
-        ([ORDERS], Role.DEAD_LETTERS, []),
-        ([ORDERS, DEAD], Role.DEAD_LETTERS, ["shop.dead"]),
-        ([ORDERS, AUDIT, DEAD], Role.ROWS, ["shop.orders", "shop.audit"]),
+        (ORDERS, Role.ROWS, ["shop.orders"]),
+        (ORDERS, Role.DEAD_LETTERS, []),
+        (ORDERS | DEAD, Role.DEAD_LETTERS, ["shop.dead"]),
+        (ORDERS | AUDIT | DEAD, Role.ROWS, ["shop.orders", "shop.audit"]),
     ],
 )
-def test_the_tables_of_a_role_are_in_order(destinations: list[Destination], role: Role, tables: list[str]) -> None:
+def test_the_tables_of_a_role_are_in_order(destinations: dict[str, Role], role: Role, tables: list[str]) -> None:
     assert list(tables_for(destinations, role)) == tables
 
 
 def test_records_are_evaluated_by_the_tables_of_rows_that_are_there_in_the_landings_order() -> None:
     there = [Described("shop.dead", "d"), Described("shop.audit", "a"), Described("shop.orders", "o")]
-    assert schemas_of([ORDERS, AUDIT, DEAD], there) == ("o", "a")
-    assert schemas_of([ORDERS, AUDIT, DEAD], there[2:]) == ("o",)
+    assert schemas_of(ORDERS | AUDIT | DEAD, there) == ("o", "a")
+    assert schemas_of(ORDERS | AUDIT | DEAD, there[2:]) == ("o",)
 
 
 def test_a_route_names_each_of_its_tables_once() -> None:
@@ -58,4 +57,4 @@ def test_a_route_names_each_of_its_tables_once() -> None:
     [("shop.orders", Role.ROWS), ("shop.dead", Role.DEAD_LETTERS), ("shop.dropped", Role.DEAD_LETTERS)],
 )
 def test_the_role_of_a_table(table: str, role: Role) -> None:
-    assert role_of([ORDERS, DEAD], table) is role
+    assert role_of(ORDERS | DEAD, table) is role

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from airflow_provider_lakecommit.core.blocks import lifted, outdated, own_budget
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.core.retry import lifted, outdated, own_budget
 from airflow_provider_lakecommit.core.state import Blocked
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_provider_lakecommit.core.destinations import Destination, Role
+from airflow_provider_lakecommit.core.destinations import Role
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, Landing, LandingSpec, load_spec
@@ -109,10 +109,9 @@ class TestLanding:
         assert landing(dead_letter_table="shop.dead").tables == ("shop.orders", "shop.dead")
 
     def test_destinations_report_what_each_table_is_for(self) -> None:
-        rows = Destination(table="shop.orders", role=Role.ROWS)
-        dead = Destination(table="shop.dead", role=Role.DEAD_LETTERS)
-        assert landing().destinations == (rows,)
-        assert landing(dead_letter_table="shop.dead").destinations == (rows, dead)
+        assert landing().destinations == {"shop.orders": Role.ROWS}
+        both = landing(dead_letter_table="shop.dead").destinations
+        assert both == {"shop.orders": Role.ROWS, "shop.dead": Role.DEAD_LETTERS}
 
     def test_each_table_of_a_route_takes_rows_and_the_stated_one_leads(self) -> None:
         tables = {"refund": "shop.refunds", "order": "shop.orders"}

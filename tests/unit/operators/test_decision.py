@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_lakecommit.core.blocks import own_budget
 from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS, spoken
-from airflow_provider_lakecommit.core.retry import own_budget
 from airflow_provider_lakecommit.exceptions import DecisionError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.decisions.operation import decided

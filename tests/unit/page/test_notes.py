@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from airflow_provider_lakecommit.core.decisions import Decision
-from airflow_provider_lakecommit.core.log import CycleOpened, Directives, SliceReported, TablePublished
+from airflow_provider_lakecommit.core.log import CycleOpened, Decision, Directives, SliceReported, TablePublished
 from airflow_provider_lakecommit.core.model import Counts, Cycle, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.page.cycles import LandingCycles, cycles_after

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
-from airflow_provider_lakecommit.stall.events import event_of
+from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.observe import observe
 from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
-from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate, observe
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.fakes.session import FakeLanding
 from tests.support.story import P0, coverage
 
@@ -52,7 +53,7 @@ def seen(landing: FakeLanding) -> State:
     """As the page and the sensor see the control topic."""
     state = State(landing=True)
     for record in landing.session.control.read_all():
-        if (found := event_of(record.value, key=record.key, headers=record.headers)) is not None:
+        if (found := observed_record(record.value, key=record.key, headers=record.headers)) is not None:
             state = observe(state, found[1], RULES)
     return state
 

@@ -13,28 +13,25 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.control.coverage import coverage_to_json, spans_to_json
-from airflow_provider_lakecommit.control.events import (
+from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.events import Event, encode, glance, head
+from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,
     DataComplete,
-    DataFile,
     DataWritten,
-    Event,
     Payload,
     StartCommit,
     TableReference,
     TopicPartitionOffset,
-    encode,
-    glance,
-    head,
 )
 from airflow_provider_lakecommit.control.plan import time_to_json
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import EventKind
+from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.state import EventKind
 from tests.fixtures.traces import SCENES, read_trace
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -54,7 +51,7 @@ def file(rows: int) -> DataFile:
 
 def observed(payload: Payload, event: dict[str, Any] | None = None, form: Any = "1.12", **options: Any) -> Any:
     headers = [] if event is None else h.header(event, "a test")
-    found = event_of(value(payload, form=form), key=b"key", headers=headers, **options)
+    found = observed_record(value(payload, form=form), key=b"key", headers=headers, **options)
     assert found is not None
     assert found[0] == "connect-x"
     assert (found[1].commit, found[1].sender) == (COMMIT.bytes, b"key")
@@ -166,8 +163,8 @@ def test_our_valid_through_time_is_in_the_header() -> None:
 
 def test_other_groups_are_passed_over() -> None:
     start = value(StartCommit(commit_id=COMMIT))
-    assert event_of(start, key=None, headers=(), group="connect-y") is None
-    assert event_of(start, key=None, headers=(), group="connect-x") is not None
+    assert observed_record(start, key=None, headers=(), group="connect-y") is None
+    assert observed_record(start, key=None, headers=(), group="connect-x") is not None
 
 
 WHOLE = value(CommitComplete(commit_id=COMMIT))
@@ -175,14 +172,14 @@ WHOLE = value(CommitComplete(commit_id=COMMIT))
 
 @given(st.binary(max_size=60) | st.integers(0, len(WHOLE) - 1).map(lambda n: WHOLE[:n]))
 def test_what_is_no_event_is_nothing(data: bytes) -> None:
-    assert event_of(data, key=None, headers=()) is None
-    assert event_of(WHOLE, key=None, headers=[(h.HEADER, data)]) is None
-    assert event_of(None, key=None, headers=()) is None
+    assert observed_record(data, key=None, headers=()) is None
+    assert observed_record(WHOLE, key=None, headers=[(h.HEADER, data)]) is None
+    assert observed_record(None, key=None, headers=()) is None
 
 
 @pytest.mark.parametrize("header", [{"kind": "report"}, {"kind": "closed"}, {"kind": "published", "ranges": 5}, {}])
 def test_a_header_that_lacks_something_is_nothing_to_stumble_over(header: dict[str, Any]) -> None:
-    event_of(value(StartCommit(commit_id=COMMIT)), key=None, headers=h.header(header, "a test"))
+    observed_record(value(StartCommit(commit_id=COMMIT)), key=None, headers=h.header(header, "a test"))
 
 
 @given(
@@ -221,5 +218,7 @@ def check(data: bytes) -> None:
 def test_a_stream_next_to_the_live_one_reports_nothing_of_it() -> None:
     payload = CommitComplete(commit_id=COMMIT, valid_through=None)
     for lane, heard in (("live", True), ("past", False)):
-        found = event_of(value(payload), key=b"key", headers=h.header({"lane": lane, "valid_through": None}, "a test"))
+        found = observed_record(
+            value(payload), key=b"key", headers=h.header({"lane": lane, "valid_through": None}, "a test")
+        )
         assert (found is not None) is heard, lane

@@ -9,16 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from airflow_provider_lakecommit.stall.events import event_of
-from airflow_provider_lakecommit.stall.verdict import (
-    EventKind,
-    ObservedEvent,
-    StallRules,
-    State,
-    Verdict,
-    evaluate,
-    observe,
-)
+from airflow_provider_lakecommit.stall.events import observed_record
+from airflow_provider_lakecommit.stall.observe import observe
+from airflow_provider_lakecommit.stall.state import EventKind, ObservedEvent, StallRules, State
+from airflow_provider_lakecommit.stall.verdict import Verdict, evaluate
 from tests.fixtures.traces import SCENES, Trace, read_trace
 
 HEALTHY, UNKNOWN, SLOWING = Verdict.HEALTHY, Verdict.UNKNOWN, Verdict.SLOWING
@@ -101,7 +95,7 @@ class Step:
 def replay(trace: Trace, rules: StallRules | None = None, *, bodies: bool = True) -> list[Step]:
     events = []
     for line in trace.lines:
-        found = event_of(line.value, key=line.key, headers=line.headers, group=trace.group, bodies=bodies)
+        found = observed_record(line.value, key=line.key, headers=line.headers, group=trace.group, bodies=bodies)
         assert found is not None
         events.append(found[1])
     return follow(events, rules or StallRules())
@@ -196,7 +190,7 @@ def test_a_coordinator_that_has_ended_is_dead_by_the_clock(scene: str, ended: st
     trace = read_trace(scene)
     state, rules = State(), StallRules(interval=trace.interval)
     for line in (line for line in trace.lines if line.at < trace.at(ended)):
-        found = event_of(line.value, key=line.key, headers=(), group=trace.group)
+        found = observed_record(line.value, key=line.key, headers=(), group=trace.group)
         assert found is not None
         state = observe(state, found[1], rules)
     assert state.last is not None

@@ -11,9 +11,9 @@ import pytest
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.events import encode
 from airflow_provider_lakecommit.stall import watch
-from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, event_of
+from airflow_provider_lakecommit.stall.events import GROUP_LENGTH, KEY_LENGTH, observed_record
 from airflow_provider_lakecommit.stall.guard import Guard, GuardAnswer
-from airflow_provider_lakecommit.stall.verdict import StallRules
+from airflow_provider_lakecommit.stall.state import StallRules
 from airflow_provider_lakecommit.stall.watch import Commits, WatchedTopic
 from tests.support.golden_events import golden_event
 
@@ -54,7 +54,7 @@ def test_a_group_that_may_be_among_the_overlooked_is_kept_and_named(
 
 def test_long_names_and_keys_are_not_kept() -> None:
     def group_length(one: ControlRecord) -> object:
-        found = event_of(one.value, key=one.key, headers=one.headers)
+        found = observed_record(one.value, key=one.key, headers=one.headers)
         return found and len(found[1].sender or b"")
 
     assert group_length(record("g" * (GROUP_LENGTH + 1))) is None
@@ -64,14 +64,16 @@ def test_long_names_and_keys_are_not_kept() -> None:
 
 def test_a_time_at_the_end_of_the_calendar_is_no_time() -> None:
     one = record("g", at=datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
-    assert event_of(one.value, key=one.key, headers=one.headers) is None
+    assert observed_record(one.value, key=one.key, headers=one.headers) is None
 
 
 def test_a_group_that_nothing_was_observed_of_is_reported_with_the_nearest_names() -> None:
     fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600), only="lakecommit-ordres")
     for name in ("lakecommit-orders", "lakecommit-payments", "connect-orders", "a\x1b[31m", "x" * 500):
         fold.take(record(name))
-    ruling = fold.commits().ruling("lakecommit-ordres", Guard(rules=StallRules(landing=True), max_age=60.0))
+    ruling = Commits(groups=fold.groups(), others=frozenset(fold.others)).ruling(
+        "lakecommit-ordres", Guard(rules=StallRules(landing=True), max_age=60.0)
+    )
     assert ruling.answer is GuardAnswer.HOLD
     assert "of lakecommit-ordres" in ruling.reason
     assert "seen on that topic: orders, connect-orders, payments" in ruling.reason
@@ -83,5 +85,5 @@ def test_names_of_others_are_kept_only_until_the_group_is_observed(monkeypatch: 
     fold = watch._Fold(WatchedTopic(topic="t", completion_timeout=3600), only="real")
     for name in ("a", "b", "c", "real", "d"):
         fold.take(record(name))
-    assert fold.commits().others == {"a", "b"}
+    assert Commits(groups=fold.groups(), others=frozenset(fold.others)).others == {"a", "b"}
     assert set(fold.groups()) == {"real"}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, blocks_of, pieces_of
@@ -16,9 +15,7 @@ def covered(*ranges: tuple[int, int]) -> Coverage:
 
 
 def step(had: Coverage, has: Coverage, ranges: Coverage, rejected: int = 0) -> LedgerChange:
-    return LedgerChange(
-        had=had, has=has, ranges=ranges, account=Account({P: Counts(rejected=rejected)} if ranges else {})
-    )
+    return LedgerChange(had=had, has=has, ranges=ranges, account={P: Counts(rejected=rejected)} if ranges else {})
 
 
 def landed(*ends: int, rejected: int = 1) -> RangeAccounts:

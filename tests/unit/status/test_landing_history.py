@@ -17,7 +17,7 @@ from pyiceberg.types import StringType
 from airflow_provider_lakecommit.cli import history as command
 from airflow_provider_lakecommit.cli.runs.process import identity
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.formats.evolution.changes import Added, Change

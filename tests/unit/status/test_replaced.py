@@ -18,7 +18,6 @@ from airflow_provider_lakecommit.committer.replaced import (
     sections_after,
 )
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.status.verify import AddedFile, LandingSnapshot, Severity, check_landing
@@ -141,7 +140,7 @@ def test_ranges_of_another_landing_are_not_taken_with_it() -> None:
 def test_the_accounts_of_what_was_landed_anew_count() -> None:
     """Of replaced ranges the dead letters are those of the new rows."""
     table = replace(history(ORIGIN, FIRST, SECOND, anew()), head=("new", "c2", "c3"))
-    rejected = Account({P0: Counts(landed=9, rejected=1)})
+    rejected = {P0: Counts(landed=9, rejected=1)}
     dead = [
         ORIGIN,
         snapshot(2, cover((P0, 0, 5)), cover((P0, 0, 5)), rows=0),

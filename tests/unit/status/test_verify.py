@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.core.accounting import Account
-from airflow_provider_lakecommit.core.decisions import Decision
 from airflow_provider_lakecommit.core.formats import FORMATS
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.landing import Landing
@@ -59,15 +58,15 @@ def snapshot(
     kind: SnapshotKind = SnapshotKind.APPEND,
     rows: int | None = None,
     files: Iterable[AddedFile] | None = None,
-    account: Account | None = None,
+    account: Mapping[SourcePartition, Counts] | None = None,
     others: Iterable[LedgerSection] = (),
     token: UUID | None = None,
 ) -> LandingSnapshot:
     """A snapshot that adds up, but for what is given."""
     added = ranges or Coverage()
     if account is None:
-        account = Account({p: Counts(landed=len(s)) for p, s in added.parts.items()})
-    held = account.total.landed if rows is None else rows
+        account = {p: Counts(landed=len(s)) for p, s in added.parts.items()}
+    held = sum(c.landed for c in account.values()) if rows is None else rows
     sections = [section(covered), *others]
     return LandingSnapshot(
         record=SnapshotRecord(
@@ -133,11 +132,11 @@ def test_totals_are_of_one_landing() -> None:
             "reports 10 rows, but its 1 files have 9",
         ),
         (
-            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=Account({P0: Counts(landed=9)})),
+            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account={P0: Counts(landed=9)}),
             "orders[0]: [0, 10) spans 10 offsets, but 9 are accounted for",
         ),
         (
-            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=Account({P1: Counts(landed=10)})),
+            snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account={P1: Counts(landed=10)}),
             "orders[1]: nothing spans 0 offsets, but 10 are accounted for",
         ),
     ],
@@ -177,7 +176,7 @@ def test_a_ledger_that_loses_ranges_is_wrong_unless_a_user_set_it() -> None:
 
 def test_gaps_filtered_rejected_and_skipped_records_make_up_a_span() -> None:
     counts = Counts(landed=4, rejected=3, filtered=2, gaps=1, skipped=5)
-    mixed = snapshot(2, cover((P0, 0, 15)), cover((P0, 0, 15)), account=Account({P0: counts}))
+    mixed = snapshot(2, cover((P0, 0, 15)), cover((P0, 0, 15)), account={P0: counts})
     assert texts(check_table(history(ORIGIN, mixed))) == ""
 
 
@@ -227,13 +226,13 @@ def test_an_expired_history_is_checked_from_where_it_begins() -> None:
 
 
 def dead(rows: int, rejected: int, covered: Coverage | None = None) -> TableHistory:
-    account = Account({P0: Counts(landed=10 - rejected, rejected=rejected)})
+    account = {P0: Counts(landed=10 - rejected, rejected=rejected)}
     span = covered or cover((P0, 0, 10))
     return history(ORIGIN, snapshot(2, span, span, account=account, rows=rows), table="shop.dead")
 
 
 def data(rejected: int) -> TableHistory:
-    account = Account({P0: Counts(landed=10 - rejected, rejected=rejected)})
+    account = {P0: Counts(landed=10 - rejected, rejected=rejected)}
     return history(ORIGIN, snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=account))
 
 
@@ -257,7 +256,7 @@ def test_a_dead_letter_table_that_is_behind_is_reported_and_not_wrong() -> None:
 def longer(of: TableHistory, rejected: int, rows: int, end: int = 20) -> TableHistory:
     """With another snapshot, up to an end."""
     had = of.snapshots[-1].sections["orders", "live"].covered
-    account = Account({P0: Counts(landed=end - 10 - rejected, rejected=rejected)})
+    account = {P0: Counts(landed=end - 10 - rejected, rejected=rejected)}
     one = snapshot(3, had | cover((P0, 10, end)), cover((P0, 10, end)), account=account, rows=rows)
     return replace(of, snapshots=(*of.snapshots, one), head=())
 
@@ -305,7 +304,7 @@ def test_what_a_user_stated_of_dead_letters_is_reported_and_not_wrong() -> None:
 
 
 def test_dead_letters_that_a_user_gave_up_are_reported_and_not_wrong() -> None:
-    given_up = Account({P0: Counts(skipped=10)})
+    given_up = {P0: Counts(skipped=10)}
     skipped = history(
         ORIGIN, snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=given_up, rows=0), table="shop.dead"
     )
@@ -316,8 +315,8 @@ def test_dead_letters_that_a_user_gave_up_are_reported_and_not_wrong() -> None:
 
 def test_what_was_given_up_without_a_dead_letter_table_may_be_in_one_that_came_back() -> None:
     def both(skipped: int, rejected: int) -> list[Finding]:
-        ours = Account({P0: Counts(landed=10 - skipped, skipped=skipped)})
-        theirs = Account({P0: Counts(landed=10 - rejected, rejected=rejected)})
+        ours = {P0: Counts(landed=10 - skipped, skipped=skipped)}
+        theirs = {P0: Counts(landed=10 - rejected, rejected=rejected)}
         rows = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=ours)
         dead = snapshot(2, cover((P0, 0, 10)), cover((P0, 0, 10)), account=theirs, rows=rejected)
         return check_landing(LANDING, [history(ORIGIN, rows), history(ORIGIN, dead, table="shop.dead")])

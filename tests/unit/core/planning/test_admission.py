@@ -16,12 +16,12 @@ from airflow_provider_lakecommit.core.debt import TableDebt
 from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.core.planning.admission import (
     REASON_LENGTH,
-    TABLE,
     Admit,
     Refuse,
     Terms,
     admit,
     catalog_away,
+    refusals,
 )
 from airflow_provider_lakecommit.core.planning.missing import Missing, Watermark, find_missing
 from airflow_provider_lakecommit.core.planning.pressure import Pending, Pressure, only_holes, pressure_of
@@ -183,8 +183,19 @@ LATER = ("compaction debt", "slowing")
 
 
 class TestRefusals:
-    def test_there_is_a_case_for_every_row(self) -> None:
-        assert [row.state for row in TABLE] == ["suspended", *FULL_CASES]
+    def test_the_first_of_several_reasons_decides(self) -> None:
+        everything = Pressure(
+            failed={ORDERS: failed(3, window=True)},
+            open_cycles=2,
+            pending={ORDERS: Pending(slices=10, files=18, bytes=901)},
+            slice_files=3,
+            record_bytes=100,
+            windows_failed=2,
+            since_window=1,
+            debts={ORDERS: debt(2.0)},
+        )
+        terms = replace(TERMS, slow_down=True, suspended="ann")
+        assert [one.state for one in refusals(everything, terms)] == ["suspended", *FULL_CASES]
 
     def test_the_user_of_a_suspension_is_reported_before_anything_else(self) -> None:
         refused = admit(FULL_CASES["stalled"], Terms(suspended="ann on here: moved"))

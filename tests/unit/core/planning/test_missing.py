@@ -18,11 +18,12 @@ from airflow_provider_lakecommit.core.model import LIVE, Budget, Slice
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import (
     SLICE_BYTES,
-    Chosen,
     Missing,
+    RangesByTables,
     Watermark,
     WindowLimits,
     choose,
+    explain,
     find_missing,
     mean_size,
     needs_size_check,
@@ -175,24 +176,22 @@ class TestRemovedFromTheSource:
 
 class TestChoose:
     def test_without_limits_everything_is_taken(self) -> None:
-        chosen = choose(a_missing(orders=A), marks(p0=10), WindowLimits())
-        assert chosen.ranges == {(ORDERS,): coverage(A)}
-        assert chosen.left == 0
+        chosen = choose(a_missing(orders=A), WindowLimits())
+        assert chosen == {(ORDERS,): coverage(A)}
 
     def test_a_limit_is_shared_evenly_and_the_rest_goes_to_who_needs_it(self) -> None:
         ranges: Ranges = [(P0, 0, 2), (P1, 0, 100), (P2, 0, 100)]
-        chosen = choose(a_missing(orders=ranges), marks(p0=2, p1=100, p2=100), WindowLimits(max_records=20))
-        assert chosen.ranges == {(ORDERS,): coverage([(P0, 0, 2), (P1, 0, 9), (P2, 0, 9)])}
-        assert chosen.left == 182
+        chosen = choose(a_missing(orders=ranges), WindowLimits(max_records=20))
+        assert chosen == {(ORDERS,): coverage([(P0, 0, 2), (P1, 0, 9), (P2, 0, 9)])}
 
     def test_a_limit_takes_the_oldest_whatever_table_lacks_it(self) -> None:
         found = a_missing(both=[(P0, 10, 20)], dead=[(P0, 0, 5)])
-        chosen = choose(found, marks(p0=20), WindowLimits(max_records=5))
-        assert whole(chosen.ranges) == coverage([(P0, 0, 5)])
+        chosen = choose(found, WindowLimits(max_records=5))
+        assert whole(chosen) == coverage([(P0, 0, 5)])
 
     def test_a_limit_in_bytes_counts_with_what_a_record_took_so_far(self) -> None:
         limits = WindowLimits(max_bytes=1000, record_bytes=100)
-        assert len(choose(a_missing(orders=[(P0, 0, 50)]), marks(p0=50), limits).spans[0]) == 10
+        assert len(whole(choose(a_missing(orders=[(P0, 0, 50)]), limits))) == 10
 
     @pytest.mark.parametrize(
         ("limits", "records"),
@@ -210,28 +209,27 @@ class TestChoose:
     @STEADY
     @given(missings(), st.none() | st.integers(1, 90))
     def test_a_window_is_as_full_as_its_limit_allows(self, found: Missing, limit: int | None) -> None:
-        chosen = choose(found, ENDS, WindowLimits(max_records=limit))
+        chosen = choose(found, WindowLimits(max_records=limit))
         need = len(found)
-        assert len(whole(chosen.ranges)) == (need if limit is None else min(need, limit))
-        assert chosen.left == need - len(whole(chosen.ranges))
+        assert len(whole(chosen)) == (need if limit is None else min(need, limit))
 
     @STEADY
     @given(missings(), st.integers(1, 90))
     def test_what_is_left_is_newer_than_what_is_taken(self, found: Missing, limit: int) -> None:
-        taken = whole(choose(found, ENDS, WindowLimits(max_records=limit)).ranges)
+        taken = whole(choose(found, WindowLimits(max_records=limit)))
         left = whole(found.ranges) - taken
         assert all(a.end <= b.start for p in left.parts for a in taken[p] for b in left[p])
 
     @STEADY
     @given(missings(), st.none() | st.integers(1, 90))
     def test_a_range_is_taken_for_the_tables_that_lack_it(self, found: Missing, limit: int | None) -> None:
-        for tables, c in choose(found, ENDS, WindowLimits(max_records=limit)).ranges.items():
+        for tables, c in choose(found, WindowLimits(max_records=limit)).items():
             assert not c - found.ranges[tables]
 
     @STEADY
     @given(missings(), st.integers(3, 90))
     def test_a_limit_starves_no_partition(self, found: Missing, limit: int) -> None:
-        taken = whole(choose(found, ENDS, WindowLimits(max_records=limit)).ranges)
+        taken = whole(choose(found, WindowLimits(max_records=limit)))
         assert set(taken.parts) == set(whole(found.ranges).parts)
 
     def test_explain_reports_why_each_end_was_chosen_and_what_is_left(self) -> None:
@@ -239,24 +237,28 @@ class TestChoose:
             ranges={(ORDERS,): coverage([(P0, 0, 90), (P1, 0, 5)])},
             notes={P1: "an open transaction holds it"},
         )
-        chosen = choose(found, marks(p0=90, p1=9, p2=4), WindowLimits(max_records=15))
-        assert chosen.explain == (
+        limits = WindowLimits(max_records=15)
+        assert tuple(explain(choose(found, limits), found, marks(p0=90, p1=9, p2=4), limits)) == (
             "orders[0]: [0, 10) for shop.orders; the window's limit of 15 records leaves 80",
             "orders[1]: [0, 5) for shop.orders; an open transaction holds it",
             "orders[2]: nothing; nothing new",
         )
 
     def test_explain_names_the_last_stable_offset(self) -> None:
-        chosen = choose(a_missing(orders=A), marks(p0=10), WindowLimits())
-        assert chosen.explain == ("orders[0]: [0, 10) for shop.orders; up to the last stable offset 10",)
+        found = a_missing(orders=A)
+        lines = tuple(explain(choose(found, WindowLimits()), found, marks(p0=10), WindowLimits()))
+        assert lines == ("orders[0]: [0, 10) for shop.orders; up to the last stable offset 10",)
 
 
-def cut_of(chosen: Chosen, limits: WindowLimits, landing_state: LandingState | None = None) -> tuple[Slice, ...]:
-    return cut(chosen, landing_state or Story().landing_state(), limits, landing="orders", lane=LIVE, spec_version="s1")
+def cut_of(
+    chosen: RangesByTables, limits: WindowLimits, landing_state: LandingState | None = None
+) -> tuple[Slice, ...]:
+    state = landing_state or Story().landing_state()
+    return cut(chosen, state, limits, window_of(chosen, state, landing="orders", lane=LIVE, spec_version="s1"))
 
 
-def chosen_of(ranges: Ranges) -> Chosen:
-    return Chosen(ranges={(ORDERS,): coverage(ranges)}, left=0, explain=())
+def chosen_of(ranges: Ranges) -> RangesByTables:
+    return {(ORDERS,): coverage(ranges)}
 
 
 def over_budget(ranges: Ranges, **more: Directives) -> LandingState:
@@ -414,7 +416,7 @@ class TestCut:
     @STEADY
     @given(missings(), LIMITS)
     def test_slices_are_disjoint_and_together_what_was_chosen(self, found: Missing, limits: WindowLimits) -> None:
-        slices = cut_of(choose(found, ENDS, limits), limits)
+        slices = cut_of(choose(found, limits), limits)
         for tables, c in found.ranges.items():
             mine = [s for s in slices if s.tables == tables]
             assert sum(len(s) for s in mine) == len(c)
@@ -423,14 +425,14 @@ class TestCut:
     @STEADY
     @given(missings(), LIMITS)
     def test_no_slice_is_larger_than_requested_or_of_two_groups(self, found: Missing, limits: WindowLimits) -> None:
-        for s in cut_of(choose(found, ENDS, limits), limits):
+        for s in cut_of(choose(found, limits), limits):
             assert 0 < len(s) <= limits.slice_records
             assert {span.partition.partition % limits.groups for span in s.spans} == {s.group}
 
     @STEADY
     @given(missings(), LIMITS)
     def test_no_slice_comes_before_an_older_one_of_its_partition(self, found: Missing, limits: WindowLimits) -> None:
-        slices = cut_of(choose(found, ENDS, limits), limits)
+        slices = cut_of(choose(found, limits), limits)
         for p in (P0, P1, P2):
             one = [s.spans[0].range.start for s in slices if len(s.spans) == 1 and s.spans[0].partition == p]
             assert all(a < b for a, b in pairwise(one))
@@ -440,9 +442,9 @@ class TestCut:
     def test_the_same_inputs_cut_the_same_slices_under_different_ids(
         self, found: Missing, limits: WindowLimits
     ) -> None:
-        slices = cut_of(choose(found, ENDS, limits), limits)
+        slices = cut_of(choose(found, limits), limits)
         shuffled = Missing(ranges=dict(reversed(found.ranges.items())))
-        assert cut_of(choose(shuffled, ENDS, limits), limits) == slices
+        assert cut_of(choose(shuffled, limits), limits) == slices
         assert len({s.slice_id for s in slices}) == len(slices)
 
     def test_the_window_is_named_by_what_is_read_and_under_which_epochs(self) -> None:

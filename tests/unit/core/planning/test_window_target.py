@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.measure import WindowCost
-from airflow_provider_lakecommit.core.planning.missing import Chosen, Missing, Watermark, WindowLimits, choose
+from airflow_provider_lakecommit.core.planning.missing import Missing, RangesByTables, WindowLimits, choose
 from airflow_provider_lakecommit.core.planning.slicing import cut
 from airflow_provider_lakecommit.core.planning.window_target import (
     ASSUMED_RATE,
@@ -183,15 +184,14 @@ class TestGroups:
         assert of([], replace(LIMITS, groups=4), window_seconds=8.5).groups == 4
 
 
-def chosen_of(**ends: int) -> Chosen:
+def chosen_of(**ends: int) -> RangesByTables:
     at = {"p0": P0, "p1": P1, "p2": P2}
     whole = coverage([(at[p], 0, end) for p, end in ends.items()])
-    marks = {at[p]: Watermark(start=0, stable=end, high=end) for p, end in ends.items()}
-    return choose(Missing(ranges={(ORDERS,): whole}), marks, WindowLimits())
+    return choose(Missing(ranges={(ORDERS,): whole}), WindowLimits())
 
 
-def cut_of(chosen: Chosen, limits: WindowLimits) -> Any:
-    return cut(chosen, Story().landing_state(), limits, landing="orders", lane="live", spec_version="s1")
+def cut_of(chosen: RangesByTables, limits: WindowLimits) -> Any:
+    return cut(chosen, Story().landing_state(), limits, UUID(int=1))
 
 
 class TestByLoad:
@@ -361,9 +361,8 @@ def test_a_hot_partition_takes_hardly_longer_than_an_even_spread(lanes: int, goa
     walls, by_load = [], []
     for ends in ([250_000] * 8, [1_600_000, *[57_143] * 7]):
         whole = coverage([(p, 0, end) for p, end in zip(partitions, ends, strict=True)])
-        marks = {p: Watermark(start=0, stable=end, high=end) for p, end in zip(partitions, ends, strict=True)}
         limits, _ = sized(LIMITS, costs, missing=partitions, records=sum(ends), window_seconds=goal)
-        chosen = choose(Missing(ranges={(ORDERS,): whole}), marks, limits)
+        chosen = choose(Missing(ranges={(ORDERS,): whole}), limits)
         walls.append(wall(cut_of(chosen, limits), lanes) / sum(map(len, cut_of(chosen, limits))))
         dealt = cut_of(chosen, replace(limits, groups=lanes, by_load=True))
         shares = [wall([s for s in dealt if s.group == g], 1) for g in range(lanes)]

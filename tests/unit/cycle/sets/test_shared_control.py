@@ -13,8 +13,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_lakecommit.control.control_log import ControlLog
-from airflow_provider_lakecommit.control.records import Sender
-from airflow_provider_lakecommit.control.transaction import Record
+from airflow_provider_lakecommit.control.records import Outgoing, Sender
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.cycle.sets import shared_control
@@ -50,14 +49,14 @@ def shared(topic: CountedControl) -> Iterator[SharedControl]:
     made.close()
 
 
-def record_of(landing: str) -> Record:
+def record_of(landing: str) -> Outgoing:
     """A record that only its landing can use."""
     sender = Sender(landing=landing, lane="live", role="plan", commit_id=UUID(int=1))
     out = sender.end_request(UUID(int=next(NUMBERS)), NOON, job=None, reason="test")
     return out.key, out.value, out.headers
 
 
-def send(port: ControlPort, *records: Record, partition: int = 0) -> tuple[int, ...]:
+def send(port: ControlPort, *records: Outgoing, partition: int = 0) -> tuple[int, ...]:
     with port.writer("of the landing", partition) as writer:
         return writer.send(records)
 
@@ -188,7 +187,7 @@ def test_a_record_that_cannot_be_sent_fails_its_own_landing_only(topic: CountedC
         def __init__(self, number: int) -> None:
             self._inner = writer(f"id-{number}", 0)
 
-        def send(self, records: list[Record]) -> tuple[int, ...]:
+        def send(self, records: list[Outgoing]) -> tuple[int, ...]:
             if big in records:
                 raise WireError("LC9999", "a record is larger than the client takes")
             return self._inner.send(records)
@@ -198,7 +197,7 @@ def test_a_record_that_cannot_be_sent_fails_its_own_landing_only(topic: CountedC
     shared._writer = lambda partition, number: Limited(number)  # type: ignore[assignment,method-assign,return-value]
     barrier = threading.Barrier(3)
 
-    def send_one(record: Record) -> object:
+    def send_one(record: Outgoing) -> object:
         barrier.wait(30)
         try:
             return send(shared.of("one"), record)

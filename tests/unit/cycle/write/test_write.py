@@ -237,7 +237,7 @@ def test_a_log_is_read_to_all_that_was_sent_before_or_as_far_as_it_can_be(ever: 
     records = [Outgoing(key=b"k", value=bytes([n]), headers=[]) for n in range(3)]
     for record in records:
         with control.writer("t", 0) as writer:
-            writer.send([(record.key, record.value, record.headers)])
+            writer.send([record])
     log = read_decided(control, 0, 0)
     assert [r.offset for r in log.records] == ([0, 2, 4] if ever else [0])
     assert log.end == (6 if ever else 2)

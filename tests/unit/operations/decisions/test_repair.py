@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from pyiceberg.exceptions import ForbiddenError
 
-from airflow_provider_lakecommit.core.decisions import Decision
+from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import RangeSet
 from airflow_provider_lakecommit.cycle.plan.open import preview

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.control.quarantine import read_entries
+from airflow_provider_lakecommit.control.records import read_entries
 from airflow_provider_lakecommit.core.log import EndRequested
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.write.write import group_job, group_result

@@ -10,8 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.control.events import CommitComplete, Event, encode
+from airflow_provider_lakecommit.control.events import Event, encode
 from airflow_provider_lakecommit.control.headers import HEADER
+from airflow_provider_lakecommit.control.payloads import CommitComplete
 from airflow_provider_lakecommit.signing import HEADER as SIGNATURE
 from airflow_provider_lakecommit.status.doctor.finding import Level
 from airflow_provider_lakecommit.status.doctor.groups import OtherGroup, other_groups, shared, sharing
