@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -275,7 +275,6 @@ def restart(
     landing: str,
     head_id: int | None,
     decision: Decision,
-    new_epoch: Callable[[], UUID] = uuid4,
 ) -> int:
     """Put a branch back on ``main``; returns the snapshot. Every entry has a new epoch, so that nothing pending is
     appended, and what the branch had is read again. A suspended landing stays suspended.
@@ -286,7 +285,7 @@ def restart(
 
     def sections(_: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
         before = _before(loaded.metadata, unpublished(loaded.metadata, branch), table)
-        return (replace(s, epoch=new_epoch()) for s in before)
+        return (replace(s, epoch=uuid4()) for s in before)
 
     def staged(loaded: Table, on: str, _: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
         return stage_restart(loaded, on, MAIN_BRANCH, summary)

@@ -21,7 +21,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
@@ -94,8 +93,7 @@ def compact_table(
     landing: str,
     branch: str,
     decide: Callable[[Table], Compaction | None],
-    staging: Callable[[Attempt], None] = lambda _: None,
-    retry_policy: RetryPolicy | None = None,
+    staging: Callable[[Attempt], None],
 ) -> tuple[Compaction | None, int | None]:
     """Commit a compaction; returns it and its snapshot, or ``None`` for both.
 
@@ -130,5 +128,5 @@ def compact_table(
         staging(attempt)
         return attempt
 
-    swapped = compare_and_swap(tables, table, branch, change, retry_policy, staging=staged)
+    swapped = compare_and_swap(tables, table, branch, change, staging=staged)
     return (swapped.landed.why if swapped.landed else None), swapped.snapshot_id

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
-from uuid import UUID
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -196,7 +196,6 @@ def rekey_table(
     branch: str,
     key: tuple[str, ...],
     scan: Callable[[Table], Superseded | None],
-    new_epoch: Callable[[], UUID],
     decided: Callable[[Superseded | None], Decision],
 ) -> tuple[Superseded | None, int | None]:
     """Change the key of a landing's rows; returns the removed rows, and the snapshot.
@@ -221,7 +220,7 @@ def rekey_table(
             decisions=(decided(found),),
         )
         sections = tuple(
-            replace(s, upsert_key=key, epoch=new_epoch()) if s.landing == landing else s for s in state.sections
+            replace(s, upsert_key=key, epoch=uuid4()) if s.landing == landing else s for s in state.sections
         )
         last[:] = [found]
         return ledger_change(table, state, record, sections, found)

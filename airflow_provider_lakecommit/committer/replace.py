@@ -34,13 +34,7 @@ from airflow_provider_lakecommit.committer.ledger import (
 )
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
-from airflow_provider_lakecommit.committer.replaced import (
-    REPLACED,
-    Replaced,
-    Replacement,
-    renewed_epoch,
-    sections_after,
-)
+from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, renewed_epoch, sections_after
 from airflow_provider_lakecommit.committer.stage import Attempt, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
@@ -90,14 +84,9 @@ class ReplaceRequest:
     decision: Decision | None = None
 
     @property
-    def anew(self) -> Replacement:
-        """Return the replacement of the ranges."""
-        return Replacement(
-            lane=self.lane,
-            coverage=Coverage.union(s.coverage for s in self.slices),
-            evaluated=tuple((s.rules, s.coverage) for s in self.slices),
-            provenance=tuple(entry for s in self.slices for entry in s.provenance),
-        )
+    def landed(self) -> Coverage:
+        """Return the ranges of the slices."""
+        return Coverage.union(s.coverage for s in self.slices)
 
     @property
     def token(self) -> UUID:
@@ -137,7 +126,7 @@ def replace_ranges(
     request: ReplaceRequest,
     remove: Callable[[Table], Removal],
     *,
-    staging: Callable[[Attempt], None] = lambda _: None,
+    staging: Callable[[Attempt], None],
     retry_policy: RetryPolicy | None = None,
 ) -> ReplaceOutcome:
     """Replace the ranges of the request that are not replaced yet.
@@ -247,7 +236,7 @@ def _is_done(request: ReplaceRequest, metadata: TableMetadata, state: LedgerStat
     lane = state.section(request.landing, request.lane)
     if lane is None:
         return False
-    landed, elsewhere = request.anew.coverage, Coverage.union(s.covered for s in own if s is not lane)
+    landed, elsewhere = request.landed, Coverage.union(s.covered for s in own if s is not lane)
     return (
         bool(landed)
         and lane.key not in request.epochs
@@ -292,25 +281,25 @@ def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: Ledge
 
 
 def _change(request: ReplaceRequest, state: LedgerState, removal: Removal) -> Change[Removal]:
-    anew, name = request.anew, request.token
-    section = state.section(request.landing, request.lane)
+    own, slices = (request.landing, request.lane), request.slices
+    section = state.section(*own)
     record = SnapshotRecord(
         kind=SnapshotKind.REPLACE,
         branch=request.branch,
         landing=request.landing,
         lane=request.lane,
-        token=name,
+        token=request.token,
         commit_id=request.commit_id,
-        slices=len(request.slices),
-        windows=tuple(dict.fromkeys(s.window_id for s in request.slices)),
-        ranges=anew.coverage,
-        accounting=Account.of(r for s in request.slices for r in s.spans),
-        rows=sum(s.rows for s in request.slices),
+        slices=len(slices),
+        windows=tuple(dict.fromkeys(s.window_id for s in slices)),
+        ranges=request.landed,
+        accounting=Account.of(r for s in slices for r in s.spans),
+        rows=sum(s.rows for s in slices),
         spec_version=None if section is None else section.spec_version,
         control_end=request.control_end,
         extra={**request.extra, REPLACED: removal.replaced.to_text()},
         decisions=() if request.decision is None else (request.decision,),
     )
-    sections = sections_after(state.sections, request.landing, request.coverage, anew, name, removal.left)
-    files = (*removal.copies, *(f for s in request.slices for f in s.files))
+    sections = sections_after(state.sections, own, request.coverage, slices, request.token, removal.left)
+    files = (*removal.copies, *(f for s in slices for f in s.files))
     return ledger_change(request.table, state, record, sections, removal, files=files)

@@ -386,7 +386,7 @@ def test_a_new_epoch_is_made_once_whatever_is_answered(lake: Lake, ours: LedgerS
 
 def test_a_ledger_is_carried_once_whatever_is_answered(lake: Lake, ours: LedgerSection) -> None:
     lake.catalog.faults.append(Fault.LYING_CONFLICT)
-    refresh_ledger(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
+    refresh_ledger(lake.tables, lake.name, "orders", "live")
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
 

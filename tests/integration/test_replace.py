@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
-from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, Replacement, replaced_of, sections_after
+from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, replaced_of, sections_after
 from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -530,7 +530,7 @@ def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files
     extra = {REPLACED: took.to_text()} if kind is SnapshotKind.REPLACE else {}
     record = SnapshotRecord(kind=kind, branch="main", landing="orders", lane="live", token=token, extra=extra)
     taken = took.ranges if kind is SnapshotKind.REPLACE else coverage()
-    sections = sections_after(state.sections, "orders", taken, Replacement(lane="live"), token, {})
+    sections = sections_after(state.sections, ("orders", "live"), taken, (), token, {})
     removed = [f.file_path for f in lake.files()[:files]]
     table = lake.load()
     forged = stage(table, "main", (), to_summary(record, sections), rewrite=Rewrite(removed=frozenset(removed)))
