@@ -43,8 +43,7 @@ __getattr__ = lazy_names(
         "swap": "Change compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
-        "key_columns": "check_key_columns",
         "excess_rows": "KeyRows rekey_table",
-        "upsert_rule": "UpsertRule check_key key_text",
+        "upsert_rule": "UpsertRule check_key check_key_columns key_text",
     },
 )

@@ -37,7 +37,6 @@ from airflow_provider_lakecommit.committer.executor import Committer as Committe
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.head import Head as Head
 from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
-from airflow_provider_lakecommit.committer.key_columns import check_key_columns as check_key_columns
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition
 from airflow_provider_lakecommit.committer.ledger import LedgerState as LedgerState
 from airflow_provider_lakecommit.committer.ledger import ancestry as ancestry
@@ -108,4 +107,5 @@ from airflow_provider_lakecommit.committer.trim import old_snapshots as old_snap
 from airflow_provider_lakecommit.committer.trim import trim_snapshots as trim_snapshots
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule as UpsertRule
 from airflow_provider_lakecommit.committer.upsert_rule import check_key as check_key
+from airflow_provider_lakecommit.committer.upsert_rule import check_key_columns as check_key_columns
 from airflow_provider_lakecommit.committer.upsert_rule import key_text as key_text

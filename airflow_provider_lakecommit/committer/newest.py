@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.iceberg import (
     hashes,
     live_of,
     mark_columns,
+    one_array,
     opened,
     order_numbers,
     partition_constants,
@@ -178,8 +179,7 @@ class Columns:
             if name is None and self._ids[i] in constants:
                 made.append(repeated(constants[self._ids[i]], kind, block.num_rows))
                 continue
-            array = pa.nulls(block.num_rows, kind) if name is None else block.column(name).combine_chunks()
-            array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+            array = pa.nulls(block.num_rows, kind) if name is None else one_array(block.column(name))
             array = array.storage if isinstance(array, pa.ExtensionArray) else array
             try:
                 made.append(array if array.type == kind else array.cast(kind))

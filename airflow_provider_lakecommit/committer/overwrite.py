@@ -31,7 +31,7 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
-from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs, is_rewritable, schema_of
+from airflow_provider_lakecommit.committer.manifests import KnownSpecs, is_rewritable, schema_of
 from airflow_provider_lakecommit.exceptions import TableError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_lakecommit.committer.ledger import main_below, tag_name
-from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
+from airflow_provider_lakecommit.committer.manifests import MergingAppend
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles, Rewrite
 from airflow_provider_lakecommit.committer.summary import ON_MAIN
 from airflow_provider_lakecommit.core import attempt_id

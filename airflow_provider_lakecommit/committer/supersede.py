@@ -39,10 +39,9 @@ from airflow_provider_lakecommit.committer.delete_files import (
     require_parquet,
 )
 from airflow_provider_lakecommit.committer.head import HeadReader
-from airflow_provider_lakecommit.committer.key_columns import check_key_columns
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes, of_reading, readings_by
-from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule, check_key_columns
 from airflow_provider_lakecommit.core import LIVE, RangeSet, attempt_of, current_readings
 from airflow_provider_lakecommit.iceberg import Numbers, opened, partition_constants, transformed
 

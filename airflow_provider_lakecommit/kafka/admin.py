@@ -18,6 +18,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and exported without saying so
     AclOperation,
     ConfigResource,
+    DescribeClusterResult,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -73,9 +74,7 @@ class ClusterAdmin(AdminRequests):
 
     def cluster_id(self) -> str:
         """Id of the cluster that answers now."""
-        doing = "asking for the cluster id"
-        answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
-        return str(self._granted(doing, answer).cluster_id or "")
+        return str(self._cluster("asking for the cluster id").cluster_id or "")
 
     def names(self) -> tuple[str, ...]:
         """Return all topics that this principal may see; none if the brokers do not answer at once."""
@@ -117,10 +116,7 @@ class ClusterAdmin(AdminRequests):
             {f"asking for the {e.value} of {where}": self._about(e, request) for e in Edge}
         )
         found = [
-            {
-                (partition.topic, partition.partition): self._offset(partition, edge, a)
-                for partition, a in of_edge.items()
-            }
+            {(p.topic, p.partition): self._offset(p, edge, answer) for p, answer in of_edge.items()}
             for edge, of_edge in zip(Edge, answers, strict=True)
         ]
         return {partition: _watermark(*(of_edge[partition] for of_edge in found)) for partition in partitions}
@@ -190,9 +186,7 @@ class ClusterAdmin(AdminRequests):
 
     def broker_settings(self) -> dict[str, str] | None:
         """Return the settings of one broker; None without the right to read them."""
-        doing = "asking for the brokers"
-        answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
-        node = self._granted(doing, answer).nodes[0]
+        node = self._cluster("asking for the brokers").nodes[0]
         resource = ConfigResource(ResourceType.BROKER, str(node.id))
         return self._settings("reading the settings of a broker", resource)
 
@@ -215,6 +209,10 @@ class ClusterAdmin(AdminRequests):
         )
         answer = answers[topic]
         return answer if isinstance(answer, KafkaError) else None
+
+    def _cluster(self, doing: str) -> DescribeClusterResult:
+        answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
+        return self._granted(doing, answer)
 
     def _settings(self, doing: str, resource: ConfigResource) -> dict[str, str] | None:
         answers = self._request(doing, lambda left: self._client.describe_configs([resource], request_timeout=left))

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import (
     refresh_ledger,
     renew_epochs,
 )
-from airflow_provider_lakecommit.committer.merge_manifests import TIER
+from airflow_provider_lakecommit.committer.manifests import TIER
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles, Rewrite
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.identity import token

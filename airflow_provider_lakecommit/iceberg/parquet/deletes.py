@@ -26,13 +26,14 @@ from pyiceberg.table.delete_file_index import DeleteFileIndex
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.data_files import is_data
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import FIELD_ID
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, positions_of
 
 _NONE_DELETED = np.zeros(0, np.int64)
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 """Field ids that Iceberg reserves for the columns of position delete files."""
 _SCHEMA = pa.schema(
-    pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": str(field_id)})
+    pa.field(name, kind, nullable=False, metadata={FIELD_ID: str(field_id)})
     for name, kind, field_id in (("file_path", pa.string(), _PATH_ID), ("pos", pa.int64(), _POSITION_ID))
 )
 

@@ -27,7 +27,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
 from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat, OpenFile
-from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, ParquetRows, opened
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, ParquetRows, one_array, opened
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -77,13 +77,11 @@ class GroupedFile:
         group = pa.concat_tables(self._waiting)
         self._waiting, self._rows, self._bytes = [], 0, 0
         for at in range(0, group.num_rows, self._layout.group_rows):
-            self._write(group.slice(at, self._layout.group_rows))
-
-    def _write(self, group: pa.Table) -> None:
-        if self._file is None:
-            self._file = OpenFile(self._output, self._layout, self._metrics, group, self._partition)
-        else:
-            self._file.write(group)
+            part = group.slice(at, self._layout.group_rows)
+            if self._file is None:
+                self._file = OpenFile(self._output, self._layout, self._metrics, part, self._partition)
+            else:
+                self._file.write(part)
 
 
 class Projection:
@@ -109,7 +107,7 @@ class Projection:
         if self._same or not block.num_rows:
             return block
         try:
-            there = {f.field_id: (f, _array(block.column(f.name))) for f in self._physical.fields}
+            there = {f.field_id: (f, one_array(block.column(f.name))) for f in self._physical.fields}
             columns = [
                 repeated(self._constants[f.field_id], arrow_field(f).type, block.num_rows)
                 if f.field_id not in there and f.field_id in self._constants
@@ -156,11 +154,6 @@ def _projected(values: pa.Array, have: IcebergType, want: IcebergType) -> pa.Arr
         return pa.MapArray.from_arrays(values.offsets, keys, items, mask=values.is_null())
     promote(have, want)
     return values.cast(arrow_field(NestedField(1, "promoted", want)).type)
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
 def partition_constants(table: Table, file: DataFile) -> Mapping[int, Any]:

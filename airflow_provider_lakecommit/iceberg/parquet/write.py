@@ -40,7 +40,8 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.null_parents import relabelled
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
-from airflow_provider_lakecommit.iceberg.parquet.partitions import Key, Numbers, PartitionedRows
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers
+from airflow_provider_lakecommit.iceberg.parquet.partitions import Key, PartitionedRows
 from airflow_provider_lakecommit.redaction import redacted
 
 log = logging.getLogger(__name__)
