@@ -33,14 +33,14 @@ __getattr__ = lazy_names(
         "overwrite": "Rewrite",
         "replace": "Removal ReplaceOutcome ReplaceRequest epochs_of is_due replace_ranges require_ranges",
         "replaced": "REPLACED Replaced ends_epoch replaced_of",
-        "stage": "Attempt stage_untagged",
+        "stage": "Attempt Change stage_untagged",
         "summary": "LogPoint SnapshotKind SnapshotRecord has_ledger record_of sections_of",
         "summary_extras": (
             "DELETED EVOLVED LOOKED_UP MOVED REPLAYED SPEC SUPERSEDED had_before merged_sections moved_lanes "
             "pruned_sections replay_of replay_to_text"
         ),
         "supersede": "bound_of buckets_of",
-        "swap": "Change compare_and_swap ledger_change",
+        "swap": "compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
         "excess_rows": "KeyRows rekey_table",

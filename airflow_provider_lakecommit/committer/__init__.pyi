@@ -76,6 +76,7 @@ from airflow_provider_lakecommit.committer.replaced import Replaced as Replaced
 from airflow_provider_lakecommit.committer.replaced import ends_epoch as ends_epoch
 from airflow_provider_lakecommit.committer.replaced import replaced_of as replaced_of
 from airflow_provider_lakecommit.committer.stage import Attempt as Attempt
+from airflow_provider_lakecommit.committer.stage import Change as Change
 from airflow_provider_lakecommit.committer.stage import stage_untagged as stage_untagged
 from airflow_provider_lakecommit.committer.summary import LogPoint as LogPoint
 from airflow_provider_lakecommit.committer.summary import SnapshotKind as SnapshotKind
@@ -98,7 +99,6 @@ from airflow_provider_lakecommit.committer.summary_extras import replay_of as re
 from airflow_provider_lakecommit.committer.summary_extras import replay_to_text as replay_to_text
 from airflow_provider_lakecommit.committer.supersede import bound_of as bound_of
 from airflow_provider_lakecommit.committer.supersede import buckets_of as buckets_of
-from airflow_provider_lakecommit.committer.swap import Change as Change
 from airflow_provider_lakecommit.committer.swap import compare_and_swap as compare_and_swap
 from airflow_provider_lakecommit.committer.swap import ledger_change as ledger_change
 from airflow_provider_lakecommit.committer.tags import check_tags as check_tags

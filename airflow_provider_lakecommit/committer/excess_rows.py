@@ -18,14 +18,13 @@ Failure story: as of any compare-and-swap, see :mod:`~airflow_provider_lakecommi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.delete_files import (
@@ -37,9 +36,9 @@ from airflow_provider_lakecommit.committer.delete_files import (
 from airflow_provider_lakecommit.committer.head import Head, HeadReader
 from airflow_provider_lakecommit.committer.ledger import read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.newest import Changes, Columns, Order, live_rows, rank
-from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.stage import Change
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core import LIVE, Decision
 from airflow_provider_lakecommit.exceptions import TableError
@@ -199,12 +198,8 @@ def rekey_table(
         sections = tuple(
             replace(s, upsert_key=key, epoch=uuid4()) if s.landing == landing else s for s in state.sections
         )
-        last[:] = [found]
-        return ledger_change(table, state, record, sections, found)
+        made = ledger_change(table, state, record, sections, found)
+        return replace(made, rewrite=None if found is None else found.rewrite)
 
-    def staged(loaded: Table, on: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        return stage(loaded, on, files, summary, rewrite=None if last[0] is None else last[0].rewrite)
-
-    last: list[Superseded | None] = []
-    swapped = compare_and_swap(tables, table, branch, change, staging=staged)
+    swapped = compare_and_swap(tables, table, branch, change)
     return (swapped.landed.why if swapped.landed else None), swapped.snapshot_id

@@ -19,9 +19,10 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
+from airflow_provider_lakecommit.committer.stage import Change
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.summary_extras import HAD, PRUNED, had_to_text
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, LedgerSection, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables

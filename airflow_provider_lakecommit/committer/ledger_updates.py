@@ -22,8 +22,9 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.stage import Change
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
     RESET_OFFSETS,

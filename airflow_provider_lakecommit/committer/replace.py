@@ -15,8 +15,9 @@ Failure story: see :mod:`airflow_provider_lakecommit.committer.swap`. Errors of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID, uuid5
 
 from pyiceberg.manifest import DataFile
@@ -35,9 +36,9 @@ from airflow_provider_lakecommit.committer.ledger import (
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, renewed_epoch, sections_after
-from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.stage import Attempt, Change, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     HISTORY,
@@ -138,16 +139,14 @@ def replace_ranges(
     :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
     :raises CatalogError: the catalog or the storage was unreachable
     """
-    last: list[Removal] = []
 
     def decide(loaded: Table) -> Change[Removal] | None:
         if not is_due(request, loaded):
             return None
-        last[:] = [removal := remove(loaded)]
-        return _change(request, read_ledger(loaded.metadata, request.branch), removal)
+        return _change(request, read_ledger(loaded.metadata, request.branch), remove(loaded))
 
-    def staged(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        attempt = stage(table, branch, files, summary, rewrite=Rewrite(removed=last[-1].paths))
+    def staged(table: Table, branch: str, change: Change[Any]) -> Attempt:
+        attempt = stage(table, branch, change)
         staging(attempt)
         return attempt
 
@@ -302,4 +301,5 @@ def _change(request: ReplaceRequest, state: LedgerState, removal: Removal) -> Ch
     )
     sections = sections_after(state.sections, own, request.coverage, slices, request.token, removal.left)
     files = (*removal.copies, *(f for s in slices for f in s.files))
-    return ledger_change(request.table, state, record, sections, removal, files=files)
+    change = ledger_change(request.table, state, record, sections, removal, files=files)
+    return replace(change, rewrite=Rewrite(removed=removal.paths))

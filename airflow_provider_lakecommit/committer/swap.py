@@ -18,7 +18,7 @@ raised at once; the next attempt finds what it left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
@@ -29,7 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry
 from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
-from airflow_provider_lakecommit.committer.stage import Attempt, Staging, remove_leftovers, stage
+from airflow_provider_lakecommit.committer.stage import Attempt, Change, Staging, remove_leftovers, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.tags import no_tags
 from airflow_provider_lakecommit.core import LedgerSection, kept_decisions
@@ -37,15 +37,6 @@ from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change(Generic[T]):
-    """The change for one read of the table: a snapshot with these files and this summary. ``why`` is for the caller."""
-
-    summary: Mapping[str, str]
-    why: T
-    files: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +75,7 @@ def compare_and_swap(
         landed = _landed(after, branch, sent)
         change = None if landed else decide(table)
         if change is not None:
-            attempt = _staged(lookup, partial(staging, table, branch, change.files, change.summary))
+            attempt = _staged(lookup, partial(staging, table, branch, change))
             if attempt is None:
                 continue
             sent.append((attempt, change))

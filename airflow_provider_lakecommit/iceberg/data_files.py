@@ -88,6 +88,7 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
         )
     if (problem := _contradiction(file)) is not None:
         raise TableError("LC3312", f"file {file.file_path!r:.300} {problem}: its offsets are planned again")
+    statistics: dict[str, Any] = {name: getattr(file, name) for name in _STATISTICS}
     appendable = ManifestFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.file_path,
@@ -99,7 +100,7 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
         split_offsets=None if file.split_offsets is None else list(file.split_offsets),
         equality_ids=None,
         sort_order_id=file.sort_order_id,
-        **{name: None if (some := getattr(file, name)) is None else dict(some) for name in _STATISTICS},
+        **{name: None if some is None else dict(some) for name, some in statistics.items()},
     )
     appendable.spec_id = spec_id
     return appendable

@@ -212,7 +212,8 @@ class ClusterAdmin(AdminRequests):
 
     def _cluster(self, doing: str) -> DescribeClusterResult:
         answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
-        return self._granted(doing, answer)
+        found: DescribeClusterResult = self._granted(doing, answer)
+        return found
 
     def _settings(self, doing: str, resource: ConfigResource) -> dict[str, str] | None:
         answers = self._request(doing, lambda left: self._client.describe_configs([resource], request_timeout=left))

@@ -15,8 +15,8 @@ from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import join_table, refresh_ledger, renew_epochs
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.stage import stage_untagged
-from airflow_provider_lakecommit.committer.swap import Change, Swapped, compare_and_swap
+from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
+from airflow_provider_lakecommit.committer.swap import Swapped, compare_and_swap
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from tests.fakes.catalog import Fault

@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
 from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, replaced_of, sections_after
-from airflow_provider_lakecommit.committer.stage import stage
+from airflow_provider_lakecommit.committer.stage import Change, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.parquet import parquet_rows
@@ -533,7 +533,8 @@ def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files
     sections = sections_after(state.sections, ("orders", "live"), taken, (), token, {})
     removed = [f.file_path for f in lake.files()[:files]]
     table = lake.load()
-    forged = stage(table, "main", (), to_summary(record, sections), rewrite=Rewrite(removed=frozenset(removed)))
+    rewrite = Rewrite(removed=frozenset(removed))
+    forged = stage(table, "main", Change(summary=to_summary(record, sections), why=None, rewrite=rewrite))
     lake.tables.commit(table, forged.requirements, forged.updates)
     assert any(message in text for text in lake.findings()), lake.findings()
 
