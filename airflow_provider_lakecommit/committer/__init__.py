@@ -31,7 +31,7 @@ __getattr__ = lazy_names(
         "newest": "Columns Order live_rows rank",
         "outcome_lookup": "RetryPolicy",
         "overwrite": "Rewrite",
-        "replace": "Removal ReplaceOutcome ReplaceRequest epochs_of is_due replace_ranges require_ranges",
+        "replace": "Removal ReplaceRequest epochs_of is_due replace_ranges require_ranges",
         "replaced": "REPLACED Replaced ends_epoch replaced_of",
         "stage": "Attempt Change stage_untagged",
         "summary": "LogPoint SnapshotKind SnapshotRecord has_ledger record_of sections_of",
@@ -40,7 +40,7 @@ __getattr__ = lazy_names(
             "pruned_sections replay_of replay_to_text"
         ),
         "supersede": "bound_of buckets_of",
-        "swap": "compare_and_swap ledger_change",
+        "swap": "Swapped compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
         "excess_rows": "KeyRows rekey_table",

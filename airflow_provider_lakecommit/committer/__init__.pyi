@@ -65,7 +65,6 @@ from airflow_provider_lakecommit.committer.newest import rank as rank
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
 from airflow_provider_lakecommit.committer.replace import Removal as Removal
-from airflow_provider_lakecommit.committer.replace import ReplaceOutcome as ReplaceOutcome
 from airflow_provider_lakecommit.committer.replace import ReplaceRequest as ReplaceRequest
 from airflow_provider_lakecommit.committer.replace import epochs_of as epochs_of
 from airflow_provider_lakecommit.committer.replace import is_due as is_due
@@ -99,6 +98,7 @@ from airflow_provider_lakecommit.committer.summary_extras import replay_of as re
 from airflow_provider_lakecommit.committer.summary_extras import replay_to_text as replay_to_text
 from airflow_provider_lakecommit.committer.supersede import bound_of as bound_of
 from airflow_provider_lakecommit.committer.supersede import buckets_of as buckets_of
+from airflow_provider_lakecommit.committer.swap import Swapped as Swapped
 from airflow_provider_lakecommit.committer.swap import compare_and_swap as compare_and_swap
 from airflow_provider_lakecommit.committer.swap import ledger_change as ledger_change
 from airflow_provider_lakecommit.committer.tags import check_tags as check_tags

@@ -128,4 +128,4 @@ def compact_table(
         return attempt
 
     swapped = compare_and_swap(tables, table, branch, change, staging=staged)
-    return (swapped.landed.why if swapped.landed else None), swapped.snapshot_id
+    return swapped.made, swapped.snapshot_id

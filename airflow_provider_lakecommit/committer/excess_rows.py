@@ -202,4 +202,4 @@ def rekey_table(
         return replace(made, rewrite=None if found is None else found.rewrite)
 
     swapped = compare_and_swap(tables, table, branch, change)
-    return (swapped.landed.why if swapped.landed else None), swapped.snapshot_id
+    return swapped.made, swapped.snapshot_id

@@ -51,10 +51,7 @@ else:
 
 
 def schema_of(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
-    """Return a schema that has all columns of a spec.
-
-    :raises TableError: the metadata has none
-    """
+    """Return a schema that has all columns of a spec."""
     by_age = sorted(metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
     for schema in (metadata.schema(), *by_age):
         if all(schema.find_column_name(field.source_id) is not None for field in spec.fields):

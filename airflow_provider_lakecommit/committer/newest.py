@@ -263,10 +263,7 @@ class Newest:
 
 
 def newest_changes(io: FileIO, slices: Iterable[StagedSlice], columns: Columns) -> Newest:
-    """Read the changes of some slices and return the newest one of each key.
-
-    :raises StorageError: a file cannot be read
-    """
+    """Read the changes of some slices and return the newest one of each key."""
     files = [f for s in slices for f in s.files]
     paths = [
         *((f.file_path, n) for n, f in enumerate(files)),

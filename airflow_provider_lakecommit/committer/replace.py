@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, renewed_epoch, sections_after
 from airflow_provider_lakecommit.committer.stage import Attempt, Change, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import Swapped, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     HISTORY,
@@ -109,19 +109,6 @@ class Removal:
     copies: tuple[DataFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceOutcome:
-    """The result. ``replaced`` and ``snapshot_id`` are of this call's snapshot; without one, it was done before."""
-
-    replaced: Replaced | None
-    snapshot_id: int | None
-    token: UUID
-    requests_sent: int
-    state: LedgerState
-    metadata: TableMetadata
-    copies: tuple[DataFile, ...] = ()
-
-
 def replace_ranges(
     tables: Tables,
     request: ReplaceRequest,
@@ -129,7 +116,7 @@ def replace_ranges(
     *,
     staging: Callable[[Attempt], None],
     retry_policy: RetryPolicy | None = None,
-) -> ReplaceOutcome:
+) -> Swapped[Removal]:
     """Replace the ranges of the request that are not replaced yet.
 
     :param remove: finds on the head of the branch what to remove, and makes the copies
@@ -150,17 +137,7 @@ def replace_ranges(
         staging(attempt)
         return attempt
 
-    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staged)
-    landed = swapped.landed
-    return ReplaceOutcome(
-        replaced=landed.why.replaced if landed else None,
-        snapshot_id=swapped.snapshot_id,
-        token=request.token,
-        requests_sent=swapped.requests,
-        state=read_ledger(swapped.metadata, request.branch),
-        metadata=swapped.metadata,
-        copies=landed.why.copies if landed else (),
-    )
+    return compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staged)
 
 
 def is_due(request: ReplaceRequest, loaded: Table) -> bool:

@@ -48,6 +48,11 @@ class Swapped(Generic[T]):
     landed: Change[T] | None = None
     snapshot_id: int | None = None
 
+    @property
+    def made(self) -> T | None:
+        """Return what the change in the table is for the caller."""
+        return self.landed.why if self.landed else None
+
 
 def compare_and_swap(
     tables: Tables,

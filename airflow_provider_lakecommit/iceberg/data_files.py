@@ -13,7 +13,7 @@ appends carry data only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -88,7 +88,7 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
         )
     if (problem := _contradiction(file)) is not None:
         raise TableError("LC3312", f"file {file.file_path!r:.300} {problem}: its offsets are planned again")
-    statistics: dict[str, Any] = {name: getattr(file, name) for name in _STATISTICS}
+    statistics: dict[str, Any] = {name: _copied(getattr(file, name)) for name in _STATISTICS}
     appendable = ManifestFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.file_path,
@@ -100,7 +100,7 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
         split_offsets=None if file.split_offsets is None else list(file.split_offsets),
         equality_ids=None,
         sort_order_id=file.sort_order_id,
-        **{name: None if some is None else dict(some) for name, some in statistics.items()},
+        **statistics,
     )
     appendable.spec_id = spec_id
     return appendable
@@ -170,3 +170,7 @@ def _from_tuple(value: Any, field: PartitionField) -> PartitionValue:
     if field.type == "uuid" and isinstance(value, bytes):
         return UUID(bytes=value)
     return value  # type: ignore[no-any-return]
+
+
+def _copied(entries: Mapping[int, Any] | None) -> dict[int, Any] | None:
+    return None if entries is None else dict(entries)

@@ -60,11 +60,7 @@ def end_of_epoch(error: KafkaError) -> int | None:
 def diverged(
     kafka: Mapping[str, Any], positions: Iterable[tuple[SourcePartition, ReadPosition]], timeout: float
 ) -> list[Truncation]:
-    """The positions that do not hold.
-
-    :raises SourceError: a topic may not be read
-    :raises SourceUnavailableError: not all were answered in time
-    """
+    """Return the positions that do not hold."""
     left, out = list(positions), list[Truncation]()
     if not left:
         return out

@@ -135,15 +135,12 @@ class FileFormat:
 
     def _bloom_filters(self, schema: Schema, paths: Mapping[int, str]) -> dict[str, float]:
         """False-positive rate by path in the file, for the columns that are to have a filter. Truths have none."""
-        columns = [
-            name.removeprefix(_BLOOM)
-            for name, value in self._properties.items()
-            if name.startswith(_BLOOM) and value.strip().lower() == "true"
-        ]
         filters = {}
-        for name in columns:
+        for key, value in self._properties.items():
+            name = key.removeprefix(_BLOOM)
             field = schema._name_to_id.get(name, -1)
-            if field in paths and not isinstance(schema.find_type(field), BooleanType):
+            asked = key.startswith(_BLOOM) and value.strip().lower() == "true"
+            if asked and field in paths and not isinstance(schema.find_type(field), BooleanType):
                 filters[paths[field]] = self._fraction(f"{_BLOOM_FPP}{name}", _BLOOM_FPP_DEFAULT)
         return filters
 

@@ -143,11 +143,7 @@ def _named(io: FileIO, path: str) -> Iterator[None]:
 
 
 def positions_of(io: FileIO, path: str) -> dict[str, Numbers]:
-    """The positions that a position delete file names, by data file.
-
-    :raises StorageError: it cannot be read
-    :raises TableError: it is no Parquet file
-    """
+    """Return the positions that a position delete file names, by data file."""
     found: dict[str, list[Numbers]] = {}
     with opened(io, path, None) as rows:
         for block, _ in rows.blocks(np.zeros(0, np.int64), ["file_path", "pos"]):

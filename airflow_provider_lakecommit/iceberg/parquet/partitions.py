@@ -129,11 +129,7 @@ def source_column(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:
 
 
 def check_transform(transform: Transform[Any, Any], schema: Schema, source_id: int, what: str) -> IcebergType:
-    """The type of the source.
-
-    :param what: the field, for the message
-    :raises TableError: the transform is not known, or not for this type
-    """
+    """Return the type of the source; ``what`` names the field in the error."""
     source = schema.find_field(source_id)
     kind = source.field_type
     if isinstance(transform, UnknownTransform) or not (kind.is_primitive and transform.can_transform(kind)):
