@@ -129,7 +129,7 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
         return _change(request, metadata, state, section, judgement, superseded)
 
     swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy)
-    judgement = swapped.landed.why if swapped.landed else last[0]
+    judgement = swapped.made or last[0]
     return PublishOutcome(
         published=judgement.accepted if swapped.landed else (),
         already=judgement.already,

@@ -84,22 +84,19 @@ def renew_epochs(
     lane: str,
     *,
     branch: str = MAIN_BRANCH,
-    force: bool = False,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
-    """Void all pending slices of a table that was rolled back (with ``force``, of any table): give every entry a new
-    epoch before anything else is appended.
+    """Void all pending slices of a table that was rolled back: give every entry a new epoch before anything else is
+    appended.
 
     :raises LedgerError: the ledger of the table is missing
     """
-    before: list[dict[tuple[str, str], UUID]] = []
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         require_ledger(state, table)
-        epochs = {s.key: s.epoch for s in state.sections}
-        before.append(epochs)
-        needed = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
-        return tuple(replace(s, epoch=uuid4()) for s in state.sections) if needed and epochs else None
+        if state.condition is not Condition.ROLLED_BACK:
+            return None
+        return tuple(replace(s, epoch=uuid4()) for s in state.sections) or None
 
     record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=lane)
     return swap_sections(tables, table, record, update, retry_policy)

@@ -27,7 +27,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
 
 from airflow_provider_lakecommit.core import Watermark
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, AdminRequests, PendingAnswers, StaleTopicError
-from airflow_provider_lakecommit.kafka.config import unreachable
 
 # "No leaders found" is what a question about offsets gets for a topic that is not, or not yet, in the metadata.
 _STALE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._NOENT})
@@ -91,10 +90,7 @@ class ClusterAdmin(AdminRequests):
         try:
             return tuple(sorted(self._client.list_topics(timeout=self._timeout).topics))
         except KafkaException as e:
-            error = e.args[0].str()
-            raise unreachable(
-                self._away, "listing the topics", self._config, self._trouble, self._timeout, error
-            ) from None
+            raise self._unanswered("listing the topics", e.args[0].str()) from None
 
     def topics(self, names: Sequence[str]) -> dict[str, TopicFacts | None]:
         """Return the brokers' facts about these topics; None for a missing one."""

@@ -11,8 +11,6 @@ that the Iceberg specification defines: by the fields in turn, each ascending or
 floats from the smallest to the greatest with -0.0 before 0.0 and NaN after all; strings and binaries by their bytes,
 which for UTF-8 is the order of the code points. Rows that are equal keep their order. Nothing is moved: the caller
 takes the rows.
-
-A transform that cannot be applied is a :class:`TableError` before a record is read.
 """
 
 from __future__ import annotations
