@@ -31,20 +31,19 @@ __getattr__ = lazy_names(
         "newest": "Columns Order live_rows rank",
         "outcome_lookup": "RetryPolicy",
         "overwrite": "Rewrite",
-        "replace": "Removal ReplaceOutcome ReplaceRequest epochs_of is_due replace_ranges require_ranges",
+        "replace": "Removal ReplaceRequest epochs_of is_due replace_ranges require_ranges",
         "replaced": "REPLACED Replaced ends_epoch replaced_of",
-        "stage": "Attempt stage_untagged",
+        "stage": "Attempt Change stage_untagged",
         "summary": "LogPoint SnapshotKind SnapshotRecord has_ledger record_of sections_of",
         "summary_extras": (
             "DELETED EVOLVED LOOKED_UP MOVED REPLAYED SPEC SUPERSEDED had_before merged_sections moved_lanes "
             "pruned_sections replay_of replay_to_text"
         ),
         "supersede": "bound_of buckets_of",
-        "swap": "Change compare_and_swap ledger_change",
+        "swap": "Swapped compare_and_swap ledger_change",
         "tags": "check_tags",
         "trim": "expire_older old_snapshots trim_snapshots",
-        "key_columns": "check_key_columns",
         "excess_rows": "KeyRows rekey_table",
-        "upsert_rule": "UpsertRule check_key key_text",
+        "upsert_rule": "UpsertRule check_key check_key_columns key_text",
     },
 )

@@ -37,7 +37,6 @@ from airflow_provider_lakecommit.committer.executor import Committer as Committe
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.head import Head as Head
 from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
-from airflow_provider_lakecommit.committer.key_columns import check_key_columns as check_key_columns
 from airflow_provider_lakecommit.committer.ledger import Condition as Condition
 from airflow_provider_lakecommit.committer.ledger import LedgerState as LedgerState
 from airflow_provider_lakecommit.committer.ledger import ancestry as ancestry
@@ -66,7 +65,6 @@ from airflow_provider_lakecommit.committer.newest import rank as rank
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy as RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite as Rewrite
 from airflow_provider_lakecommit.committer.replace import Removal as Removal
-from airflow_provider_lakecommit.committer.replace import ReplaceOutcome as ReplaceOutcome
 from airflow_provider_lakecommit.committer.replace import ReplaceRequest as ReplaceRequest
 from airflow_provider_lakecommit.committer.replace import epochs_of as epochs_of
 from airflow_provider_lakecommit.committer.replace import is_due as is_due
@@ -77,6 +75,7 @@ from airflow_provider_lakecommit.committer.replaced import Replaced as Replaced
 from airflow_provider_lakecommit.committer.replaced import ends_epoch as ends_epoch
 from airflow_provider_lakecommit.committer.replaced import replaced_of as replaced_of
 from airflow_provider_lakecommit.committer.stage import Attempt as Attempt
+from airflow_provider_lakecommit.committer.stage import Change as Change
 from airflow_provider_lakecommit.committer.stage import stage_untagged as stage_untagged
 from airflow_provider_lakecommit.committer.summary import LogPoint as LogPoint
 from airflow_provider_lakecommit.committer.summary import SnapshotKind as SnapshotKind
@@ -99,7 +98,7 @@ from airflow_provider_lakecommit.committer.summary_extras import replay_of as re
 from airflow_provider_lakecommit.committer.summary_extras import replay_to_text as replay_to_text
 from airflow_provider_lakecommit.committer.supersede import bound_of as bound_of
 from airflow_provider_lakecommit.committer.supersede import buckets_of as buckets_of
-from airflow_provider_lakecommit.committer.swap import Change as Change
+from airflow_provider_lakecommit.committer.swap import Swapped as Swapped
 from airflow_provider_lakecommit.committer.swap import compare_and_swap as compare_and_swap
 from airflow_provider_lakecommit.committer.swap import ledger_change as ledger_change
 from airflow_provider_lakecommit.committer.tags import check_tags as check_tags
@@ -108,4 +107,5 @@ from airflow_provider_lakecommit.committer.trim import old_snapshots as old_snap
 from airflow_provider_lakecommit.committer.trim import trim_snapshots as trim_snapshots
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule as UpsertRule
 from airflow_provider_lakecommit.committer.upsert_rule import check_key as check_key
+from airflow_provider_lakecommit.committer.upsert_rule import check_key_columns as check_key_columns
 from airflow_provider_lakecommit.committer.upsert_rule import key_text as key_text

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -27,9 +26,9 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, evaluate_slices
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.stage import Change
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule, check_key
 from airflow_provider_lakecommit.core import (
     LIVE,
@@ -110,7 +109,6 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
     :raises CatalogError: the catalog or the storage was unreachable; nothing was sent
     """
     last: list[AppendDecision] = []
-    scanned: list[Superseded] = []
     superseding = _superseding(request)
 
     def decide(loaded: Table) -> Change[AppendDecision] | None:
@@ -127,14 +125,11 @@ def publish(tables: Tables, request: AppendRequest, *, retry_policy: RetryPolicy
             # Another landing may have published its first rows since the plan.
             check_key(request.table, request.landing, key, state.sections)
         changes = any(s.files or s.tombstones for s in judgement.accepted)
-        scanned[:] = [superseding.on(loaded, state, judgement.accepted)] if superseding and changes else []
-        return _change(request, metadata, state, section, judgement, scanned[0] if scanned else None)
+        superseded = superseding.on(loaded, state, judgement.accepted) if superseding and changes else None
+        return _change(request, metadata, state, section, judgement, superseded)
 
-    def staging(loaded: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        return stage(loaded, branch, files, summary, rewrite=scanned[0].rewrite if scanned else None)
-
-    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staging)
-    judgement = swapped.landed.why if swapped.landed else last[0]
+    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy)
+    judgement = swapped.made or last[0]
     return PublishOutcome(
         published=judgement.accepted if swapped.landed else (),
         already=judgement.already,
@@ -204,9 +199,9 @@ def _change(
         decisions=request.decisions,
     )
     sections = _replaced(state.sections, _next(request, section, chosen, whole=not judgement.refused))
-    return ledger_change(
-        request.table, state, record, sections, judgement, files=tuple(f for s in chosen for f in s.files)
-    )
+    files = tuple(f for s in chosen for f in s.files)
+    change = ledger_change(request.table, state, record, sections, judgement, files=files)
+    return replace(change, rewrite=superseded.rewrite if superseded else None)
 
 
 def _token(request: AppendRequest, metadata: TableMetadata, judgement: AppendDecision) -> UUID:

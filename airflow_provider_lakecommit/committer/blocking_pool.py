@@ -66,13 +66,6 @@ class _Worker(threading.Thread):
             del job
 
 
-@dataclass(slots=True)
-class _Busy:
-    job: Call
-    timer: asyncio.TimerHandle
-    hangs: bool = False
-
-
 class BlockingPool:
     """Threads for the blocking calls of one event loop; made while it runs.
 
@@ -99,7 +92,7 @@ class BlockingPool:
         self._log = log
         self._queue = CallQueue(per_table)
         self._idle: list[_Worker] = []
-        self._busy: dict[_Worker, _Busy] = {}
+        self._busy: dict[_Worker, Call] = {}
         self._begun = 0
         self._closed = False
 
@@ -111,7 +104,7 @@ class BlockingPool:
     @property
     def hanging(self) -> tuple[Hashable, ...]:
         """Return the tables of hanging calls."""
-        return tuple(b.job.table for b in self._busy.values() if b.hangs)
+        return tuple(job.table for job in self._busy.values() if job.hangs)
 
     async def run(self, table: Hashable, call: Callable[[], T]) -> T:
         """Do a blocking call in a thread; a cancelled caller waits until a begun call is over.
@@ -150,9 +143,8 @@ class BlockingPool:
         self._closed = True
         waiting = [*self._queue.ready, *(job for aside in self._queue.aside.values() for job in aside)]
         self._queue = CallQueue(self._queue.per_table)
-        for busy in self._busy.values():
-            busy.timer.cancel()
-        for job in (*waiting, *(b.job for b in self._busy.values())):
+        for job in (*waiting, *self._busy.values()):
+            job.stop_timer()
             if not job.done.done():
                 job.done.set_exception(_closed_error(job.table))
                 # An exception without a caller would be logged as never retrieved.
@@ -168,13 +160,13 @@ class BlockingPool:
         """Give waiting jobs to threads, up to the limit."""
         while self._queue.ready and self._counted < self._threads and (worker := self._worker()):
             job, _ = self._queue.ready.popitem(last=False)
-            job.begun = True
-            self._busy[worker] = _Busy(job, self._loop.call_later(self._slow_after, self._hangs, worker))
+            job.timer = self._loop.call_later(self._slow_after, self._hangs, worker)
+            self._busy[worker] = job
             worker.inbox.put(job)
 
     @property
     def _counted(self) -> int:
-        return sum(not b.hangs for b in self._busy.values())
+        return sum(not job.hangs for job in self._busy.values())
 
     def _worker(self) -> _Worker | None:
         if self._idle:
@@ -194,16 +186,16 @@ class BlockingPool:
         return worker
 
     def _hangs(self, worker: _Worker) -> None:
-        busy = self._busy[worker]
-        busy.hangs = True
-        busy.timer = self._loop.call_later(self._warn_after, self._warn, worker, self._warn_after)
+        job = self._busy[worker]
+        job.hangs = True
+        job.timer = self._loop.call_later(self._warn_after, self._warn, worker, self._warn_after)
         self._begin()
 
     def _warn(self, worker: _Worker, seconds: float) -> None:
-        busy, hanging, room = self._busy[worker], len(self.hanging), max(0, self._most - self._threads)
-        busy.timer = self._loop.call_later(self._warn_after, self._warn, worker, seconds + self._warn_after)
+        job, hanging, room = self._busy[worker], len(self.hanging), max(0, self._most - self._threads)
+        job.timer = self._loop.call_later(self._warn_after, self._warn, worker, seconds + self._warn_after)
         self._log(
-            f"{busy.job.table}: a catalog call has not returned for {seconds:g} s; other tables continue ({hanging} "
+            f"{job.table}: a catalog call has not returned for {seconds:g} s; other tables continue ({hanging} "
             f"calls hang now; more than {room} would delay other tables)"
         )
 
@@ -214,10 +206,9 @@ class BlockingPool:
 
     def _over(self, worker: _Worker, job: Call) -> None:
         job.settle()
-        busy = self._busy.pop(worker, None)
-        if busy is None:
+        if self._busy.pop(worker, None) is None:
             return
-        busy.timer.cancel()
+        job.stop_timer()
         self._queue.free(job.table)
         if len(self._idle) + self._counted < self._threads:
             self._idle.append(worker)
@@ -234,9 +225,6 @@ def _closed_error(table: Hashable) -> ClosedError:
     )
 
 
-_log = logging.getLogger(__name__)
-
-
 class ExitError(RuntimeError):
     """A call ended with what no event loop may see: an exit of its thread, or a StopIteration. ``__cause__`` has it."""
 
@@ -249,7 +237,12 @@ class Call:
     done: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
-    begun: bool = False
+    timer: asyncio.TimerHandle | None = None
+    hangs: bool = False
+
+    @property
+    def begun(self) -> bool:
+        return self.timer is not None
 
     def run(self) -> None:
         """Do the call, in a thread."""
@@ -257,6 +250,10 @@ class Call:
             self.result = self.context.run(self.do)
         except BaseException as e:
             self.error = e
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
 
     def settle(self) -> None:
         """Pass the result on, in the loop."""

@@ -12,12 +12,12 @@ moved: a publication would hide or undo it, and a user decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
@@ -36,6 +36,7 @@ from airflow_provider_lakecommit.committer.ledger import (
 )
 from airflow_provider_lakecommit.committer.stage import (
     Attempt,
+    Change,
     Staging,
     at_ref,
     moved,
@@ -53,7 +54,7 @@ from airflow_provider_lakecommit.committer.summary import (
     sections_of,
     to_summary,
 )
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.committer.swap import compare_and_swap
 from airflow_provider_lakecommit.core import (
     LIVE,
     RESET_ASSERT,
@@ -246,7 +247,7 @@ def move_main(tables: Tables, table: str, branch: str, snapshot_id: int, *, land
             )
         return Change(summary={}, why=None) if passed else None
 
-    def staged(loaded: Table, on: str, _files: Sequence[DataFile], _summary: Mapping[str, str]) -> Attempt:
+    def staged(loaded: Table, on: str, _: Change[Any]) -> Attempt:
         ledger = next(filter(has_ledger, line(loaded)))
         return stage_move(loaded, on, snapshot_id, ledger_id=ledger.snapshot_id, source=branch)
 
@@ -276,7 +277,6 @@ def restart(
     landing: str,
     head_id: int | None,
     decision: Decision,
-    new_epoch: Callable[[], UUID] = uuid4,
 ) -> int:
     """Put a branch back on ``main``; returns the snapshot. Every entry has a new epoch, so that nothing pending is
     appended, and what the branch had is read again. A suspended landing stays suspended.
@@ -287,10 +287,10 @@ def restart(
 
     def sections(_: LedgerState, loaded: Table) -> Iterable[LedgerSection]:
         before = _before(loaded.metadata, unpublished(loaded.metadata, branch), table)
-        return (replace(s, epoch=new_epoch()) for s in before)
+        return (replace(s, epoch=uuid4()) for s in before)
 
-    def staged(loaded: Table, on: str, _: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        return stage_restart(loaded, on, MAIN_BRANCH, summary)
+    def staged(loaded: Table, on: str, change: Change[Any]) -> Attempt:
+        return stage_restart(loaded, on, MAIN_BRANCH, change.summary)
 
     record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=LIVE, decisions=(decision,))
     return _decided(tables, table, branch, record, head_id, sections, staged)

@@ -12,8 +12,8 @@ Failure story: as of any compare-and-swap, see :mod:`~airflow_provider_lakecommi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -21,11 +21,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
-from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.stage import Attempt, Change, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
 from airflow_provider_lakecommit.core import LAND, LIVE
 from airflow_provider_lakecommit.exceptions import LedgerError, WireError
@@ -94,8 +93,7 @@ def compact_table(
     landing: str,
     branch: str,
     decide: Callable[[Table], Compaction | None],
-    staging: Callable[[Attempt], None] = lambda _: None,
-    retry_policy: RetryPolicy | None = None,
+    staging: Callable[[Attempt], None],
 ) -> tuple[Compaction | None, int | None]:
     """Commit a compaction; returns it and its snapshot, or ``None`` for both.
 
@@ -105,7 +103,6 @@ def compact_table(
     :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
     :raises CatalogError: the catalog or the storage was unreachable
     """
-    last: list[Compaction] = []
 
     def change(loaded: Table) -> Change[Compaction] | None:
         state = read_ledger(loaded.metadata, branch)
@@ -115,7 +112,6 @@ def compact_table(
         decided = decide(loaded)
         if decided is None:
             return None
-        last.append(decided)
         record = SnapshotRecord(
             kind=SnapshotKind.COMPACT,
             branch=branch,
@@ -123,12 +119,13 @@ def compact_table(
             lane=LIVE,
             extra={COMPACTED: json.dumps(asdict(decided.numbers), separators=(",", ":"))},
         )
-        return ledger_change(table, state, record, state.sections, decided, files=decided.files)
+        made = ledger_change(table, state, record, state.sections, decided, files=decided.files)
+        return replace(made, rewrite=decided.rewrite)
 
-    def staged(loaded: Table, on: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        attempt = stage(loaded, on, files, summary, rewrite=last[-1].rewrite)
+    def staged(loaded: Table, on: str, made: Change[Any]) -> Attempt:
+        attempt = stage(loaded, on, made)
         staging(attempt)
         return attempt
 
-    swapped = compare_and_swap(tables, table, branch, change, retry_policy, staging=staged)
-    return (swapped.landed.why if swapped.landed else None), swapped.snapshot_id
+    swapped = compare_and_swap(tables, table, branch, change, staging=staged)
+    return swapped.made, swapped.snapshot_id

@@ -54,7 +54,9 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
     snapshots = since / limits.max_snapshots if files - needed >= limits.max_snapshots else 0.0
     crowding = max((files - needed) / limits.max_files, snapshots)
     deletion = dead / max(1, rows) / limits.max_dead
-    compacted = _is_compacted(metadata, line[0], limits)
+    # Files with equality deletes are left alone.
+    able = metadata.format_version <= SUPPORTED_TABLE_FORMAT_VERSION and not _total(line[0], "equality-deletes")
+    compacted = able and (KEEP_SNAPSHOTS in metadata.properties if limits.compact is None else limits.compact)
     return TableDebt(
         files=files,
         bytes=size,
@@ -68,13 +70,6 @@ def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt |
         # A file is rewritten from half the limit of deleted rows on, and some file has as many as the table.
         due=compacted and (crowding >= DUE or deletion >= 1 / 2),
     )
-
-
-def _is_compacted(metadata: TableMetadata, head: Snapshot, limits: Limits) -> bool:
-    """Return True if runs compact the table, and can: files with equality deletes are left alone."""
-    required = KEEP_SNAPSHOTS in metadata.properties if limits.compact is None else limits.compact
-    able = metadata.format_version <= SUPPORTED_TABLE_FORMAT_VERSION and not _total(head, "equality-deletes")
-    return required and able
 
 
 def _total(snapshot: Snapshot, what: str) -> int | None:

@@ -18,15 +18,13 @@ Failure story: as of any compare-and-swap, see :mod:`~airflow_provider_lakecommi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
-from uuid import UUID
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.delete_files import (
@@ -37,10 +35,10 @@ from airflow_provider_lakecommit.committer.delete_files import (
 )
 from airflow_provider_lakecommit.committer.head import Head, HeadReader
 from airflow_provider_lakecommit.committer.ledger import read_ledger, require_ledger
-from airflow_provider_lakecommit.committer.newest import Columns, Order, live_rows, rank
-from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.newest import Changes, Columns, Order, live_rows, rank
+from airflow_provider_lakecommit.committer.stage import Change
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core import LIVE, Decision
 from airflow_provider_lakecommit.exceptions import TableError
@@ -49,16 +47,6 @@ from airflow_provider_lakecommit.iceberg import Numbers, ParquetRows, Tables, ha
 ROWS_AT_ONCE = 5_000_000
 _UNKNOWN = np.iinfo(np.int64).min
 """The offset of a row without one."""
-
-
-class _Some(NamedTuple):
-    """Live rows: their keys and order, whether they are deletes, and their positions."""
-
-    keys: list[pa.Array]
-    order: Order
-    deletes: Numbers
-    file: Numbers
-    row: Numbers
 
 
 class KeyRows:
@@ -105,7 +93,7 @@ class KeyRows:
         superseded = deleted = undecided = 0
         for number in range(passes):
             self._progress(number + 1, passes)
-            some = _joined([*self._rows(table, head, columns, number, passes)], len(self._rule.key))
+            some = Changes.joined([*self._rows(table, head, columns, number, passes)], len(self._rule.key))
             out, by_delete, unknown = self._too_many(some._replace(order=columns.in_log_order(some.order, sections)))
             superseded, deleted, undecided = superseded + len(out) - by_delete, deleted + by_delete, undecided + unknown
             for n in np.unique(some.file[out]).tolist():
@@ -122,7 +110,7 @@ class KeyRows:
         check(found)
         return replace(found, rewrite=self._deletes.rewrite(table, head, rows)) if write else found
 
-    def _rows(self, table: Table, head: Head, columns: Columns, number: int, passes: int) -> Iterator[_Some]:
+    def _rows(self, table: Table, head: Head, columns: Columns, number: int, passes: int) -> Iterator[Changes]:
         """Yield the live rows of one scan: those whose hashes have this remainder."""
         for entry in head.entries.values():
             require_parquet(entry.data_file, self._name)
@@ -135,10 +123,10 @@ class KeyRows:
                     "identifies them: fill these columns, delete the rows, or choose another key",
                 )
             mine = np.flatnonzero(one.live & (hashes(one.keys) % np.uint64(passes) == number))
-            yield _Some(
+            yield Changes(
                 keys=[k.take(pa.array(mine)) for k in one.keys],
                 order=columns.orders(one.parquet, one.group, one.constants).take(mine),
-                deletes=self._is_delete(table, one.parquet, one.group, len(one.live))[mine],
+                is_delete=self._is_delete(table, one.parquet, one.group, len(one.live))[mine],
                 file=np.full(len(mine), one.file, np.int64),
                 row=mine + one.at,
             )
@@ -153,14 +141,14 @@ class KeyRows:
                 out |= pc.fill_null(pc.equal(values, value), False).to_numpy()
         return out
 
-    def _too_many(self, some: _Some) -> tuple[Numbers, int, int]:
+    def _too_many(self, some: Changes) -> tuple[Numbers, int, int]:
         """Return the rows to remove, how many of them the source deleted, and the number of undecided keys."""
-        counted = np.arange(len(some.row)) if not self._ignored else np.flatnonzero(~some.deletes)
+        counted = np.arange(len(some.row)) if not self._ignored else np.flatnonzero(~some.is_delete)
         grouped = rank([k.take(pa.array(counted)) for k in some.keys], some.order.take(counted))
         rows, winner = counted[grouped.by_key], counted[grouped.winner]
-        ends = some.deletes[winner] & (not self._kept)
+        ends = some.is_delete[winner] & (not self._kept)
         out = rows[(rows != winner) | ends]
-        ignored = np.flatnonzero(some.deletes) if self._ignored else counted[:0]
+        ignored = np.flatnonzero(some.is_delete) if self._ignored else counted[:0]
         unknown = len(
             np.unique(winner[_is_undecided(some.order.take(rows), some.order.take(winner)) & (rows != winner)])
         )
@@ -176,18 +164,6 @@ def _is_undecided(rows: Order, winners: Order) -> Numbers:
     return found
 
 
-def _joined(parts: Sequence[_Some], many: int) -> _Some:
-    none = np.zeros(0, np.int64)
-    deletes, file, row = (np.concatenate([none, *(p[i] for p in parts)]) for i in (2, 3, 4))
-    return _Some(
-        keys=[pa.concat_arrays([p.keys[i] for p in parts]) if parts else pa.nulls(0) for i in range(many)],
-        order=Order.joined([p.order for p in parts]),
-        deletes=deletes.astype(bool),
-        file=file,
-        row=row,
-    )
-
-
 def rekey_table(
     tables: Tables,
     table: str,
@@ -196,7 +172,6 @@ def rekey_table(
     branch: str,
     key: tuple[str, ...],
     scan: Callable[[Table], Superseded | None],
-    new_epoch: Callable[[], UUID],
     decided: Callable[[Superseded | None], Decision],
 ) -> tuple[Superseded | None, int | None]:
     """Change the key of a landing's rows; returns the removed rows, and the snapshot.
@@ -221,14 +196,10 @@ def rekey_table(
             decisions=(decided(found),),
         )
         sections = tuple(
-            replace(s, upsert_key=key, epoch=new_epoch()) if s.landing == landing else s for s in state.sections
+            replace(s, upsert_key=key, epoch=uuid4()) if s.landing == landing else s for s in state.sections
         )
-        last[:] = [found]
-        return ledger_change(table, state, record, sections, found)
+        made = ledger_change(table, state, record, sections, found)
+        return replace(made, rewrite=None if found is None else found.rewrite)
 
-    def staged(loaded: Table, on: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        return stage(loaded, on, files, summary, rewrite=None if last[0] is None else last[0].rewrite)
-
-    last: list[Superseded | None] = []
-    swapped = compare_and_swap(tables, table, branch, change, staging=staged)
-    return (swapped.landed.why if swapped.landed else None), swapped.snapshot_id
+    swapped = compare_and_swap(tables, table, branch, change)
+    return swapped.made, swapped.snapshot_id

@@ -16,7 +16,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.manifest_writer import is_rewritable
+from airflow_provider_lakecommit.committer.manifests import is_rewritable
 from airflow_provider_lakecommit.exceptions import StorageError
 from airflow_provider_lakecommit.iceberg import Deletes, deletes_of, is_data, trouble_of
 

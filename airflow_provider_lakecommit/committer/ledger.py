@@ -279,15 +279,12 @@ def unannounced(
         if not record.publishes:
             continue
         end = record.control_end
-        if end is None or _log(end) != _log(log_begin) or end.offset < log_begin.offset:
+        same_log = end and (end.topic_id, end.partition) == (log_begin.topic_id, log_begin.partition)
+        if end is None or not same_log or end.offset < log_begin.offset:
             break
         if record.token not in announced:
             out.append(record)
     return tuple(reversed(out))
-
-
-def _log(point: LogPoint) -> tuple[str, int]:
-    return point.topic_id, point.partition
 
 
 def _check_refs(metadata: TableMetadata, branch: str) -> None:

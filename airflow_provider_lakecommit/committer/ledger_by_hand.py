@@ -19,9 +19,10 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
+from airflow_provider_lakecommit.committer.stage import Change
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.committer.summary_extras import HAD, PRUNED, had_to_text
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, LedgerSection, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
@@ -165,24 +166,20 @@ def prune_sections(
         compare-and-swap. The rest has a new epoch, so that no report of lost ranges is accepted again
     :raises LedgerError: the ledger is missing, or its rollback is not resolved
     """
-    changed: dict[tuple[str, str], LedgerSection | None] = {}
-
-    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
-        require_ledger(state, table)
-        changed.clear()
-        changed.update(prune(state.sections))
-        left = ((s, changed.get(s.key, s)) for s in state.sections)
-        return tuple(new for _, new in left if new is not None) if changed else None
+    landing, lane = own
+    decisions = () if decision is None else (decision,)
 
     def decide(loaded: Table) -> Change[None] | None:
         state = read_ledger(loaded.metadata, branch)
-        sections = update(state)
+        require_ledger(state, table)
+        if not (changed := prune(state.sections)):
+            return None
+        left = (changed.get(s.key, s) for s in state.sections)
         extra = {PRUNED: json.dumps(sorted(changed))}
-        decisions = () if decision is None else (decision,)
         record = SnapshotRecord(
-            kind=SnapshotKind.INIT, branch=branch, landing=own[0], lane=own[1], extra=extra, decisions=decisions
+            kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, extra=extra, decisions=decisions
         )
-        return None if sections is None else ledger_change(table, state, record, sections, None)
+        return ledger_change(table, state, record, tuple(s for s in left if s is not None), None)
 
     return read_ledger(compare_and_swap(tables, table, branch, decide).metadata, branch)
 
@@ -217,9 +214,8 @@ def _with(
     """Return the ledger with this entry, and those of *others* that it lacks, with new epochs except those to *keep*;
     epochs that a rollback ended are new.
     """
-    own = section.key
-    kept = [s for s in state.sections if s.key != own]
-    there = {own, *(s.key for s in kept)}
+    kept = [s for s in state.sections if s.key != section.key]
+    there = {section.key, *(s.key for s in kept)}
     if state.condition in (Condition.ROLLED_BACK, Condition.PICKED):
         kept = [replace(s, epoch=uuid4()) for s in kept]
     missing = (s for s in others if s.key not in there)

@@ -20,15 +20,11 @@ from uuid import UUID, uuid4
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.ledger import (
-    Condition,
-    LedgerState,
-    read_ledger,
-    require_ledger,
-)
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
+from airflow_provider_lakecommit.committer.stage import Change
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
     RESET_OFFSETS,
@@ -61,11 +57,15 @@ def join_table(
     """
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
-        _check_uuid(state, table, table_uuid)
+        if table_uuid is not None and state.table_uuid != table_uuid:
+            raise LedgerError(
+                "LC3017",
+                f"{table} now has UUID {state.table_uuid}, but the control topic has {table_uuid}: the table was "
+                f"dropped and recreated. If it holds the landed rows, run `{RESET_ASSERT} SPEC --from-log`; if not, "
+                f"set where it continues with `{RESET_OFFSETS} SPEC --from OFFSETS`",
+            )
         require_ledger(state, table)
-        if state.section(section.landing, section.lane) is not None:
-            return None
-        return (*state.sections, section)
+        return None if state.section(section.landing, section.lane) else (*state.sections, section)
 
     record = SnapshotRecord(
         kind=SnapshotKind.ORIGIN,
@@ -84,23 +84,19 @@ def renew_epochs(
     lane: str,
     *,
     branch: str = MAIN_BRANCH,
-    force: bool = False,
-    new_epoch: Callable[[], UUID] = uuid4,
     retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
-    """Void all pending slices of a table that was rolled back (with ``force``, of any table): give every entry a new
-    epoch before anything else is appended.
+    """Void all pending slices of a table that was rolled back: give every entry a new epoch before anything else is
+    appended.
 
     :raises LedgerError: the ledger of the table is missing
     """
-    before: list[dict[tuple[str, str], UUID]] = []
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         require_ledger(state, table)
-        epochs = {s.key: s.epoch for s in state.sections}
-        before.append(epochs)
-        needed = state.condition is Condition.ROLLED_BACK or (force and epochs == before[0])
-        return tuple(replace(s, epoch=new_epoch()) for s in state.sections) if needed and epochs else None
+        if state.condition is not Condition.ROLLED_BACK:
+            return None
+        return tuple(replace(s, epoch=uuid4()) for s in state.sections) or None
 
     record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=lane)
     return swap_sections(tables, table, record, update, retry_policy)
@@ -114,7 +110,6 @@ def restore_tag(
     *,
     branch: str = MAIN_BRANCH,
     snapshot_id: int | None,
-    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Repeat the ledger under a tag if the tag is missing and the caller knows that this ledger is the newest; epochs
     stay.
@@ -134,7 +129,7 @@ def restore_tag(
         return state.sections
 
     record = SnapshotRecord(kind=SnapshotKind.CARRY, branch=branch, landing=landing, lane=lane)
-    return swap_sections(tables, table, record, update, retry_policy, newest=True)
+    return swap_sections(tables, table, record, update, newest=True)
 
 
 def refresh_ledger(
@@ -148,13 +143,11 @@ def refresh_ledger(
     was: ControlPosition | None = None,
     control_end: LogPoint | None = None,
     decision: Decision | None = None,
-    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Repeat the ledger in a snapshot at the head, with a new control position of one entry if given.
 
     :param was: the position that the new one was derived from: if it has changed since, it stays
     :param decision: a user's decision to keep in the table's history
-
     :raises LedgerError: the entry or the ledger is missing, or its rollback is not resolved
     """
 
@@ -163,16 +156,7 @@ def refresh_ledger(
 
     kind = SnapshotKind.CARRY
     return change_section(
-        tables,
-        table,
-        landing,
-        lane,
-        kind,
-        moved,
-        branch=branch,
-        control_end=control_end,
-        decision=decision,
-        retry_policy=retry_policy,
+        tables, table, landing, lane, kind, moved, branch=branch, control_end=control_end, decision=decision
     )
 
 
@@ -187,7 +171,6 @@ def change_section(
     branch: str = MAIN_BRANCH,
     control_end: LogPoint | None = None,
     decision: Decision | None = None,
-    retry_policy: RetryPolicy | None = None,
 ) -> LedgerState:
     """Replace the ledger entry of a stream by the result of ``change``, unless that is ``None``.
 
@@ -206,17 +189,7 @@ def change_section(
     record = SnapshotRecord(
         kind=kind, branch=branch, landing=landing, lane=lane, control_end=control_end, decisions=decisions
     )
-    return swap_sections(tables, table, record, update, retry_policy)
-
-
-def _check_uuid(state: LedgerState, table: str, expected: UUID | None) -> None:
-    if expected is not None and state.table_uuid != expected:
-        raise LedgerError(
-            "LC3017",
-            f"{table} now has UUID {state.table_uuid}, but the control topic has {expected}: the table was dropped "
-            f"and recreated. If it holds the landed rows, run `{RESET_ASSERT} SPEC --from-log`; if not, set where it "
-            f"continues with `{RESET_OFFSETS} SPEC --from OFFSETS`",
-        )
+    return swap_sections(tables, table, record, update)
 
 
 def swap_sections(
@@ -253,10 +226,7 @@ def swap_sections(
 def check_no_other(
     table: str, landing: str, sections: Iterable[LedgerSection], partitions: Collection[SourcePartition]
 ) -> None:
-    """Check that no other landing has one of these partitions in a table.
-
-    :raises TableError: another landing has one
-    """
+    """:raises TableError: another landing has one of these partitions in a table"""
     for s in sections:
         shared = sorted({p.topic for p in s.starts if p in partitions})
         if s.landing != landing and shared:
@@ -269,10 +239,7 @@ def check_no_other(
 
 
 def check_alone(table: str, before: Collection[LedgerSection], after: Collection[LedgerSection]) -> None:
-    """Check that a change of a ledger gives no landing a partition that another landing of the table has.
-
-    :raises TableError: two landings would have a partition
-    """
+    """:raises TableError: a change of a ledger gives a landing a partition that another landing of the table has"""
     known = {(s.landing, p) for s in before for p in s.starts}
     landings = {s.landing for s in after}
     for landing in landings if len(landings) > 1 else ():

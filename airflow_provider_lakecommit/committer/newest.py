@@ -38,6 +38,7 @@ from airflow_provider_lakecommit.iceberg import (
     hashes,
     live_of,
     mark_columns,
+    one_array,
     opened,
     order_numbers,
     partition_constants,
@@ -182,8 +183,7 @@ class Columns:
             if name is None and self._ids[i] in constants:
                 made.append(repeated(constants[self._ids[i]], kind, block.num_rows))
                 continue
-            array = pa.nulls(block.num_rows, kind) if name is None else block.column(name).combine_chunks()
-            array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+            array = pa.nulls(block.num_rows, kind) if name is None else one_array(block.column(name))
             array = array.storage if isinstance(array, pa.ExtensionArray) else array
             try:
                 made.append(array if array.type == kind else array.cast(kind))
@@ -227,6 +227,29 @@ def live_rows(table: Table, head: Head, positions: DeletePositions, columns: Col
                 at += many
 
 
+class Changes(NamedTuple):
+    """Rows or deletes, by their keys and order, with the number of the file and the position in it."""
+
+    keys: list[pa.Array]
+    order: Order
+    is_delete: Numbers
+    file: Numbers
+    row: Numbers
+
+    @classmethod
+    def joined(cls, parts: Sequence[Changes], columns: int) -> Changes:
+        """:param columns: number of key columns"""
+        none = np.zeros(0, np.int64)
+        is_delete, file, row = (np.concatenate([none, *(part[i] for part in parts)]) for i in (2, 3, 4))
+        return cls(
+            keys=[pa.concat_arrays([p.keys[i] for p in parts]) if parts else pa.nulls(0) for i in range(columns)],
+            order=Order.joined([p.order for p in parts]),
+            is_delete=is_delete.astype(bool),
+            file=file,
+            row=row,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
     """One change per key: its row in one of the new ``files``, or a delete. ``old`` are the positions of superseded
@@ -244,34 +267,27 @@ class Newest:
 
 
 def newest_changes(io: FileIO, slices: Iterable[StagedSlice], columns: Columns) -> Newest:
-    """Read the changes of some slices and return the newest one of each key.
-
-    :raises StorageError: a file cannot be read
-    """
+    """Read the changes of some slices and return the newest one of each key."""
     files = [f for s in slices for f in s.files]
     paths = [
         *((f.file_path, n) for n, f in enumerate(files)),
         *((t.file_path, -1) for s in slices for t in s.tombstones),
     ]
-    parts = [part for path, number in paths for part in _changes(io, path, number, columns)]
-    keys = [pa.concat_arrays([p[0][i] for p in parts]) if parts else pa.nulls(0) for i in range(len(columns.key))]
-    order = Order.joined([p[1] for p in parts])
-    none = np.zeros(0, np.int64)
-    file, row = (np.concatenate([none, *(p[i] for p in parts)]) for i in (2, 3))
-    del parts
+    parts = (part for path, number in paths for part in _changes(io, path, number, columns))
+    keys, order, is_delete, file, row = Changes.joined([*parts], len(columns.key))
     grouped = rank(keys, order)
     by_key, last, winner = grouped.by_key, grouped.last, grouped.winner
-    lost = (by_key != winner) & (file[by_key] >= 0)
+    lost = (by_key != winner) & ~is_delete[by_key]
     losers = by_key[lost]
     return Newest(
         keys=KeySet([k.take(pa.array(last)) for k in keys], grouped.hashed[last], grouped.seed),
         order=order.take(last),
-        is_delete=file[last] < 0,
+        is_delete=is_delete[last],
         file=file[last],
         row=row[last],
         files=files,
         old={n: np.sort(row[losers[file[losers] == n]]) for n in np.unique(file[losers]).tolist()},
-        deleted=int((file[winner[lost]] < 0).sum()),
+        deleted=int(is_delete[winner[lost]].sum()),
     )
 
 
@@ -298,17 +314,21 @@ def rank(keys: Sequence[pa.Array], order: Order) -> Grouped:
     return Grouped(by_key=by_key, winner=winner, last=last, hashed=hashed, seed=seed)
 
 
-def _changes(
-    io: FileIO, path: str, number: int, columns: Columns
-) -> Iterator[tuple[list[pa.Array], Order, Numbers, Numbers]]:
-    """Yield keys and order of the changes in a file, the number of the file, and their positions."""
+def _changes(io: FileIO, path: str, number: int, columns: Columns) -> Iterator[Changes]:
+    """:param number: of the file, -1 for one of tombstones"""
     with opened(io, path, None) as rows:
         at = 0
         for group, many in enumerate(rows.group_rows):
             keys = columns.keys(rows, group)
             if keys is None or any(k.null_count for k in keys):
                 raise TableError("LC3051", f"file {path} has a row without a key: its range is read again")
-            yield keys, columns.orders(rows, group), np.full(many, number, np.int64), np.arange(at, at + many)
+            yield Changes(
+                keys=keys,
+                order=columns.orders(rows, group),
+                is_delete=np.full(many, number < 0),
+                file=np.full(many, number, np.int64),
+                row=np.arange(at, at + many),
+            )
             at += many
 
 

@@ -31,7 +31,7 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
-from airflow_provider_lakecommit.committer.manifest_writer import KnownSpecs, is_rewritable, schema_of
+from airflow_provider_lakecommit.committer.manifests import KnownSpecs, is_rewritable, schema_of
 from airflow_provider_lakecommit.exceptions import TableError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class OverwritingFiles(KnownSpecs, Producer):
 
     def _manifests(self) -> list[ManifestFile]:
         kept: list[ManifestFile] = []
-        for manifest in self._parents():
+        for manifest in self._existing_manifests():
             is_data = manifest.content == ManifestContent.DATA
             kept += self._without(manifest) if is_data else self._without_deletes(manifest)
         if len(self._taken_out) != len(self._removed) or {f.file_path for f in self._taken_out} != self._removed:
@@ -78,7 +78,7 @@ class OverwritingFiles(KnownSpecs, Producer):
             )
         return [*self._added(self._added_data_files), *self._added(self._rewrite.deletes, deletes=True), *kept]
 
-    def _parents(self) -> list[ManifestFile]:
+    def _existing_manifests(self) -> list[ManifestFile]:
         parent = self._parent_snapshot_id
         snapshot = None if parent is None else self._transaction.table_metadata.snapshot_by_id(parent)
         found = [] if snapshot is None else snapshot.manifests(io=self._io)
@@ -125,22 +125,20 @@ class OverwritingFiles(KnownSpecs, Producer):
         by_spec: defaultdict[int, list[DataFile]] = defaultdict(list)
         for file in files:
             by_spec[file.spec_id].append(file)
-        new = self.new_delete_manifest_writer if deletes else self.new_manifest_writer
-        return [self._new_manifest(new(self.spec(spec_id)), some) for spec_id, some in sorted(by_spec.items())]
-
-    def _new_manifest(self, writer: ManifestWriter, files: Iterable[DataFile]) -> ManifestFile:
-        with writer:
-            for file in files:
-                writer.add(
-                    ManifestEntry.from_args(
+        new, made = self.new_delete_manifest_writer if deletes else self.new_manifest_writer, []
+        for spec_id, some in sorted(by_spec.items()):
+            with new(self.spec(spec_id)) as writer:
+                for file in some:
+                    entry = ManifestEntry.from_args(
                         status=ManifestEntryStatus.ADDED,
                         snapshot_id=self._snapshot_id,
                         sequence_number=None,
                         file_sequence_number=None,
                         data_file=file,
                     )
-                )
-        return writer.to_manifest_file()
+                    writer.add(entry)
+            made.append(writer.to_manifest_file())
+        return made
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         metadata = self._transaction.table_metadata
@@ -164,9 +162,6 @@ class OverwritingFiles(KnownSpecs, Producer):
         )
         # pyiceberg has no summary for the operation `replace`: use that of an overwrite.
         return Summary(Operation.REPLACE, **summed.additional_properties) if self._rewrite.same_rows else summed
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        return self._parents()
 
     def _deleted_entries(self) -> list[ManifestEntry]:
         return []

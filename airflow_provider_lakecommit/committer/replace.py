@@ -15,8 +15,9 @@ Failure story: see :mod:`airflow_provider_lakecommit.committer.swap`. Errors of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID, uuid5
 
 from pyiceberg.manifest import DataFile
@@ -34,16 +35,10 @@ from airflow_provider_lakecommit.committer.ledger import (
 )
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
-from airflow_provider_lakecommit.committer.replaced import (
-    REPLACED,
-    Replaced,
-    Replacement,
-    renewed_epoch,
-    sections_after,
-)
-from airflow_provider_lakecommit.committer.stage import Attempt, stage
+from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, renewed_epoch, sections_after
+from airflow_provider_lakecommit.committer.stage import Attempt, Change, stage
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import Swapped, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     HISTORY,
@@ -90,14 +85,9 @@ class ReplaceRequest:
     decision: Decision | None = None
 
     @property
-    def anew(self) -> Replacement:
-        """Return the replacement of the ranges."""
-        return Replacement(
-            lane=self.lane,
-            coverage=Coverage.union(s.coverage for s in self.slices),
-            evaluated=tuple((s.rules, s.coverage) for s in self.slices),
-            provenance=tuple(entry for s in self.slices for entry in s.provenance),
-        )
+    def landed(self) -> Coverage:
+        """Return the ranges of the slices."""
+        return Coverage.union(s.coverage for s in self.slices)
 
     @property
     def token(self) -> UUID:
@@ -119,27 +109,14 @@ class Removal:
     copies: tuple[DataFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceOutcome:
-    """The result. ``replaced`` and ``snapshot_id`` are of this call's snapshot; without one, it was done before."""
-
-    replaced: Replaced | None
-    snapshot_id: int | None
-    token: UUID
-    requests_sent: int
-    state: LedgerState
-    metadata: TableMetadata
-    copies: tuple[DataFile, ...] = ()
-
-
 def replace_ranges(
     tables: Tables,
     request: ReplaceRequest,
     remove: Callable[[Table], Removal],
     *,
-    staging: Callable[[Attempt], None] = lambda _: None,
+    staging: Callable[[Attempt], None],
     retry_policy: RetryPolicy | None = None,
-) -> ReplaceOutcome:
+) -> Swapped[Removal]:
     """Replace the ranges of the request that are not replaced yet.
 
     :param remove: finds on the head of the branch what to remove, and makes the copies
@@ -149,30 +126,18 @@ def replace_ranges(
     :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
     :raises CatalogError: the catalog or the storage was unreachable
     """
-    last: list[Removal] = []
 
     def decide(loaded: Table) -> Change[Removal] | None:
         if not is_due(request, loaded):
             return None
-        last[:] = [removal := remove(loaded)]
-        return _change(request, read_ledger(loaded.metadata, request.branch), removal)
+        return _change(request, read_ledger(loaded.metadata, request.branch), remove(loaded))
 
-    def staged(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
-        attempt = stage(table, branch, files, summary, rewrite=Rewrite(removed=last[-1].paths))
+    def staged(table: Table, branch: str, change: Change[Any]) -> Attempt:
+        attempt = stage(table, branch, change)
         staging(attempt)
         return attempt
 
-    swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staged)
-    landed = swapped.landed
-    return ReplaceOutcome(
-        replaced=landed.why.replaced if landed else None,
-        snapshot_id=swapped.snapshot_id,
-        token=request.token,
-        requests_sent=swapped.requests,
-        state=read_ledger(swapped.metadata, request.branch),
-        metadata=swapped.metadata,
-        copies=landed.why.copies if landed else (),
-    )
+    return compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staged)
 
 
 def is_due(request: ReplaceRequest, loaded: Table) -> bool:
@@ -247,7 +212,7 @@ def _is_done(request: ReplaceRequest, metadata: TableMetadata, state: LedgerStat
     lane = state.section(request.landing, request.lane)
     if lane is None:
         return False
-    landed, elsewhere = request.anew.coverage, Coverage.union(s.covered for s in own if s is not lane)
+    landed, elsewhere = request.landed, Coverage.union(s.covered for s in own if s is not lane)
     return (
         bool(landed)
         and lane.key not in request.epochs
@@ -292,25 +257,26 @@ def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: Ledge
 
 
 def _change(request: ReplaceRequest, state: LedgerState, removal: Removal) -> Change[Removal]:
-    anew, name = request.anew, request.token
-    section = state.section(request.landing, request.lane)
+    own, slices = (request.landing, request.lane), request.slices
+    section = state.section(*own)
     record = SnapshotRecord(
         kind=SnapshotKind.REPLACE,
         branch=request.branch,
         landing=request.landing,
         lane=request.lane,
-        token=name,
+        token=request.token,
         commit_id=request.commit_id,
-        slices=len(request.slices),
-        windows=tuple(dict.fromkeys(s.window_id for s in request.slices)),
-        ranges=anew.coverage,
-        accounting=counts_by_partition(r for s in request.slices for r in s.spans),
-        rows=sum(s.rows for s in request.slices),
+        slices=len(slices),
+        windows=tuple(dict.fromkeys(s.window_id for s in slices)),
+        ranges=request.landed,
+        accounting=counts_by_partition(r for s in slices for r in s.spans),
+        rows=sum(s.rows for s in slices),
         spec_version=None if section is None else section.spec_version,
         control_end=request.control_end,
         extra={**request.extra, REPLACED: removal.replaced.to_text()},
         decisions=() if request.decision is None else (request.decision,),
     )
-    sections = sections_after(state.sections, request.landing, request.coverage, anew, name, removal.left)
-    files = (*removal.copies, *(f for s in request.slices for f in s.files))
-    return ledger_change(request.table, state, record, sections, removal, files=files)
+    sections = sections_after(state.sections, own, request.coverage, slices, request.token, removal.left)
+    files = (*removal.copies, *(f for s in slices for f in s.files))
+    change = ledger_change(request.table, state, record, sections, removal, files=files)
+    return replace(change, rewrite=Rewrite(removed=removal.paths))

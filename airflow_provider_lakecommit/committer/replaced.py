@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid5
 
+from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.control import (
     CORRUPTION,
@@ -97,16 +98,6 @@ def replaced_of(record: SnapshotRecord) -> Replaced | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
-    """The replacement of ranges: the stream's slices, their rules and their reading."""
-
-    lane: str
-    coverage: Coverage = field(default_factory=Coverage)
-    evaluated: tuple[tuple[str, Coverage], ...] = ()
-    provenance: tuple[Provenance, ...] = ()
-
-
 def renewed_epoch(token: UUID, section: LedgerSection) -> UUID:
     """Return the epoch that an entry gets by the snapshot with this token."""
     return uuid5(token, "\x1f".join(("epoch", *section.key)))
@@ -114,21 +105,26 @@ def renewed_epoch(token: UUID, section: LedgerSection) -> UUID:
 
 def sections_after(
     sections: Sequence[LedgerSection],
-    landing: str,
+    own: tuple[str, str],
     taken: Coverage,
-    anew: Replacement,
+    slices: Sequence[StagedSlice],
     token: UUID,
     left: Mapping[tuple[str, str], tuple[Provenance, ...]],
 ) -> tuple[LedgerSection, ...]:
     """Return the ledger without the removed ranges and with their replacement; entries of other landings are unchanged.
 
+    :param own: landing and stream of the new slices
     :param left: by landing and stream, the readings that landed the remaining rows
     """
-    own = [replace(s, provenance=left.get(s.key, s.provenance)) for s in sections if s.landing == landing]
-    newest = max((g for s in own for g in (s.generation, *(e.generation for e in s.provenance))), default=0)
+    before = [replace(s, provenance=left.get(s.key, s.provenance)) for s in sections if s.landing == own[0]]
+    newest = max((g for s in before for g in (s.generation, *(e.generation for e in s.provenance))), default=0)
+    anew = Coverage.union(one.coverage for one in slices)
     # Lost ranges are read again by another reading: dead letters of the former one are then not open.
-    reading = newest + 1 if taken - anew.coverage or not anew.coverage else None
-    after = {s.key: _after(s, taken, anew, token, reading if ends_epoch(s, taken) else None) for s in own}
+    reading = newest + 1 if taken - anew or not anew else None
+    after = {
+        s.key: _after(s, taken, anew, slices if s.key == own else (), token, reading if ends_epoch(s, taken) else None)
+        for s in before
+    }
     return tuple(after.get(s.key, s) for s in sections)
 
 
@@ -137,20 +133,30 @@ def ends_epoch(section: LedgerSection, taken: Coverage) -> bool:
     return not section.ends or (section.bounds | section.covered).overlaps(taken)
 
 
-def _after(s: LedgerSection, taken: Coverage, anew: Replacement, token: UUID, reading: int | None) -> LedgerSection:
-    """:param reading: the next generation, if ranges that the entry may have reported are lost"""
-    own = s.lane == anew.lane
-    kept = s.covered - taken
-    covered = kept | anew.coverage if own else kept
-    evaluated = merged(evaluated_in(s.evaluated, kept), anew.evaluated if own else ())
-    provenance = added(s.provenance, anew.provenance if own else ())
-    changed = replace(s, covered=covered, evaluated=evaluated, provenance=provenance)
-    in_place = own and (s.covered & anew.coverage)
+def _after(
+    s: LedgerSection,
+    taken: Coverage,
+    anew: Coverage,
+    slices: Sequence[StagedSlice],
+    token: UUID,
+    reading: int | None,
+) -> LedgerSection:
+    """:param anew: what any stream lands again
+    :param slices: the new ones of this stream
+    :param reading: the next generation, if ranges that the entry may have reported are lost
+    """
+    kept, own = s.covered - taken, Coverage.union(one.coverage for one in slices)
+    changed = replace(
+        s,
+        covered=kept | own,
+        evaluated=merged(evaluated_in(s.evaluated, kept), ((one.rules, one.coverage) for one in slices)),
+        provenance=added(s.provenance, (e for one in slices for e in one.provenance)),
+    )
     return replace(
         changed,
-        epoch=renewed_epoch(token, s) if reading is not None or in_place else s.epoch,
+        epoch=renewed_epoch(token, s) if reading is not None or s.covered & own else s.epoch,
         generation=s.generation if reading is None else reading,
-        positions=positions_up_to(s.positions, {p: _there(changed, anew.coverage, p) for p in s.positions}),
+        positions=positions_up_to(s.positions, {p: _there(changed, anew, p) for p in s.positions}),
         # A new reading of a range has its own dead letters.
         replayed=s.replayed - taken,
     )

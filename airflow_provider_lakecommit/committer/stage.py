@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from pyiceberg.io import FileIO
@@ -36,7 +37,7 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_lakecommit.committer.ledger import main_below, tag_name
-from airflow_provider_lakecommit.committer.merge_manifests import MergingAppend
+from airflow_provider_lakecommit.committer.manifests import MergingAppend
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles, Rewrite
 from airflow_provider_lakecommit.committer.summary import ON_MAIN
 from airflow_provider_lakecommit.core import attempt_id
@@ -49,7 +50,22 @@ KEEP_FOR_EVER_MS = 2**63 - 1
 _log = logging.getLogger(__name__)
 
 
-Staging = Callable[[Table, str, Sequence[DataFile], Mapping[str, str]], "Attempt"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Generic[T]):
+    """The change for one read of the table: a snapshot with these files and this summary. ``rewrite`` has the files to
+    remove, ``None`` for an append; ``why`` is for the caller.
+    """
+
+    summary: Mapping[str, str]
+    why: T
+    files: tuple[DataFile, ...] = ()
+    rewrite: Rewrite | None = None
+
+
+Staging = Callable[[Table, str, Change[Any]], "Attempt"]
 """Writes the manifest and the manifest list of a snapshot on the head of a branch, and makes the request."""
 
 
@@ -65,23 +81,15 @@ class Attempt:
     tag: str | None = None
 
 
-def stage(
-    table: Table,
-    branch: str,
-    files: Sequence[DataFile],
-    summary: Mapping[str, str],
-    *,
-    rewrite: Rewrite | None = None,
-) -> Attempt:
+def stage(table: Table, branch: str, change: Change[Any]) -> Attempt:
     """Stage a snapshot with the ledger in its summary.
 
-    :param rewrite: the files to remove; ``None`` for an append
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
     """
     main_id = main_below(table.metadata, branch)
-    marked = dict(summary) if main_id is None else {**summary, ON_MAIN: str(main_id)}
-    bare = _untagged(table, branch, _written_or_error(table, branch, files, marked, rewrite))
+    marked = dict(change.summary) if main_id is None else {**change.summary, ON_MAIN: str(main_id)}
+    bare = _untagged(table, branch, _written_or_error(table, branch, change.files, marked, change.rewrite))
     # On a table without snapshots, pyiceberg's catalogs refuse to check a tag; there the head alone suffices.
     fenced = bool(table.metadata.snapshots)
     tag = tag_name(branch)
@@ -96,14 +104,14 @@ def stage(
     )
 
 
-def stage_untagged(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+def stage_untagged(table: Table, branch: str, change: Change[Any]) -> Attempt:
     """Stage files of another writer: the branch moves and the tag stays, so that landings see a foreign snapshot. The
     manifests of a failed request stay: without the tag, it is unknown whether it can still be applied.
 
     :raises TableError: pyiceberg cannot write to a table of this format version
     :raises StorageError: the storage cannot be written
     """
-    return _untagged(table, branch, _written_or_error(table, branch, files, dict(summary), None))
+    return _untagged(table, branch, _written_or_error(table, branch, change.files, dict(change.summary), None))
 
 
 def stage_move(table: Table, branch: str, snapshot_id: int, *, ledger_id: int, source: str) -> Attempt:

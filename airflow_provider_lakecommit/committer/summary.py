@@ -135,8 +135,8 @@ def to_summary(record: SnapshotRecord, sections: Iterable[LedgerSection]) -> dic
         "branch": record.branch,
         "landing": record.landing,
         "lane": record.lane,
-        "token": _id_to_text(record.token),
-        "commit-id": _id_to_text(record.commit_id),
+        "token": str(record.token) if record.token else None,
+        "commit-id": str(record.commit_id) if record.commit_id else None,
         "slices": str(record.slices),
         "windows": ",".join(str(w) for w in record.windows) or None,
         "ranges": _pack({"ranges": coverage_to_json(record.ranges)}, "the added ranges") if record.ranges else None,
@@ -211,8 +211,8 @@ def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
         branch=found["branch"],
         landing=found["landing"],
         lane=found["lane"],
-        token=_uuid(found.get("token")),
-        commit_id=_uuid(found.get("commit-id")),
+        token=UUID(found["token"]) if "token" in found else None,
+        commit_id=UUID(found["commit-id"]) if "commit-id" in found else None,
         slices=_number(found["slices"]),
         windows=tuple(UUID(w) for w in found["windows"].split(",")) if "windows" in found else (),
         ranges=coverage_from_json(unpack(found["ranges"], what="the added ranges")["ranges"])
@@ -260,14 +260,6 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
 
 def _pack(values: Mapping[str, Any], what: str) -> str:
     return pack(values, what=what, limit=LEDGER_LIMIT, remedy="publish fewer slices in one snapshot")
-
-
-def _id_to_text(value: UUID | None) -> str | None:
-    return None if value is None else str(value)
-
-
-def _uuid(text: str | None) -> UUID | None:
-    return None if text is None else UUID(text)
 
 
 def _number(text: str) -> int:

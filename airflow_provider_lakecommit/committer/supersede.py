@@ -19,14 +19,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import DataFile, ManifestEntry
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType, IntegerType, LongType, PrimitiveType, UUIDType
@@ -40,10 +39,9 @@ from airflow_provider_lakecommit.committer.delete_files import (
     require_parquet,
 )
 from airflow_provider_lakecommit.committer.head import HeadReader
-from airflow_provider_lakecommit.committer.key_columns import check_key_columns
 from airflow_provider_lakecommit.committer.ledger import LedgerState
 from airflow_provider_lakecommit.committer.newest import Columns, Newest, Order, newest_changes, of_reading, readings_by
-from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
+from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule, check_key_columns
 from airflow_provider_lakecommit.core import LIVE, RangeSet, attempt_of, current_readings
 from airflow_provider_lakecommit.iceberg import Numbers, opened, partition_constants, transformed
 
@@ -99,20 +97,24 @@ class Superseding:
             hit = [(e, hits) for e, hits in zip(chosen, found, strict=True) if len(hits.rows)]
             of = self._deletes.positions.of
             dead = list(pool.map(lambda one: of(table, one[0].data_file, head.deletes.of(one[0])), hit))
-        marks = _Marks(newest=self._newest)
-        readings = None if not hit or self._is_ordered(state, slices) else self._readings(state, slices)
+        newest, readings = self._newest, None
+        if hit and not self._is_ordered(state, slices):
+            readings = self._readings(state, slices)
+        old, old_keys, beaten = dict[str, Numbers](), [_NOTHING], np.zeros(len(newest.file), bool)
         for (entry, hits), positions in zip(hit, dead, strict=True):
-            self._mark(table, entry, hits, positions, readings, marks)
-        old = {n: [rows] for n, rows in self._newest.old.items()}
-        for n in np.unique(self._newest.file[marks.beaten_rows]).tolist():
-            rows = self._newest.row[marks.beaten_rows & (self._newest.file == n)]
-            old.setdefault(n, []).append(rows)
-        new = {n: np.sort(np.concatenate(rows)) for n, rows in old.items()}
-        deleted = self._newest.deleted + marks.deleted
-        added = [(self._newest.files[n], rows) for n, rows in new.items()]
+            rows, keys, lost = self._older(table, entry.data_file, hits, positions, readings)
+            beaten[lost] = True
+            if len(rows):
+                old[entry.data_file.file_path] = rows
+                old_keys.append(keys)
+        beaten_rows, by_delete = beaten & ~newest.is_delete, newest.is_delete & ~beaten
+        new = dict(newest.old)
+        for n in np.unique(newest.file[beaten_rows]).tolist():
+            new[n] = np.sort(np.concatenate([new.get(n, _NOTHING), newest.row[beaten_rows & (newest.file == n)]]))
+        deleted = newest.deleted + int(by_delete[np.concatenate(old_keys)].sum())
         return Superseded(
-            rewrite=self._deletes.rewrite(table, head, marks.hits, added),
-            superseded=sum(map(len, (*new.values(), *marks.hits.values()))) - deleted,
+            rewrite=self._deletes.rewrite(table, head, old, [(newest.files[n], rows) for n, rows in new.items()]),
+            superseded=sum(map(len, (*new.values(), *old.values()))) - deleted,
             deleted=deleted,
             files_read=len(chosen),
             rows_read=sum(f.scanned for f in found),
@@ -186,24 +188,18 @@ class Superseding:
 
     # -- what is newer ------------------------------------------------------------------------------------------------
 
-    def _mark(
-        self,
-        table: Table,
-        entry: ManifestEntry,
-        hits: _Found,
-        dead: Numbers,
-        readings: Readings | None,
-        marks: _Marks,
-    ) -> None:
+    def _older(
+        self, table: Table, file: DataFile, hits: _Found, dead: Numbers, readings: Readings | None
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the live rows of a file that are older than the changes of their keys, these keys, and those of the
+        changes that are older than a row.
+        """
         live = ~np.isin(hits.rows, dead, assume_unique=True) if len(dead) else np.ones(len(hits.rows), bool)
         rows, keys = hits.rows[live], hits.keys[live]
-        if readings is not None and len(rows) and not self._surely_older(entry.data_file):
-            stays = self._stays(table, entry.data_file, rows, keys, readings)
-            marks.beaten[keys[stays]] = True
-            rows, keys = rows[~stays], keys[~stays]
-        if len(rows):
-            marks.hits[entry.data_file.file_path] = rows
-            marks.keys[entry.data_file.file_path] = keys
+        if readings is None or not len(rows) or self._surely_older(file):
+            return rows, keys, _NOTHING
+        stays = self._stays(table, file, rows, keys, readings)
+        return rows[~stays], keys[~stays], keys[stays]
 
     def _is_ordered(self, state: LedgerState, slices: Iterable[StagedSlice]) -> bool:
         """Return True if the ledger proves that no row of the table is newer than a change of the live stream."""
@@ -263,29 +259,6 @@ class Superseding:
         new = self._newest.order.take(keys[by_row])
         out[by_row] = is_newer(Order.joined(parts), new, readings, live=self._lane == LIVE)
         return out
-
-
-@dataclass(slots=True, kw_only=True)
-class _Marks:
-    """The superseded rows: ``hits`` in files of the table, ``beaten`` are the changes that lose."""
-
-    newest: Newest
-    hits: dict[str, Numbers] = field(default_factory=dict)
-    keys: dict[str, Numbers] = field(default_factory=dict)
-    beaten: Numbers = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.beaten = np.zeros(len(self.newest.file), bool)
-
-    @property
-    def beaten_rows(self) -> Numbers:
-        return self.beaten & ~self.newest.is_delete
-
-    @property
-    def deleted(self) -> int:
-        """Return how many rows of the table a delete in the source takes out."""
-        by_delete = self.newest.is_delete & ~self.beaten
-        return int(sum(by_delete[keys].sum() for keys in self.keys.values()))
 
 
 def is_newer(old: Order, new: Order, readings: Readings, *, live: bool) -> Numbers:

@@ -18,7 +18,7 @@ raised at once; the next attempt finds what it left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
@@ -29,7 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry
 from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
-from airflow_provider_lakecommit.committer.stage import Attempt, Staging, remove_leftovers, stage
+from airflow_provider_lakecommit.committer.stage import Attempt, Change, Staging, remove_leftovers, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.tags import no_tags
 from airflow_provider_lakecommit.core import LedgerSection, kept_decisions
@@ -40,15 +40,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change(Generic[T]):
-    """The change for one read of the table: a snapshot with these files and this summary. ``why`` is for the caller."""
-
-    summary: Mapping[str, str]
-    why: T
-    files: tuple[DataFile, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Swapped(Generic[T]):
     """The result: this call's change if it is in the table, and the table after it."""
 
@@ -56,6 +47,11 @@ class Swapped(Generic[T]):
     requests: int
     landed: Change[T] | None = None
     snapshot_id: int | None = None
+
+    @property
+    def made(self) -> T | None:
+        """Return what the change in the table is for the caller."""
+        return self.landed.why if self.landed else None
 
 
 def compare_and_swap(
@@ -84,7 +80,7 @@ def compare_and_swap(
         landed = _landed(after, branch, sent)
         change = None if landed else decide(table)
         if change is not None:
-            attempt = _staged(lookup, partial(staging, table, branch, change.files, change.summary))
+            attempt = _staged(lookup, partial(staging, table, branch, change))
             if attempt is None:
                 continue
             sent.append((attempt, change))

@@ -17,7 +17,6 @@ nothing: expiring a snapshot would also remove the references to it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import dropwhile, takewhile
 
@@ -27,9 +26,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
 
 from airflow_provider_lakecommit.committer.ledger import ancestry
+from airflow_provider_lakecommit.committer.stage import at_ref
 from airflow_provider_lakecommit.committer.summary import has_ledger, record_of
 from airflow_provider_lakecommit.core import data_roots, path_problem
 from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
@@ -47,7 +47,13 @@ def trim_snapshots(tables: Tables, table: str, branch: str = MAIN_BRANCH, *, aud
     :raises CatalogError: the catalog is unreachable
     """
     loaded = tables.load(table)
-    return _expire(tables, loaded, table, branch, _expirable(loaded, branch, audited))
+    text = loaded.metadata.properties.get(KEEP_SNAPSHOTS, "")
+    line = list(ancestry(loaded.metadata, branch))
+    if not text.isdecimal() or len(line) <= int(text) * 5 // 4:
+        return 0
+    newest = {s.snapshot_id for s in line[: int(text)]}
+    expirable = [s for s in _free(loaded, branch, line, audited) if s.snapshot_id not in newest]
+    return _expire(tables, loaded, table, branch, expirable)
 
 
 def old_snapshots(
@@ -92,13 +98,11 @@ def expire_older(
 def _expire(tables: Tables, loaded: Table, table: str, branch: str, expired: list[Snapshot]) -> int:
     if not expired:
         return 0
-    requirements: tuple[TableRequirement, ...] = (
-        AssertTableUUID(uuid=loaded.metadata.table_uuid),
-        *_references(loaded),
-    )
+    references = (at_ref(name, ref.snapshot_id) for name, ref in loaded.metadata.refs.items())
+    needs: tuple[TableRequirement, ...] = (AssertTableUUID(uuid=loaded.metadata.table_uuid), *references)
     update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [s.snapshot_id for s in expired]})
     try:
-        after = tables.commit(loaded, requirements, (update,))
+        after = tables.commit(loaded, needs, (update,))
     except Exception as e:
         _log.warning("%s: could not expire %d old snapshots: %s", table, len(expired), tables.describe(e))
         return 0
@@ -160,20 +164,6 @@ def _replaced_files(io: FileIO, after: TableMetadata, branch: str, expired: list
 
 def _sequence(snapshot: Snapshot) -> int:
     return snapshot.sequence_number or 0
-
-
-def _references(table: Table) -> Iterator[AssertRefSnapshotId]:
-    for name, ref in table.metadata.refs.items():
-        yield AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
-
-
-def _expirable(table: Table, branch: str, audited: bool) -> list[Snapshot]:
-    text = table.metadata.properties.get(KEEP_SNAPSHOTS, "")
-    line = list(ancestry(table.metadata, branch))
-    if not text.isdecimal() or len(line) <= int(text) * 5 // 4:
-        return []
-    newest = {s.snapshot_id for s in line[: int(text)]}
-    return [s for s in _free(table, branch, line, audited) if s.snapshot_id not in newest]
 
 
 def _free(table: Table, branch: str, line: list[Snapshot], audited: bool) -> list[Snapshot]:

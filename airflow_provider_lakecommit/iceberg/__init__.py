@@ -16,7 +16,7 @@ __getattr__ = lazy_names(
         "parquet.key_set": "KeySet equal_rows hashes order_numbers",
         "parquet.layout": "Layout check_target",
         "parquet.parquet": "FileFormat",
-        "parquet.parquet_rows": "Numbers ParquetRows live_of opened",
+        "parquet.parquet_rows": "Numbers ParquetRows live_of one_array opened",
         "parquet.partitions": "transformed",
         "parquet.rewrite": "GroupedFile live_blocks partition_constants physical_schema repeated",
         "parquet.statistics": "Metrics",

@@ -28,6 +28,7 @@ from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat as Fi
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers as Numbers
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import ParquetRows as ParquetRows
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import live_of as live_of
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import one_array as one_array
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import opened as opened
 from airflow_provider_lakecommit.iceberg.parquet.partitions import transformed as transformed
 from airflow_provider_lakecommit.iceberg.parquet.rewrite import GroupedFile as GroupedFile

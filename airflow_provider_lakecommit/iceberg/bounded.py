@@ -63,10 +63,7 @@ def _has(raw: bytes, some: bytes) -> bool:
 
 
 def bounded_body(chunks: Iterable[bytes]) -> bytes:
-    """Return a body that is read in chunks.
-
-    :raises ValueError: it is too large
-    """
+    """Return a body that is read in chunks."""
     body = bytearray()
     for chunk in chunks:
         body += chunk

@@ -30,6 +30,9 @@ from airflow_provider_lakecommit.exceptions import TableError
 # A partition value written as the first may be read as the second: Iceberg's promotions, and the two names of a day.
 _READABLE = frozenset({("int", "long"), ("float", "double"), ("int", "date"), ("date", "int")})
 _INT_MAX = (1 << 31) - 1
+_COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+_STATISTICS = (*_COUNTS, "lower_bounds", "upper_bounds")
+"""Fields of a data file with one value per column id."""
 
 
 def partition_fields(spec: PartitionSpec, schema: Schema) -> tuple[PartitionField, ...]:
@@ -66,16 +69,11 @@ def _announced(file: ManifestFile, spec_id: int, fields: Sequence[PartitionField
         partition=tuple(_from_tuple(file.partition[position], field) for position, field in enumerate(fields)),
         record_count=file.record_count,
         file_size_in_bytes=file.file_size_in_bytes,
-        column_sizes=file.column_sizes,
-        value_counts=file.value_counts,
-        null_value_counts=file.null_value_counts,
-        nan_value_counts=file.nan_value_counts,
-        lower_bounds=file.lower_bounds,
-        upper_bounds=file.upper_bounds,
         key_metadata=file.key_metadata,
         split_offsets=None if file.split_offsets is None else tuple(file.split_offsets),
         equality_ids=None if file.equality_ids is None else tuple(file.equality_ids),
         sort_order_id=file.sort_order_id,
+        **{name: getattr(file, name) for name in _STATISTICS},
     )
 
 
@@ -90,6 +88,7 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
         )
     if (problem := _contradiction(file)) is not None:
         raise TableError("LC3312", f"file {file.file_path!r:.300} {problem}: its offsets are planned again")
+    statistics: dict[str, Any] = {name: _copied(getattr(file, name)) for name in _STATISTICS}
     appendable = ManifestFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.file_path,
@@ -97,16 +96,11 @@ def _appendable(file: DataFile, sources: Sequence[int], spec_id: int) -> Manifes
         partition=Record(*(v.bytes if isinstance(v, UUID) else v for v in map(file.partition.__getitem__, sources))),
         record_count=file.record_count,
         file_size_in_bytes=file.file_size_in_bytes,
-        column_sizes=_copy(file.column_sizes),
-        value_counts=_copy(file.value_counts),
-        null_value_counts=_copy(file.null_value_counts),
-        nan_value_counts=_copy(file.nan_value_counts),
-        lower_bounds=_copy(file.lower_bounds),
-        upper_bounds=_copy(file.upper_bounds),
         key_metadata=file.key_metadata,
         split_offsets=None if file.split_offsets is None else list(file.split_offsets),
         equality_ids=None,
         sort_order_id=file.sort_order_id,
+        **statistics,
     )
     appendable.spec_id = spec_id
     return appendable
@@ -141,10 +135,10 @@ def _contradiction(file: DataFile) -> str | None:
         return f"is of {file.record_count} rows and {file.file_size_in_bytes} bytes"
     if file.sort_order_id is not None and not 0 <= file.sort_order_id <= _INT_MAX:
         return f"has the sort order {file.sort_order_id}"
-    counts = (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts)
-    for column_ids in (*counts, file.lower_bounds, file.upper_bounds):
+    for column_ids in (getattr(file, name) for name in _STATISTICS):
         if column_ids and not 0 <= min(column_ids) <= max(column_ids) <= _INT_MAX:
             return "has statistics of a column that no table has"
+    counts = (getattr(file, name) for name in _COUNTS)
     return "has a count below 0" if any(each and min(each.values()) < 0 for each in counts) else None
 
 
@@ -178,5 +172,5 @@ def _from_tuple(value: Any, field: PartitionField) -> PartitionValue:
     return value  # type: ignore[no-any-return]
 
 
-def _copy(entries: Mapping[int, Any] | None) -> dict[int, Any] | None:
+def _copied(entries: Mapping[int, Any] | None) -> dict[int, Any] | None:
     return None if entries is None else dict(entries)

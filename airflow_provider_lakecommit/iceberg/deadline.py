@@ -13,41 +13,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextvars import copy_context
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """The result of a call.
+    """Return the result of a call.
 
     :raises TimeoutError: it has none by then
     """
-    call_in_thread = _ThreadedCall(call)
-    thread = threading.Thread(target=copy_context().run, args=(call_in_thread.run,), name="answer", daemon=True)
-    thread.start()
-    return call_in_thread.answer(seconds)
+    answer: Future[T] = Future()
 
-
-class _ThreadedCall(Generic[T]):
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._done = threading.Event()
-        self._result: list[T] = []
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
+    def run() -> None:
         try:
-            self._result.append(self._call())
+            answer.set_result(call())
         except BaseException as e:  # raised in the caller, of any kind
-            self._error = e
-        finally:
-            self._done.set()
+            answer.set_exception(e)
 
-    def answer(self, seconds: float) -> T:
-        if not self._done.wait(seconds):
-            raise TimeoutError(f"no answer within {seconds:g} s")
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
+    threading.Thread(target=copy_context().run, args=(run,), name="answer", daemon=True).start()
+    if not wait([answer], seconds).done:
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    return answer.result()

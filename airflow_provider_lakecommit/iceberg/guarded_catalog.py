@@ -12,6 +12,7 @@ author can guard that.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
@@ -69,11 +70,7 @@ def guard(catalog: Catalog) -> None:
 
         catalog._load_file_io = load_allowed  # type: ignore[method-assign]
     if stage is not None:
-
-        def stage_without_class(current: Table | None, *rest: Any) -> StagedTable:
-            return _staged(stage, current, *rest)
-
-        catalog._update_and_stage_table = stage_without_class  # type: ignore[attr-defined]
+        catalog._update_and_stage_table = partial(_staged, stage)  # type: ignore[attr-defined]
 
 
 def own_locations(table: Table) -> LocationProvider:

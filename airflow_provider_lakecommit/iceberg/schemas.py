@@ -22,8 +22,6 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core import Role
 
-_MARK_TYPES: tuple[PrimitiveType, ...] = (StringType(), IntegerType(), LongType(), LongType())
-
 METADATA_TYPES: dict[str, PrimitiveType] = {
     "kafka_topic": StringType(),
     "kafka_partition": IntegerType(),
@@ -70,7 +68,7 @@ def record_column_ids(schema: Schema, role: Role) -> tuple[int, ...]:
     """
     topic, partition, generation, offset = _MARK_NAMES[role]
     expected = {topic: StringType(), partition: IntegerType(), offset: LongType(), generation: LongType()}
-    found = {f.name: f.field_id for f in schema.fields if _is(f, expected.get(f.name))}
+    found = {f.name: f.field_id for f in schema.fields if f.field_type == expected.get(f.name)}
     ids = [found[name] for name in expected if name in found]
     return tuple(ids) if {topic, partition, offset} <= found.keys() else ()
 
@@ -79,11 +77,8 @@ def mark_columns(schema: Schema, role: Role) -> tuple[int, ...]:
     """Return the ids of the columns of a table that hold topic, partition, generation and offset of a row's record;
     empty where one of them is missing or has another type.
     """
-    have = {f.name: f for f in schema.fields}
-    names = _MARK_NAMES[role]
-    found = [have[n].field_id for n, kind in zip(names, _MARK_TYPES, strict=True) if _is(have.get(n), kind)]
-    return tuple(found) if len(found) == len(names) else ()
-
-
-def _is(field: NestedField | None, kind: PrimitiveType | None) -> bool:
-    return field is not None and kind is not None and field.field_type == kind
+    ids = record_column_ids(schema, role)
+    if len(ids) < len(_MARK_NAMES[role]):
+        return ()
+    topic, partition, offset, generation = ids
+    return topic, partition, generation, offset

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 _MAPPINGS = frozenset({"auth", "ssl"})
@@ -27,14 +28,12 @@ def for_client(properties: Mapping[str, str]) -> dict[str, Any]:
 
     :raises ValueError: ``auth`` or ``ssl`` is no mapping
     """
-    return {key: _mapping(key, value) if key in _MAPPINGS else value for key, value in properties.items()}
-
-
-def _mapping(key: str, value: str) -> dict[str, Any]:
-    try:
-        found = json.loads(value)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise ValueError(f"`{key}` must be a mapping, as in pyiceberg's configuration of REST catalogs, or JSON of one")
-    return found
+    out: dict[str, Any] = dict(properties)
+    for key in _MAPPINGS & properties.keys():
+        with suppress(ValueError):
+            out[key] = json.loads(out[key])
+        if not isinstance(out[key], dict):
+            raise ValueError(
+                f"`{key}` must be a mapping, as in pyiceberg's configuration of REST catalogs, or JSON of one"
+            )
+    return out

@@ -10,7 +10,7 @@ Failure story: an unknown error keeps its own text.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyiceberg.catalog import CatalogType
@@ -25,27 +25,14 @@ _SQLITE = b"SQLite format 3\0"
 """The first bytes of a database."""
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
 """The extra that installs the client of each type of catalog; for PostgreSQL it is `postgres`."""
-_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], str]] = {
-    "NoSuchModuleError": lambda properties: (
-        f"`uri` begins with {_scheme(properties)!r}, which is not a database that the installed SQLAlchemy supports: "
-        f"for PostgreSQL use {POSTGRES}://"
-    ),
-    "ArgumentError": lambda _: (
-        f"`uri` is not the address of a database, such as {POSTGRES}://host/database or sqlite:////folder/catalog.db "
-        "(four slashes before an absolute path)"
-    ),
-    "InvalidSchema": lambda properties: _of_rest(properties),
-    "MissingSchema": lambda properties: _of_rest(properties),
-}
-"""What SQLAlchemy and requests raise for an address that cannot be one, by name: neither may be installed."""
 
 
 def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
     """Return what to change in the properties, or to install for them; empty if only the error shows it, ``None`` if
     they may be right.
     """
-    if (describe := _BY_NAME.get(type(error).__name__)) is not None:
-        return describe(properties)
+    if wrong := _wrong_address(properties, error):
+        return wrong
     if isinstance(error, (ImportError, NotInstalledError)):
         return _not_installed(properties, error)
     kind, known = properties.get("type", ""), [each.value for each in CatalogType]
@@ -135,5 +122,20 @@ def _scheme(properties: Mapping[str, str]) -> str:
     return properties.get("uri", "").partition("://")[0]
 
 
-def _of_rest(properties: Mapping[str, str]) -> str:
-    return f"`uri` of a REST catalog begins with http:// or https://, not with {properties.get('uri', '')[:8]!r}"
+def _wrong_address(properties: Mapping[str, str], error: Exception) -> str:
+    """Explain an address that cannot be one, by the name of the error: SQLAlchemy or requests may not be installed."""
+    match type(error).__name__:
+        case "NoSuchModuleError":
+            return (
+                f"`uri` begins with {_scheme(properties)!r}, which is not a database that the installed SQLAlchemy "
+                f"supports: for PostgreSQL use {POSTGRES}://"
+            )
+        case "ArgumentError":
+            return (
+                f"`uri` is not the address of a database, such as {POSTGRES}://host/database or "
+                "sqlite:////folder/catalog.db (four slashes before an absolute path)"
+            )
+        case "InvalidSchema" | "MissingSchema":
+            begin = properties.get("uri", "")[:8]
+            return f"`uri` of a REST catalog begins with http:// or https://, not with {begin!r}"
+    return ""

@@ -30,9 +30,7 @@ def catalog_name(properties: Mapping[str, str], default: str) -> str:
     """``name`` of the properties, else the only name in the SQL catalog's database, else ``default``."""
     if stated := properties.get("name"):
         return stated
-    if properties.get("type") != "sql" or not _is_there(properties.get("uri", "")):
-        return default
-    names = _names(properties["uri"], _QUERY)
+    names = _names(properties, _QUERY)
     if len(names) == 1 and default not in names:
         _log.info("The SQL catalog has its tables under the name %r: using it (set `name` to choose another)", names[0])
         return names[0]
@@ -41,19 +39,15 @@ def catalog_name(properties: Mapping[str, str], default: str) -> str:
 
 def found_under(properties: Mapping[str, str], identifier: str) -> str:
     """Return where the database of a SQL catalog has a table that is missing under the used name; empty if nowhere."""
-    if properties.get("type") != "sql" or not _is_there(properties.get("uri", "")):
-        return ""
     # Triggers and sensors, which ask for names only, do without pyiceberg.
     from pyiceberg.catalog import Catalog
 
     namespace, name = ".".join(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
-    names = _names(properties["uri"], _OF_TABLE, namespace=namespace, name=name)
+    names = _names(properties, _OF_TABLE, namespace=namespace, name=name)
+    if not names:
+        return ""
     called = " or ".join(f"`name: {each}`" for each in names)
-    return (
-        f"the same database has it under another catalog name: set {called} among the catalog's properties"
-        if names
-        else ""
-    )
+    return f"the same database has it under another catalog name: set {called} among the catalog's properties"
 
 
 def _is_there(uri: str) -> bool:
@@ -62,7 +56,11 @@ def _is_there(uri: str) -> bool:
     return bool(uri) and (not kind.startswith("sqlite") or Path(path.partition("?")[0]).exists())
 
 
-def _names(uri: str, query: str, **values: str) -> list[str]:
+def _names(properties: Mapping[str, str], query: str, **values: str) -> list[str]:
+    """Return the names that a SQL catalog's database has; none for another catalog."""
+    uri = properties.get("uri", "")
+    if properties.get("type") != "sql" or not _is_there(uri):
+        return []
     from sqlalchemy.exc import SQLAlchemyError
 
     try:

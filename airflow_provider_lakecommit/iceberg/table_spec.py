@@ -151,26 +151,23 @@ def _primitive(word: str) -> IcebergType:
 def _partition_spec(given: Any, schema: Schema) -> PartitionSpec:
     fields: list[PartitionField] = []
     for n, entry in enumerate(_entries(given)):
-        field = _partition_field(entry, schema, PARTITION_FIELD_ID_START + n)
-        if any(field.name == other.name for other in fields):
+        source, transform, suffix = _source(entry.strip(), schema)
+        column = schema.find_column_name(source.field_id) or source.name
+        name = column.replace(".", "_") + suffix
+        if name != column and name in schema.column_names:
+            raise SpecError(
+                "LC3350",
+                f"create.partition_by: {entry!r} makes a partition field {name}, which is the name of a column",
+            )
+        if any(name == other.name for other in fields):
             raise SpecError("LC3348", f"create.partition_by: {entry!r} is given twice")
-        fields.append(field)
+        field_id = PARTITION_FIELD_ID_START + n
+        fields.append(PartitionField(source_id=source.field_id, field_id=field_id, transform=transform, name=name))
     return PartitionSpec(*fields)
 
 
 def _entries(given: str | Sequence[str] | None) -> Sequence[str]:
     return [given] if isinstance(given, str) else given or []
-
-
-def _partition_field(entry: str, schema: Schema, field_id: int) -> PartitionField:
-    source, transform, suffix = _source(entry.strip(), schema)
-    column = schema.find_column_name(source.field_id) or source.name
-    name = column.replace(".", "_") + suffix
-    if name != column and name in schema.column_names:
-        raise SpecError(
-            "LC3350", f"create.partition_by: {entry!r} makes a partition field {name}, which is the name of a column"
-        )
-    return PartitionField(source_id=source.field_id, field_id=field_id, transform=transform, name=name)
 
 
 def _source(by: str, schema: Schema) -> tuple[NestedField, Transform[Any, Any], str]:

@@ -18,6 +18,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and exported without saying so
     AclOperation,
     ConfigResource,
+    DescribeClusterResult,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -26,7 +27,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, and
 
 from airflow_provider_lakecommit.core import Watermark
 from airflow_provider_lakecommit.kafka.admin_requests import DENIED, AdminRequests, PendingAnswers, StaleTopicError
-from airflow_provider_lakecommit.kafka.config import unreachable
 
 # "No leaders found" is what a question about offsets gets for a topic that is not, or not yet, in the metadata.
 _STALE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._NOENT})
@@ -73,9 +73,7 @@ class ClusterAdmin(AdminRequests):
 
     def cluster_id(self) -> str:
         """Id of the cluster that answers now."""
-        doing = "asking for the cluster id"
-        answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
-        return str(self._granted(doing, answer).cluster_id or "")
+        return str(self._cluster("asking for the cluster id").cluster_id or "")
 
     def names(self) -> tuple[str, ...]:
         """Return all topics that this principal may see; none if the brokers do not answer at once."""
@@ -92,10 +90,7 @@ class ClusterAdmin(AdminRequests):
         try:
             return tuple(sorted(self._client.list_topics(timeout=self._timeout).topics))
         except KafkaException as e:
-            error = e.args[0].str()
-            raise unreachable(
-                self._away, "listing the topics", self._config, self._trouble, self._timeout, error
-            ) from None
+            raise self._unanswered("listing the topics", e.args[0].str()) from None
 
     def topics(self, names: Sequence[str]) -> dict[str, TopicFacts | None]:
         """Return the brokers' facts about these topics; None for a missing one."""
@@ -117,10 +112,7 @@ class ClusterAdmin(AdminRequests):
             {f"asking for the {e.value} of {where}": self._about(e, request) for e in Edge}
         )
         found = [
-            {
-                (partition.topic, partition.partition): self._offset(partition, edge, a)
-                for partition, a in of_edge.items()
-            }
+            {(p.topic, p.partition): self._offset(p, edge, answer) for p, answer in of_edge.items()}
             for edge, of_edge in zip(Edge, answers, strict=True)
         ]
         return {partition: _watermark(*(of_edge[partition] for of_edge in found)) for partition in partitions}
@@ -190,9 +182,7 @@ class ClusterAdmin(AdminRequests):
 
     def broker_settings(self) -> dict[str, str] | None:
         """Return the settings of one broker; None without the right to read them."""
-        doing = "asking for the brokers"
-        answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
-        node = self._granted(doing, answer).nodes[0]
+        node = self._cluster("asking for the brokers").nodes[0]
         resource = ConfigResource(ResourceType.BROKER, str(node.id))
         return self._settings("reading the settings of a broker", resource)
 
@@ -215,6 +205,11 @@ class ClusterAdmin(AdminRequests):
         )
         answer = answers[topic]
         return answer if isinstance(answer, KafkaError) else None
+
+    def _cluster(self, doing: str) -> DescribeClusterResult:
+        answer = self._request(doing, lambda left: {"": self._client.describe_cluster(request_timeout=left)})[""]
+        found: DescribeClusterResult = self._granted(doing, answer)
+        return found
 
     def _settings(self, doing: str, resource: ConfigResource) -> dict[str, str] | None:
         answers = self._request(doing, lambda left: self._client.describe_configs([resource], request_timeout=left))

@@ -128,7 +128,7 @@ class AdminRequests:
             except StaleTopicError as changed:
                 if time.monotonic() >= deadline:
                     detail = f"the topic kept changing or has no leader: {changed}"
-                    raise unreachable(self._away, doing, self._config, self._trouble, self._timeout, detail) from None
+                    raise self._unanswered(doing, detail) from None
             self.serve(POLL_SECONDS)
 
     def serve(self, seconds: float) -> None:
@@ -151,7 +151,7 @@ class AdminRequests:
                 self._silence_logged = False
                 return answers
             if time.monotonic() + PAUSE_SECONDS >= deadline:
-                raise unreachable(self._away, doing, self._config, self._trouble, self._timeout, hopeful[0].str())
+                raise self._unanswered(doing, hopeful[0].str())
             self.serve(PAUSE_SECONDS)
 
     def _request_together(
@@ -171,7 +171,7 @@ class AdminRequests:
             pending = wait(pending, timeout=POLL_SECONDS).not_done
             self._client.poll(0)
             if pending and self._trouble.denied:
-                raise unreachable(self._away, doing, self._config, self._trouble, self._timeout)
+                raise self._unanswered(doing)
             waited = time.monotonic() - began
             if pending and waited >= SILENT_SECONDS:
                 self._log_silence(doing)
@@ -181,6 +181,9 @@ class AdminRequests:
                 self.close()
                 detail = "the client lost the request"
                 raise unreachable(self._away, doing, self._config, self._trouble, waited, detail)
+
+    def _unanswered(self, doing: str, detail: str = "") -> LakecommitError:
+        return unreachable(self._away, doing, self._config, self._trouble, self._timeout, detail)
 
     def _log_silence(self, doing: str) -> None:
         """Once, until the brokers answer again."""

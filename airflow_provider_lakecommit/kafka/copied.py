@@ -48,9 +48,8 @@ class PartitionLog:
 
     def records(self, start: int, end: int) -> Iterator[Message]:
         """Its committed records, those of damaged batches left out."""
-        p = self.partition
-        tail = PartitionTail(self.kafka, p.topic, p.partition, timeout=TIMEOUT_SECONDS, away=SourceUnavailableError)
-        with closing(tail):
+        p, timeout, away = self.partition, TIMEOUT_SECONDS, SourceUnavailableError
+        with closing(PartitionTail(self.kafka, p.topic, p.partition, timeout=timeout, away=away)) as tail:
             first, last = max(start, self.mark.start), min(end, self.mark.stable)
             if first < last:
                 yield from (m for m in tail.read(first, last) if not isinstance(m, CorruptBatch))

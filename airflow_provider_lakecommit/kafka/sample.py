@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
@@ -107,7 +107,7 @@ def sample(
             keys.append(message.key())
         return value_of(message)
 
-    return _taken(kafka, marks, records, seconds, MAX_BYTES, value)
+    return [(_position_text(m), value(m)) for m in _drawn(kafka, marks, records, seconds, MAX_BYTES)]
 
 
 def sample_of(
@@ -124,7 +124,9 @@ def sample_of(
     :raises SourceError: a topic may not be read
     :raises SourceUnavailableError: the brokers do not answer
     """
-    return _taken(kafka, _marks(ranges.parts), records, seconds, RANGES_BYTES, value_of, ranges)
+    own = {(p.topic, p.partition): found.ranges for p, found in ranges.parts.items()}
+    drawn = _drawn(kafka, _marks(ranges.parts), records, seconds, RANGES_BYTES)
+    return [(_position_text(m), value_of(m)) for m in drawn if _lies_in(m, own)]
 
 
 def records_at(
@@ -137,16 +139,10 @@ def records_at(
     """
     if not offsets:
         return []
-    trouble, deadline = LastError(), time.monotonic() + seconds
     queues = [[(p, offset) for r in ranges for offset in range(r.start, r.end)] for p, ranges in offsets.parts.items()]
-    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **_FIRST_BATCH)
-    try:
+    with closing(_Reader(kafka, seconds, _FIRST_BATCH)) as reader:
         rounds = (dict(filter(None, some)) for some in zip_longest(*queues))
-        found = [
-            m for begin in rounds for m in _read(consumer, kafka, trouble, begin, dict.fromkeys(begin, 1), deadline)
-        ]
-    finally:
-        consumer.close()
+        found = [m for begin in rounds for m in reader.read(begin, dict.fromkeys(begin, 1))]
     requested = {(p.topic, p.partition, offset) for queue in queues for p, offset in queue}
     return [(_position_text(m), value_of(m)) for m in found if (m.topic(), m.partition(), m.offset()) in requested]
 
@@ -156,31 +152,27 @@ def _position_text(message: Message) -> str:
 
 
 def _marks(parts: Mapping[SourcePartition, RangeSet]) -> dict[SourcePartition, Watermark]:
-    """Yield each partition from the beginning of its requested range to the end."""
+    """Return each partition from the beginning of its ranges to the end."""
     return {
         p: Watermark(start=r.ranges[0].start, stable=r.ranges[-1].end, high=r.ranges[-1].end) for p, r in parts.items()
     }
 
 
-def _taken(
+def _drawn(
     kafka: Mapping[str, Any],
     marks: Mapping[SourcePartition, Watermark],
     records: int,
     seconds: float,
     most_bytes: int,
-    value_of: ValueOf = Message.value,
-    inside: Coverage | None = None,
-) -> list[tuple[str, bytes | None]]:
-    """Values with their places, each partition's share of so many; none that is not ``inside``."""
-    each = shares(marks, records)
-    trouble, deadline = LastError(), time.monotonic() + seconds
-    out = list(_drawn(kafka, trouble, marks, each, deadline, most_bytes))
-    # Ranges may hold nothing but markers of transactions: then their ends came at once.
-    if marks and not out and time.monotonic() >= deadline:
-        topics = ", ".join(sorted({p.topic for p in marks}))
-        raise unreachable(SourceUnavailableError, f"reading {topics}", kafka, trouble, seconds)
-    own = None if inside is None else {(p.topic, p.partition): found.ranges for p, found in inside.parts.items()}
-    return [(_position_text(m), value_of(m)) for m in out if own is None or _lies_in(m, own)]
+) -> list[Message]:
+    """Return so many records, each partition's share of them."""
+    with closing(_Reader(kafka, seconds)) as reader:
+        out = list(reader.drawn(marks, shares(marks, records), most_bytes))
+        # Ranges may hold nothing but markers of transactions: then their ends came at once.
+        if marks and not out and time.monotonic() >= reader.deadline:
+            topics = ", ".join(sorted({p.topic for p in marks}))
+            raise unreachable(SourceUnavailableError, f"reading {topics}", kafka, reader.trouble, seconds)
+    return out
 
 
 def _lies_in(message: Message, ranges: Mapping[tuple[str, int], Sequence[OffsetRange]]) -> bool:
@@ -196,71 +188,66 @@ def sizes(kafka: Mapping[str, Any], ranges: Coverage) -> dict[SourcePartition, i
     marks = _marks(dict(most))
     by_name = {(p.topic, p.partition): p for p in marks}
     counts: dict[SourcePartition, list[int]] = {}
-    deadline = time.monotonic() + SIZES_SECONDS
     # The reader of the records meets and reports the error.
-    with suppress(KafkaException, SourceError, SourceUnavailableError):
-        each = dict.fromkeys(marks, SIZES_EACH)
-        for message in _drawn(kafka, LastError(), marks, each, deadline, SIZES_BYTES, _FIRST_BATCH):
+    with (
+        suppress(KafkaException, SourceError, SourceUnavailableError),
+        closing(_Reader(kafka, SIZES_SECONDS, _FIRST_BATCH)) as reader,
+    ):
+        for message in reader.drawn(marks, dict.fromkeys(marks, SIZES_EACH), SIZES_BYTES):
             partition = by_name[message.topic() or "", message.partition() or 0]
             counts.setdefault(partition, []).append(len(message.value() or b""))
     return {p: max(1, sum(each) // len(each)) for p, each in counts.items()}
 
 
-def _drawn(
-    kafka: Mapping[str, Any],
-    trouble: LastError,
-    marks: Mapping[SourcePartition, Watermark],
-    each: Mapping[SourcePartition, int],
-    deadline: float,
-    most_bytes: int,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-) -> Iterator[Message]:
-    """``each`` records from each place of every partition, until there are so many bytes or it is too late."""
-    consumer: Consumer = made(Consumer, kafka, trouble, **_OURS, **settings)
-    left = most_bytes
-    try:
+class _Reader:
+    """A consumer that reads until its time is over."""
+
+    def __init__(
+        self, kafka: Mapping[str, Any], seconds: float, settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self._kafka = kafka
+        self.trouble, self.deadline = LastError(), time.monotonic() + seconds
+        self._consumer: Consumer = made(Consumer, kafka, self.trouble, **_OURS, **settings)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def drawn(
+        self, marks: Mapping[SourcePartition, Watermark], each: Mapping[SourcePartition, int], most_bytes: int
+    ) -> Iterator[Message]:
+        """Yield ``each`` records from each place of every partition, until there are so many bytes."""
+        left = most_bytes
         for begin in starts(marks, each):
-            for message in _read(consumer, kafka, trouble, begin, each, deadline):
+            for message in self.read(begin, each):
                 yield message
                 left -= len(message.value() or b"")
                 if left <= 0:
                     return
-    finally:
-        consumer.close()
 
-
-def _read(
-    consumer: Consumer,
-    kafka: Mapping[str, Any],
-    trouble: LastError,
-    begin: Mapping[SourcePartition, int],
-    each: Mapping[SourcePartition, int],
-    deadline: float,
-) -> Iterator[Message]:
-    """``each`` records of every partition from where it begins, or fewer where it ends."""
-    requested = {(p.topic, p.partition): each[p] for p in begin}
-    assignment = [TopicPartition(p.topic, p.partition, offset) for p, offset in begin.items()]
-    consumer.assign(assignment)
-    while requested and time.monotonic() < deadline:
-        message = consumer.poll(_POLL_SECONDS)
-        if message is None:
-            continue
-        partition = (message.topic() or "", message.partition() or 0)
-        if (error := message.error()) is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                requested.pop(partition, None)
-            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise SourceError(
-                    "LC2005",
-                    f"reading {partition[0]}: Kafka at {bootstrap_servers(kafka)} reports: {error.str()}; grant this "
-                    "principal READ on the topic",
-                )
-            continue
-        if partition not in requested:
-            continue
-        yield message
-        requested[partition] -= 1
-        if not requested[partition]:
-            del requested[partition]
-            # Not `pause`: a partition that is paused and assigned again may never be fetched.
-            consumer.incremental_unassign([TopicPartition(*partition)])
+    def read(self, begin: Mapping[SourcePartition, int], each: Mapping[SourcePartition, int]) -> Iterator[Message]:
+        """Yield ``each`` records of every partition from where it begins, or fewer where it ends."""
+        requested = {(p.topic, p.partition): each[p] for p in begin}
+        self._consumer.assign([TopicPartition(p.topic, p.partition, offset) for p, offset in begin.items()])
+        while requested and time.monotonic() < self.deadline:
+            message = self._consumer.poll(_POLL_SECONDS)
+            if message is None:
+                continue
+            partition = (message.topic() or "", message.partition() or 0)
+            if (error := message.error()) is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    requested.pop(partition, None)
+                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise SourceError(
+                        "LC2005",
+                        f"reading {partition[0]}: Kafka at {bootstrap_servers(self._kafka)} reports: {error.str()}; "
+                        "grant this principal READ on the topic",
+                    )
+                continue
+            if partition not in requested:
+                continue
+            yield message
+            requested[partition] -= 1
+            if not requested[partition]:
+                del requested[partition]
+                # Not `pause`: a partition that is paused and assigned again may never be fetched.
+                self._consumer.incremental_unassign([TopicPartition(*partition)])

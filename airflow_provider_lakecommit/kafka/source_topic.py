@@ -147,21 +147,18 @@ class SourceTopics:
 
         :raises SourceUnavailableError: the brokers did not answer
         """
-        p = span.partition
-        timeout, away = self._timeout, SourceUnavailableError
-        tail = PartitionTail(self._config, p.topic, p.partition, timeout=timeout, away=away)
-        try:
+        p, timeout, away = span.partition, self._timeout, SourceUnavailableError
+        with (
+            contextlib.closing(PartitionTail(self._config, p.topic, p.partition, timeout=timeout, away=away)) as tail,
+            contextlib.suppress(StaleTopicError),
+        ):
             for found in tail.read(span.range.start, span.range.end):
                 if isinstance(found, CorruptBatch):
                     # It may have held one.
                     return found.start
                 if found.value() is not None:
                     return found.offset()
-            return None
-        except StaleTopicError:
-            return None
-        finally:
-            tail.close()
+        return None
 
     def close(self) -> None:
         self._admin.close()

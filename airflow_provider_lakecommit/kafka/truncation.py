@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -60,11 +61,7 @@ def end_of_epoch(error: KafkaError) -> int | None:
 def diverged(
     kafka: Mapping[str, Any], positions: Iterable[tuple[SourcePartition, ReadPosition]], timeout: float
 ) -> list[Truncation]:
-    """The positions that do not hold.
-
-    :raises SourceError: a topic may not be read
-    :raises SourceUnavailableError: not all were answered in time
-    """
+    """Return the positions that do not hold."""
     left, out = list(positions), list[Truncation]()
     if not left:
         return out
@@ -76,40 +73,45 @@ def diverged(
             now.setdefault((p.topic, p.partition), (p, at))
         left = [position for position in left if position not in now.values()]
         consumer: Consumer = made(Consumer, kafka, trouble, **_SMALL, **_OURS)
-        try:
-            out += _round(consumer, now, deadline)
-        finally:
-            consumer.close()
-        if now:
-            doing = f"asking for the leader epochs of {', '.join(f'{t}[{n}]' for t, n in sorted(now)[:4])}"
+        with closing(consumer):
+            answers = _answers(consumer, now, deadline)
+        out += (found for found in answers.values() if found is not None)
+        if unanswered := sorted(now.keys() - answers.keys()):
+            doing = f"asking for the leader epochs of {', '.join(f'{t}[{n}]' for t, n in unanswered[:4])}"
             raise unreachable(SourceUnavailableError, doing, kafka, trouble, timeout)
     return out
 
 
-def _round(consumer: Consumer, open_: PositionsByPartition, deadline: float) -> list[Truncation]:
-    """Remove the answered ones."""
-    out: list[Truncation] = []
+def _answers(
+    consumer: Consumer, positions: PositionsByPartition, deadline: float
+) -> dict[tuple[str, int], Truncation | None]:
+    """Return the answers so far, ``None`` for a position that holds."""
+    answers: dict[tuple[str, int], Truncation | None] = {}
     assignment = [
-        TopicPartition(topic, n, at.offset, leader_epoch=at.leader_epoch) for (topic, n), (_, at) in open_.items()
+        TopicPartition(topic, n, at.offset, leader_epoch=at.leader_epoch) for (topic, n), (_, at) in positions.items()
     ]
     consumer.assign(assignment)
-    while open_ and time.monotonic() < deadline:
+    while len(answers) < len(positions) and time.monotonic() < deadline:
         try:
             message = consumer.poll(POLL_SECONDS)
         except KafkaException:
             continue
-        if message is not None:
-            _check_allowed(message)
-        if message is None or (message.topic() or "", message.partition() or 0) not in open_:
+        if message is None:
             continue
+        _check_allowed(message)
         key = message.topic() or "", message.partition() or 0
-        answered, found = _answer(message, *open_[key])
-        if answered:
-            out += [found] if found else []
-            del open_[key]
+        if key in answers or key not in positions:
+            continue
+        error = message.error()
+        if error is not None and is_truncation(error):
+            p, at = positions[key]
+            answers[key] = Truncation(partition=p, position=at, end=end_of_epoch(error))
+        elif error is None or error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+            answers[key] = None
+        if key in answers:
             # Not `pause`: see `kafka.sample`.
             consumer.incremental_unassign([TopicPartition(*key)])
-    return out
+    return answers
 
 
 def _check_allowed(message: Message) -> None:
@@ -121,13 +123,3 @@ def _check_allowed(message: Message) -> None:
             f"topic {message.topic()} cannot be read ({error.str()}), so its log cannot be compared with the landed "
             "one: grant this principal READ on it",
         )
-
-
-def _answer(message: Message, p: SourcePartition, at: ReadPosition) -> tuple[bool, Truncation | None]:
-    """Return whether it is an answer, and which."""
-    error = message.error()
-    if error is None or error.code() == KafkaError._PARTITION_EOF:
-        return True, None
-    if is_truncation(error):
-        return True, Truncation(partition=p, position=at, end=end_of_epoch(error))
-    return error.code() == KafkaError._AUTO_OFFSET_RESET, None

@@ -15,8 +15,8 @@ from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import join_table, refresh_ledger, renew_epochs
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.stage import stage_untagged
-from airflow_provider_lakecommit.committer.swap import Change, Swapped, compare_and_swap
+from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
+from airflow_provider_lakecommit.committer.swap import Swapped, compare_and_swap
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError
 from tests.fakes.catalog import Fault
@@ -38,6 +38,12 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture
 def ours(lake: Lake) -> LedgerSection:
     return lake.join()
+
+
+def publish_and_roll_back(lake: Lake, ours: LedgerSection) -> None:
+    head = lake.load().metadata.current_snapshot_id
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    lake.roll_back(head)
 
 
 def appended(lake: Lake) -> int:
@@ -378,27 +384,29 @@ def test_an_initial_entry_is_made_once_whatever_is_answered(lake: Lake, fault: F
 
 @pytest.mark.parametrize("fault", [Fault.LYING_CONFLICT, Fault.LOST_ANSWER, Fault.NOT_APPLIED])
 def test_a_new_epoch_is_made_once_whatever_is_answered(lake: Lake, ours: LedgerSection, fault: Fault) -> None:
+    publish_and_roll_back(lake, ours)
     lake.catalog.faults.append(fault)
-    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, retry_policy=lake.clock.retry_policy())
+    state = renew_epochs(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
     assert lake.state().sections == state.sections != (ours,)
 
 
 def test_a_ledger_is_carried_once_whatever_is_answered(lake: Lake, ours: LedgerSection) -> None:
     lake.catalog.faults.append(Fault.LYING_CONFLICT)
-    refresh_ledger(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
+    refresh_ledger(lake.tables, lake.name, "orders", "live")
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
 
 def test_an_epoch_that_another_writer_renewed_meanwhile_is_new_enough(lake: Lake, ours: LedgerSection) -> None:
+    publish_and_roll_back(lake, ours)
     other = Lake(lake.path)
     lake.catalog.faults.append(Fault.CONFLICT)
 
     def renew() -> None:
-        renew_epochs(other.tables, other.name, "orders", "live", force=True)
+        renew_epochs(other.tables, other.name, "orders", "live")
 
     lake.clock.during = renew
-    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True, retry_policy=lake.clock.retry_policy())
+    state = renew_epochs(lake.tables, lake.name, "orders", "live", retry_policy=lake.clock.retry_policy())
     assert state.sections == other.state().sections != (ours,)
     assert len(list(landing_snapshots(lake.load().metadata))) == 2
 
@@ -482,9 +490,7 @@ def test_of_two_origins_that_race_one_is_made_and_both_read_it(lake: Lake, tmp_p
 
 
 def test_a_rollback_that_two_find_gets_one_new_epoch(lake: Lake, ours: LedgerSection, tmp_path: Path) -> None:
-    head = lake.load().metadata.current_snapshot_id
-    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
-    lake.load().manage_snapshots().rollback_to_snapshot(head).commit()
+    publish_and_roll_back(lake, ours)
 
     def renew(one: Lake) -> LedgerState:
         return renew_epochs(one.tables, one.name, "orders", "live", retry_policy=REAL)

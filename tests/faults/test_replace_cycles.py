@@ -46,7 +46,7 @@ def take_out(
     """Rows that went, of all tables."""
     with world.session() as session:
         done = replace(session, coverage, commit_id=commit, previews=previewed)
-    return sum(one.replaced.rows for one in done.values() if one.replaced is not None)
+    return sum(one.made.replaced.rows for one in done.values() if one.made is not None)
 
 
 def dead(world: World) -> Counter[int]:

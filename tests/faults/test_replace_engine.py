@@ -38,7 +38,7 @@ def take_out(world: World, partition: int, start: int, end: int, *, fewer: bool 
         coverage = Coverage.of([(p, OffsetRange(start, end))])
         (previewed,) = replace_preview(session, coverage)
         done = replace(session, coverage, commit_id=uuid4(), previews=[previewed], fewer=fewer)["shop.rows"]
-    assert done.replaced == previewed.replaced
+    assert done.made.replaced == previewed.replaced
     return previewed.replaced
 
 

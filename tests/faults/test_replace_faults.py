@@ -20,8 +20,9 @@ from pyiceberg.transforms import BucketTransform
 
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
+from airflow_provider_lakecommit.committer.replace import Removal
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
+from airflow_provider_lakecommit.committer.swap import Swapped
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
@@ -57,7 +58,7 @@ def filled(lake: RowsLake) -> RowsLake:
     return lake
 
 
-def replaced(lake: RowsLake, previewed: tuple[ReplacePreview, ...] | None = None, **policy: Any) -> ReplaceOutcome:
+def replaced(lake: RowsLake, previewed: tuple[ReplacePreview, ...] | None = None, **policy: Any) -> Swapped[Removal]:
     retry_policy = lake.clock.retry_policy(**policy)
     done = replace(lake.session(), RANGES, commit_id=COMMIT, previews=previewed, retry_policy=retry_policy)
     return done[lake.name]
@@ -92,7 +93,7 @@ def _files(lake: RowsLake, snapshot_id: int) -> list[Any]:
 def test_a_replacement_that_was_applied_in_secret_is_recognised(lake: RowsLake, fault: Fault) -> None:
     lake.catalog.faults.append(fault)
     done = replaced(lake)
-    assert (done.requests_sent, done.snapshot_id) == (1, lake.load().metadata.current_snapshot_id)
+    assert (done.requests, done.snapshot_id) == (1, lake.load().metadata.current_snapshot_id)
     check_done(lake)
 
 
@@ -103,7 +104,7 @@ def test_a_replacement_that_was_not_applied_is_sent_again_with_the_same_copies(l
     before = lake.parquet_files()
     lake.catalog.faults.extend([fault, fault])
     done = replaced(lake)
-    assert (done.requests_sent, done.replaced) == (3, previewed[0].replaced)
+    assert (done.requests, done.made.replaced) == (3, previewed[0].replaced)
     assert len(lake.parquet_files() - before) == previewed[0].replaced.rewritten_files == 2
     check_done(lake)
 
@@ -115,7 +116,7 @@ def test_an_outage_that_lasts_leaves_all_as_it_may_be_and_the_next_call_finds_it
     with pytest.raises(CommitUnknownError, match="LC3019"):
         replaced(lake, previewed)
     lake.catalog.away = False
-    assert replaced(lake, previewed).requests_sent == 0
+    assert replaced(lake, previewed).requests == 0
     check_done(lake)
 
 
@@ -132,7 +133,7 @@ def test_a_catalog_that_is_away_is_an_error_before_anything_is_written(lake: Row
 
 def test_a_request_that_arrives_late_can_not_be_applied(lake: RowsLake) -> None:
     lake.catalog.faults.append(Fault.ON_ITS_WAY)
-    assert replaced(lake).requests_sent == 2
+    assert replaced(lake).requests == 2
     lake.land((0, 5, 25), note="again")
     with pytest.raises(CommitFailedException):
         lake.catalog.deliver()
@@ -145,7 +146,7 @@ def test_the_copies_of_a_request_that_may_arrive_stay(lake: RowsLake) -> None:
     with pytest.raises(CommitUnknownError):
         replaced(lake, previewed, requests=1)
     lake.catalog.deliver()
-    assert replaced(lake, previewed).requests_sent == 0
+    assert replaced(lake, previewed).requests == 0
     check_done(lake)
 
 
@@ -161,7 +162,7 @@ def once(lake: RowsLake, act: Callable[[], object]) -> None:
 
 def test_what_others_append_meanwhile_stays(lake: RowsLake) -> None:
     once(lake, lake.append_rows)
-    assert replaced(lake).requests_sent == 2
+    assert replaced(lake).requests == 2
     check_done(lake, lake.foreign())
 
 
@@ -169,16 +170,16 @@ def test_what_others_append_meanwhile_stays(lake: RowsLake) -> None:
 def test_what_others_compact_meanwhile_is_checked_again(lake: RowsLake) -> None:
     once(lake, lake.compact)
     done = replaced(lake)
-    assert done.requests_sent == 2
-    assert done.replaced is not None
-    assert (done.replaced.rewritten_files, done.replaced.copied_rows, done.replaced.rows) == (1, 20, 20)
+    assert done.requests == 2
+    assert done.made is not None
+    assert (done.made.replaced.rewritten_files, done.made.replaced.copied_rows, done.made.replaced.rows) == (1, 20, 20)
     check_done(lake)
 
 
 @pytest.mark.heavy
 def test_what_is_landed_meanwhile_stays(lake: RowsLake) -> None:
     once(lake, lambda: lake.land((0, 30, 40), (1, 10, 15), note="live"))
-    assert replaced(lake).requests_sent == 2
+    assert replaced(lake).requests == 2
     check_done(lake, lake.expected({"live": [(0, 30, 40), (1, 10, 15)]}))
 
 
@@ -214,14 +215,14 @@ def test_rows_that_position_deletes_took_out_do_not_come_back(
         assert sum(lake.found().values()) < 40
     deleted = None if meanwhile else before - lake.found()
     done = replace(lake.session(), RANGES, commit_id=COMMIT, fewer=True)[lake.name]
-    assert done.requests_sent == 1 + meanwhile
-    assert done.replaced is not None
+    assert done.requests == 1 + meanwhile
+    assert done.made is not None
     left = lake.found()
     assert not left - lake.expected(LEFT)
     if deleted is not None:
         assert left == lake.expected(LEFT) - deleted
-        assert done.replaced.rows == 20 - sum((deleted - lake.expected(LEFT)).values())
-        assert done.replaced.deleted_rows > 0
+        assert done.made.replaced.rows == 20 - sum((deleted - lake.expected(LEFT)).values())
+        assert done.made.replaced.deleted_rows > 0
     assert lake.findings() == []
 
 
@@ -281,7 +282,7 @@ def test_two_at_once_replace_once(lake: RowsLake) -> None:
                 tables = Tables(lake.catalog_properties, connect=lambda *_, **__: other)
                 session = lake.session(tables)
                 done = replace(session, RANGES, commit_id=COMMIT, previews=previewed, retry_policy=REAL)[lake.name]
-                sent.append(done.replaced is not None)
+                sent.append(done.made is not None)
         except BaseException as e:
             errors.append(e)
 
@@ -345,7 +346,7 @@ def test_random_replacements_leave_what_a_set_of_rows_reports(tmp_path: Path, se
         session, target = lake.session(), coverage((p, start, end))
         if previewed := replace_preview(session, target):
             done = replace(session, target, commit_id=uuid4(), previews=previewed)[lake.name]
-            assert done.replaced == previewed[0].replaced
+            assert done.made.replaced == previewed[0].replaced
             rows = Counter({r: n for r, n in rows.items() if not (r[3] == p and start <= r[4] < end)})
         assert lake.found() == rows + foreign
     assert lake.findings() == []

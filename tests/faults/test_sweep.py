@@ -231,14 +231,14 @@ def test_other_files_are_not_ours(world: World) -> None:
 @pytest.mark.heavy
 def test_a_lost_commit_leaves_nothing_once_the_head_has_moved(world: World, produce: Callable[..., object]) -> None:
     from airflow_provider_lakecommit.committer.ledger import read_ledger
-    from airflow_provider_lakecommit.committer.stage import stage
+    from airflow_provider_lakecommit.committer.stage import Change, stage
 
     with world.session() as session:
         table = session.tables.load(world.landing.table)
         kept = files(world, "*.avro")
         record = read_ledger(table.metadata).snapshot_id
         summary = dict(table.metadata.snapshot_by_id(record).summary.additional_properties)  # type: ignore[union-attr,arg-type]
-        stage(table, "main", (), summary)
+        stage(table, "main", Change(summary=summary, why=None))
     lost = files(world, "*.avro") - kept
     assert lost
     assert swept(world).kept[Kept.YOUNG][0] == len(lost)

@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import (
     refresh_ledger,
     renew_epochs,
 )
-from airflow_provider_lakecommit.committer.merge_manifests import TIER
+from airflow_provider_lakecommit.committer.manifests import TIER
 from airflow_provider_lakecommit.committer.overwrite import OverwritingFiles, Rewrite
 from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.core.identity import token
@@ -193,7 +193,11 @@ def test_a_new_epoch_is_for_all_sections_and_made_once(lake: Lake) -> None:
     ours, theirs = lake.join(), lake.join(section("returns"))
     assert renew_epochs(lake.tables, lake.name, "orders", "live").sections == lake.state().sections
     assert lake.state().section("orders", "live") == ours
-    state = renew_epochs(lake.tables, lake.name, "orders", "live", force=True)
+    head = lake.load().metadata.current_snapshot_id
+    lake.publish(lake.request(staged((0, 0, 10), epoch=ours.epoch)))
+    lake.roll_back(head)
+    state = renew_epochs(lake.tables, lake.name, "orders", "live")
+    assert renew_epochs(lake.tables, lake.name, "orders", "live").sections == state.sections
     assert {s.epoch for s in state.sections}.isdisjoint({ours.epoch, theirs.epoch})
     assert [r.kind for r in landing_snapshots(lake.load().metadata)] == [
         SnapshotKind.EPOCH,

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -107,7 +106,7 @@ def test_the_first_snapshot_after_a_rollback_keeps_its_manifests(tmp_path: Path)
     before = lake.land([(2, 1)]).snapshot_id
     undone = lake.land([(1, 2)]).snapshot_id
     lake.loaded.manage_snapshots().rollback_to_snapshot(before).commit()
-    state = renew_epochs(lake.tables, lake.name, "accounts", LIVE, new_epoch=uuid4)
+    state = renew_epochs(lake.tables, lake.name, "accounts", LIVE)
     (lake.sections[LIVE],), lake.at[LIVE, lake.places[0]] = state.sections, 2
     renewed = lake.loaded.current_snapshot()
     lake.land([(1, 3)])

@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.committer.compact import compacted_of
 from airflow_provider_lakecommit.committer.debt import debt_of
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
-from airflow_provider_lakecommit.committer.stage import stage
+from airflow_provider_lakecommit.committer.stage import Change, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.trim import expire_older
 from airflow_provider_lakecommit.core import Counts
@@ -352,7 +352,7 @@ def test_a_forged_compaction_is_found(lake: RowsLake, rows: int, message: str) -
     extra = {"compacted": f'{{"rows_in":90,"rows_out":{90 + rows},"files_in":6}}'}
     record = SnapshotRecord(kind=SnapshotKind.COMPACT, branch="main", landing="orders", lane="live", extra=extra)
     rewrite = Rewrite(removed=frozenset(removed), same_rows=True)
-    forged = stage(table, "main", (), to_summary(record, state.sections), rewrite=rewrite)
+    forged = stage(table, "main", Change(summary=to_summary(record, state.sections), why=None, rewrite=rewrite))
     lake.tables.commit(table, forged.requirements, forged.updates)
     assert any(message in text for text in lake.findings()), lake.findings()
 

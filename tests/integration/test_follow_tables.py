@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.committer.ledger import Condition
-from airflow_provider_lakecommit.committer.merge_manifests import TIER
+from airflow_provider_lakecommit.committer.manifests import TIER
 from airflow_provider_lakecommit.committer.trim import expire_older
 from tests.fakes.lake import Lake, coverage, staged
 

@@ -23,10 +23,11 @@ from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
-from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
-from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, Replacement, replaced_of, sections_after
-from airflow_provider_lakecommit.committer.stage import stage
+from airflow_provider_lakecommit.committer.replace import Removal
+from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, replaced_of, sections_after
+from airflow_provider_lakecommit.committer.stage import Change, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
+from airflow_provider_lakecommit.committer.swap import Swapped
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.parquet import parquet_rows
 from airflow_provider_lakecommit.operations.backfill import survey
@@ -56,7 +57,7 @@ TABLES = {
 
 def taken_out(
     lake: RowsLake, *ranges: Ranges, commit_id: object = None, **options: object
-) -> tuple[ReplacePreview, ReplaceOutcome]:
+) -> tuple[ReplacePreview, Swapped[Removal]]:
     """A range deleted: what was reported before, and what was done."""
     session, ranges_out = lake.session(), coverage(*ranges)
     (previewed,) = replace_preview(session, ranges_out)
@@ -93,7 +94,7 @@ def test_exactly_the_rows_of_the_range_go(tmp_path: Path, options: dict[str, obj
     after = {f.file_path for f in lake.files()}
     assert lake.found() == lake.expected({"first": [(0, 0, 35), (0, 85, 100), (1, 0, 50)]}) + lake.foreign()
     assert lake.state().covered() == coverage((0, 0, 35), (0, 85, 100), (1, 0, 50))
-    assert done.replaced == preview.replaced
+    assert done.made.replaced == preview.replaced
     assert (preview.replaced.rows, len(before - after)) == (
         50,
         preview.replaced.dropped_files + preview.replaced.rewritten_files,
@@ -145,7 +146,7 @@ def test_a_range_is_landed_anew_by_another_stream_and_live_goes_on(lake: RowsLak
     anew = lake.slice((0, 5, 15), epoch=lane.epoch, note="anew")
     commit = uuid4()
     previews = replace_preview(session, ranges)
-    done = replace(session, ranges, {lake.name: [anew]}, commit_id=commit, lane=REPLAY, previews=previews)[lake.name]
+    replace(session, ranges, {lake.name: [anew]}, commit_id=commit, lane=REPLAY, previews=previews)
     assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 15, 20), (1, 0, 10)], "anew": [(0, 5, 15)]})
     after = {s.lane: s for s in lake.state().sections}
     assert live is not None
@@ -154,9 +155,10 @@ def test_a_range_is_landed_anew_by_another_stream_and_live_goes_on(lake: RowsLak
     assert after[REPLAY].covered == ranges
     assert after[REPLAY].epoch == lane.epoch
     record = next(landing_snapshots(lake.load().metadata))
-    assert (record.kind, record.rows, record.ranges, record.token) == (SnapshotKind.REPLACE, 10, ranges, done.token)
+    assert (record.kind, record.rows, record.ranges) == (SnapshotKind.REPLACE, 10, ranges)
+    assert record.token is not None
     again = replace(session, ranges, {lake.name: [anew]}, commit_id=commit, lane=REPLAY, previews=previews)[lake.name]
-    assert (again.replaced, again.snapshot_id, again.requests_sent) == (None, None, 0)
+    assert (again.made, again.snapshot_id, again.requests) == (None, None, 0)
     assert lake.findings() == []
     lake.land((0, 20, 25), note="later")
     assert lake.found()[(22, "later", "orders", 0, 22)] == 1
@@ -223,7 +225,7 @@ def test_a_stream_may_land_its_own_ranges_anew(lake: RowsLake) -> None:
     previews = replace_preview(session, ranges)
     for attempt in range(2):
         done = replace(session, ranges, {lake.name: anew}, commit_id=commit, previews=previews)[lake.name]
-        assert done.requests_sent == 1 - attempt
+        assert done.requests == 1 - attempt
     assert lake.found() == lake.expected({"first": [(0, 0, 2), (0, 6, 10)], "anew": [(0, 2, 6)]})
     now = lake.state().section("orders", "live")
     assert now is not None
@@ -251,10 +253,10 @@ def test_a_request_of_before_takes_out_nothing_that_was_landed_since(lake: RowsL
     session, ranges = lake.session(), coverage((0, 5, 10))
     previews, commit = replace_preview(session, ranges), uuid4()
     first = replace(session, ranges, commit_id=commit, previews=previews)[lake.name]
-    assert first.replaced is not None
+    assert first.made is not None
     lake.land((0, 5, 10), note="again")
     again = replace(session, ranges, commit_id=commit, previews=previews)[lake.name]
-    assert (again.replaced, again.requests_sent) == (None, 0)
+    assert (again.made, again.requests) == (None, 0)
     with pytest.raises(LedgerError, match="LC3027"):
         replace(session, ranges, commit_id=uuid4(), previews=previews)
     assert lake.found() == lake.expected({"first": [(0, 0, 5)], "again": [(0, 5, 10)]})
@@ -271,7 +273,7 @@ def test_a_retry_after_all_history_was_expired_replaces_nothing_twice(lake: Rows
     old = [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id != table.metadata.current_snapshot_id]
     table.maintenance.expire_snapshots().by_ids(old).commit()
     again = replace(session, ranges, commit_id=commit, previews=previews)[lake.name]
-    assert again.requests_sent == 0
+    assert again.requests == 0
     assert lake.found() == lake.expected({"first": [(0, 0, 5)], "again": [(0, 5, 10)]})
 
 
@@ -400,7 +402,7 @@ def test_a_range_without_rows_moves_the_ledger_alone(lake: RowsLake) -> None:
     lake.land((1, 0, 10), files=(), rows=0)
     before = {f.file_path for f in lake.files()}
     preview, done = taken_out(lake, (1, 5, 10))
-    assert (preview.replaced.rows, done.requests_sent) == (0, 1)
+    assert (preview.replaced.rows, done.requests) == (0, 1)
     assert {f.file_path for f in lake.files()} == before
     assert lake.state().covered() == coverage((0, 0, 10), (1, 0, 5))
 
@@ -530,10 +532,11 @@ def test_a_forged_replacement_is_found(lake: RowsLake, kind: SnapshotKind, files
     extra = {REPLACED: took.to_text()} if kind is SnapshotKind.REPLACE else {}
     record = SnapshotRecord(kind=kind, branch="main", landing="orders", lane="live", token=token, extra=extra)
     taken = took.ranges if kind is SnapshotKind.REPLACE else coverage()
-    sections = sections_after(state.sections, "orders", taken, Replacement(lane="live"), token, {})
+    sections = sections_after(state.sections, ("orders", "live"), taken, (), token, {})
     removed = [f.file_path for f in lake.files()[:files]]
     table = lake.load()
-    forged = stage(table, "main", (), to_summary(record, sections), rewrite=Rewrite(removed=frozenset(removed)))
+    rewrite = Rewrite(removed=frozenset(removed))
+    forged = stage(table, "main", Change(summary=to_summary(record, sections), why=None, rewrite=rewrite))
     lake.tables.commit(table, forged.requirements, forged.updates)
     assert any(message in text for text in lake.findings()), lake.findings()
 

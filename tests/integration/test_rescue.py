@@ -22,8 +22,8 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.transforms import IdentityTransform
 
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.stage import stage_untagged
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
+from airflow_provider_lakecommit.committer.swap import compare_and_swap
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables

@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_lakecommit.committer.ledger import tag_name
-from airflow_provider_lakecommit.committer.stage import stage
+from airflow_provider_lakecommit.committer.stage import Change, stage
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CommitUnknownError
 from tests.outages.runs import Runs
@@ -106,7 +106,7 @@ def test_the_server_refuses_a_request_for_a_table_that_is_not_so(runs: Runs, wro
     runs.loaded()
     with runs.world.session() as session:
         now = session.tables.load(runs.world.landing.table)
-        attempt = stage(now, "main", (), {})
+        attempt = stage(now, "main", Change(summary={}, why=None))
         with pytest.raises(CommitFailedException):
             session.tables.commit(now, replaced(attempt.requirements, WRONG[wrong]), attempt.updates)
         assert session.tables.load(runs.world.landing.table).metadata == now.metadata
@@ -118,7 +118,7 @@ def test_the_server_refuses_the_commit_of_a_host_whose_clock_is_behind(runs: Run
     runs.loaded()
     with runs.world.session() as session:
         now = session.tables.load(runs.world.landing.table)
-        attempt = stage(now, "main", (), {})
+        attempt = stage(now, "main", Change(summary={}, why=None))
         added, *others = attempt.updates
         assert isinstance(added, AddSnapshotUpdate)
         behind = added.snapshot.model_copy(update={"timestamp_ms": now.metadata.last_updated_ms - 120_000})

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.stage import stage_untagged
-from airflow_provider_lakecommit.committer.swap import Change, compare_and_swap
+from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
+from airflow_provider_lakecommit.committer.swap import compare_and_swap
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, SpecError
 from airflow_provider_lakecommit.iceberg.catalog import Tables

@@ -44,9 +44,9 @@ def test_a_replacement_is_there_once(
         with nullcontext() if done is None else gateway.doing(Once(lost)):
             first = replace(session, coverage, commit_id=commit, previews=previewed)[world.landing.table]
         again = replace(session, coverage, commit_id=commit, previews=previewed)[world.landing.table]
-    assert first.replaced == previewed[0].replaced
-    assert (first.requests_sent, again.requests_sent) == (2 if done is False else 1, 0)
-    assert len(gateway.commits) - before == first.requests_sent
+    assert first.made.replaced == previewed[0].replaced
+    assert (first.requests, again.requests) == (2 if done is False else 1, 0)
+    assert len(gateway.commits) - before == first.requests
     world.check(Counter([*range(20), *range(50, 60)]))
     check_verified(world)
     world.settle()

@@ -12,10 +12,10 @@ An unknown outcome is read back, and a change is not made twice. A catalog that 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -98,9 +98,9 @@ def evolve_table(tables: Tables, request: EvolveRequest, retry_policy: RetryPoli
         )
         return ledger_change(request.table, state, record, state.sections, changes)
 
-    def staging(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Attempt:
+    def staging(table: Table, branch: str, change: Swap[Any]) -> Attempt:
         schema = _new_schema(table.metadata, request.changes(table.metadata), request)
-        return _with_schema(stage(table, branch, files, summary), table.metadata, schema)
+        return _with_schema(stage(table, branch, change), table.metadata, schema)
 
     swapped = compare_and_swap(tables, request.table, request.branch, decide, retry_policy, staging=staging)
     return swapped.landed.why if swapped.landed else ()

@@ -11,7 +11,7 @@ Failure story: position deletes in another format than Parquet are a :class:`Tab
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,13 +26,14 @@ from pyiceberg.table.delete_file_index import DeleteFileIndex
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.data_files import is_data
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import FIELD_ID
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, positions_of
 
 _NONE_DELETED = np.zeros(0, np.int64)
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
 """Field ids that Iceberg reserves for the columns of position delete files."""
 _SCHEMA = pa.schema(
-    pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": str(field_id)})
+    pa.field(name, kind, nullable=False, metadata={FIELD_ID: str(field_id)})
     for name, kind, field_id in (("file_path", pa.string(), _PATH_ID), ("pos", pa.int64(), _POSITION_ID))
 )
 
@@ -111,7 +112,8 @@ def deletes_of(table: Table, manifests: Collection[ManifestFile], listed: Iterab
     positions, equality, files = DeleteFileIndex(), list[ManifestEntry](), list[DataFile]()
     fixed = {e.data_file.file_path: e for e in listed if not is_data(e.data_file)}
     movable = list[ManifestEntry]()
-    for some in _delete_entries(table, manifests):
+    of_deletes = (m for m in manifests if m.content == ManifestContent.DELETES)
+    for some in (m.fetch_manifest_entry(table.io, discard_deleted=True) for m in of_deletes):
         if any(e.data_file.equality_ids for e in some):
             fixed |= {e.data_file.file_path: e for e in some}
         else:
@@ -123,12 +125,6 @@ def deletes_of(table: Table, manifests: Collection[ManifestFile], listed: Iterab
             positions.add_delete_file(entry, partition_key=entry.data_file.partition)
             files.append(entry.data_file)
     return Deletes(positions=positions, equality=tuple(equality), files=tuple(files), fixed=frozenset(fixed))
-
-
-def _delete_entries(table: Table, manifests: Collection[ManifestFile]) -> Iterator[list[ManifestEntry]]:
-    for manifest in manifests:
-        if manifest.content == ManifestContent.DELETES:
-            yield manifest.fetch_manifest_entry(table.io, discard_deleted=True)
 
 
 def write_deletes(output: OutputFile, of: DataFile, positions: Numbers) -> DataFile:

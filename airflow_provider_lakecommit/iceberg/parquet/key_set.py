@@ -13,7 +13,8 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
-from typing import Any, overload
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -96,7 +97,7 @@ class KeySet:
             slots = (self._hashed >> self._shift).view(np.int64)
             first = np.flatnonzero(np.diff(slots >> 3, prepend=-1))
             self._bitmap[slots[first] >> 3] = np.bitwise_or.reduceat(_BITS.take(slots & 7), first)
-        self._sorted = [_Sorted(column) for column in columns]
+        self._sorted = [_sorted(column) for column in columns]
 
     def values(self, column: int) -> pa.Array:
         """Return the values of a key column, one per key."""
@@ -108,8 +109,9 @@ class KeySet:
         :param column: number of the key column
         """
         values = self._sorted[column]
-        first = bisect.bisect_left(values, low)
-        return first < len(values) and not high < values[first]
+        value = partial(_value, values)
+        first = bisect.bisect_left(range(len(values)), low, key=value)
+        return first < len(values) and not high < value(first)
 
     def find(self, columns: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
         """Return the positions of rows that have one of the keys, and which key each of them has."""
@@ -128,23 +130,14 @@ class KeySet:
         return rows[equal], keys[equal]
 
 
-class _Sorted(Sequence[Any]):
-    """The values of a column in their order, to be bisected."""
+def _sorted(column: pa.Array) -> Numbers | pa.Array:
+    numbers = whole_numbers(column)
+    return np.sort(numbers) if numbers is not None else column.take(pc.array_sort_indices(column))
 
-    def __init__(self, column: pa.Array) -> None:
-        numbers = whole_numbers(column)
-        self._values: Any = np.sort(numbers) if numbers is not None else column.take(pc.array_sort_indices(column))
 
-    def __len__(self) -> int:
-        return len(self._values)
-
-    @overload
-    def __getitem__(self, i: int) -> Any: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Any]: ...
-    def __getitem__(self, i: int | slice) -> Any:
-        value = self._values[i]
-        return value.as_py() if isinstance(value, pa.Scalar) else value
+def _value(values: Numbers | pa.Array, i: int) -> Any:
+    value = values[i]
+    return value.as_py() if isinstance(value, pa.Scalar) else value
 
 
 def _taken(columns: Sequence[pa.Array], rows: Numbers) -> list[pa.Array]:

@@ -11,14 +11,11 @@ that the Iceberg specification defines: by the fields in turn, each ascending or
 floats from the smallest to the greatest with -0.0 before 0.0 and NaN after all; strings and binaries by their bytes,
 which for UTF-8 is the order of the code points. Rows that are equal keep their order. Nothing is moved: the caller
 takes the rows.
-
-A transform that cannot be applied is a :class:`TableError` before a record is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -38,6 +35,7 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.file_io import GuardedFileIO
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers
 from airflow_provider_lakecommit.iceberg.parquet.partitions import (
     Partitioning,
     check_transform,
@@ -120,9 +118,6 @@ def _locations(target: TableTarget, providers: Collection[str]) -> LocationProvi
         return load_location_provider(target.location, dict(target.properties))
     except (ValueError, AttributeError, TypeError) as e:
         raise TableError("LC3322", f"{target.table}: the location of its files cannot be determined: {e}") from e
-
-
-Numbers = np.ndarray[Any, Any]
 
 
 class Sorting:

@@ -93,10 +93,7 @@ class _Under:
 
 
 def relabelled(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same values as a table of *schema*; columns are matched by position.
-
-    :raises TableError: a column has another layout
-    """
+    """Return the same values as a table of *schema*; columns are matched by position."""
     if table.schema.equals(schema, check_metadata=True):
         return table
     for found, target in zip(table.schema, schema, strict=True):

@@ -41,6 +41,7 @@ from pyiceberg.types import BooleanType, ListType, MapType, NestedField, StructT
 
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.null_parents import with_whole_fields
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import one_array
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics, Tally
 
 MIB = 1 << 20
@@ -134,15 +135,12 @@ class FileFormat:
 
     def _bloom_filters(self, schema: Schema, paths: Mapping[int, str]) -> dict[str, float]:
         """False-positive rate by path in the file, for the columns that are to have a filter. Truths have none."""
-        columns = [
-            name.removeprefix(_BLOOM)
-            for name, value in self._properties.items()
-            if name.startswith(_BLOOM) and value.strip().lower() == "true"
-        ]
         filters = {}
-        for name in columns:
+        for key, value in self._properties.items():
+            name = key.removeprefix(_BLOOM)
             field = schema._name_to_id.get(name, -1)
-            if field in paths and not isinstance(schema.find_type(field), BooleanType):
+            asked = key.startswith(_BLOOM) and value.strip().lower() == "true"
+            if asked and field in paths and not isinstance(schema.find_type(field), BooleanType):
                 filters[paths[field]] = self._fraction(f"{_BLOOM_FPP}{name}", _BLOOM_FPP_DEFAULT)
         return filters
 
@@ -272,7 +270,7 @@ class Dictionaries:
         """Paths of the columns that get one in a file whose first row group is *rows*."""
         size = rows.num_rows.bit_length()
         if size not in self._known:
-            leaves = (leaf for column in rows.columns for leaf in _leaves(_sample(column).combine_chunks()))
+            leaves = (leaf for column in rows.columns for leaf in _leaves(one_array(_sample(column))))
             self._known[size] = [
                 path for path, leaf in zip(self._paths, leaves, strict=True) if _repeats(leaf, rows.num_rows)
             ]
@@ -290,10 +288,8 @@ def _repeats(leaf: pa.Array, rows: int) -> bool:
     return bool(different <= drawn * max(0.5, 1 - drawn / max(rows, drawn, 1)))
 
 
-def _leaves(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
     """The primitive columns of a column, in the order of a Parquet file."""
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type

@@ -21,12 +21,12 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.name_mapping import NameMapping
 
 from airflow_provider_lakecommit.exceptions import StorageError, TableError
+from airflow_provider_lakecommit.iceberg.parquet.arrow_types import FIELD_ID
 from airflow_provider_lakecommit.iceberg.storage import trouble_of
 
 BLOCK_BYTES = 8 << 20
 BLOCK_ROWS = 1 << 16
 _BUFFER = 1 << 20
-_FIELD_ID = b"PARQUET:field_id"
 Numbers = np.ndarray[Any, Any]
 
 
@@ -101,6 +101,12 @@ class ParquetRows:
         return int(max(1, min(BLOCK_ROWS, BLOCK_BYTES * footer.num_rows // max(1, size))))
 
 
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
 def live_of(deleted: Numbers, at: int, many: int) -> Numbers:
     """Return which of ``many`` rows from position ``at`` on no delete names.
 
@@ -137,11 +143,7 @@ def _named(io: FileIO, path: str) -> Iterator[None]:
 
 
 def positions_of(io: FileIO, path: str) -> dict[str, Numbers]:
-    """The positions that a position delete file names, by data file.
-
-    :raises StorageError: it cannot be read
-    :raises TableError: it is no Parquet file
-    """
+    """Return the positions that a position delete file names, by data file."""
     found: dict[str, list[Numbers]] = {}
     with opened(io, path, None) as rows:
         for block, _ in rows.blocks(np.zeros(0, np.int64), ["file_path", "pos"]):
@@ -154,7 +156,7 @@ def positions_of(io: FileIO, path: str) -> dict[str, Numbers]:
 
 def _names_by_id(schema: pa.Schema, mapping: NameMapping | None) -> dict[int, str]:
     """Return column names by the ids in the file; without ids, as in an imported file, by the table's name mapping."""
-    ids = {int(f.metadata[_FIELD_ID]): f.name for f in schema if f.metadata and _FIELD_ID in f.metadata}
+    ids = {int(f.metadata[FIELD_ID]): f.name for f in schema if f.metadata and FIELD_ID in f.metadata}
     if ids or mapping is None:
         return ids
     mapped = {name: field.field_id for field in mapping.root for name in field.names if field.field_id is not None}

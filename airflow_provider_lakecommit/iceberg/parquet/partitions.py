@@ -32,9 +32,9 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, TimestampNanoType, TimestamptzNanoType
 
 from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, one_array
 
 Key = tuple[Any, ...]
-Numbers = np.ndarray[Any, Any]
 
 _NANOS = (TimestampNanoType, TimestamptzNanoType)
 _NANOS_PER_HOUR = 3_600_000_000_000
@@ -97,9 +97,8 @@ class Partitioning:
         values = [value(table) for value in self._fields]
         codes, kinds = _codes(values, table.num_rows)
         if kinds == 1:
-            return PartitionedRows(
-                [_key(values, 0)] if table.num_rows else [], np.arange(table.num_rows), _ends(table.num_rows)
-            )
+            keys = [_key(values, 0)] if table.num_rows else []
+            return PartitionedRows(keys, np.arange(table.num_rows), np.array([0, table.num_rows] if keys else [0]))
         order = np.argsort(codes.astype(np.uint16) if kinds <= 1 << 16 else codes, kind="stable")
         counts = np.bincount(codes, minlength=kinds)
         starts = np.concatenate(([0], np.cumsum(counts[counts > 0])))
@@ -122,7 +121,7 @@ def transformed(array: pa.Array, transform: Transform[Any, Any], kind: IcebergTy
 def source_column(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:
     """The column with this id, through structs if it is nested: by position, for names may hold dots."""
     accessor = schema.accessor_for_field(field_id)
-    array = _one(table.column(accessor.position))
+    array = one_array(table.column(accessor.position))
     while accessor.inner is not None:
         accessor = accessor.inner
         array = pc.struct_field(array, [accessor.position])
@@ -130,11 +129,7 @@ def source_column(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:
 
 
 def check_transform(transform: Transform[Any, Any], schema: Schema, source_id: int, what: str) -> IcebergType:
-    """The type of the source.
-
-    :param what: the field, for the message
-    :raises TableError: the transform is not known, or not for this type
-    """
+    """Return the type of the source; ``what`` names the field in the error."""
     source = schema.find_field(source_id)
     kind = source.field_type
     if isinstance(transform, UnknownTransform) or not (kind.is_primitive and transform.can_transform(kind)):
@@ -178,7 +173,7 @@ def _encodable(array: pa.Array) -> pa.Array:
         return array
     bits = pa.int32() if array.type.bit_width == 32 else pa.int64()
     one_nan = pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), array)
-    return _one(one_nan).view(bits)
+    return one_array(one_nan).view(bits)
 
 
 def _cut(part: str, most: int) -> str:
@@ -207,11 +202,3 @@ def _divided(array: pa.Array, by: int) -> pa.Array:
 
 def _key(values: list[pa.Array], row: int) -> Key:
     return tuple(v[row].as_py() for v in values)
-
-
-def _ends(rows: int) -> Numbers:
-    return np.array([0, rows] if rows else [0])
-
-
-def _one(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -27,7 +27,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_field
 from airflow_provider_lakecommit.iceberg.parquet.parquet import FileFormat, OpenFile
-from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, ParquetRows, opened
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers, ParquetRows, one_array, opened
 from airflow_provider_lakecommit.iceberg.parquet.statistics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -77,52 +77,23 @@ class GroupedFile:
         group = pa.concat_tables(self._waiting)
         self._waiting, self._rows, self._bytes = [], 0, 0
         for at in range(0, group.num_rows, self._layout.group_rows):
-            self._write(group.slice(at, self._layout.group_rows))
-
-    def _write(self, group: pa.Table) -> None:
-        if self._file is None:
-            self._file = OpenFile(self._output, self._layout, self._metrics, group, self._partition)
-        else:
-            self._file.write(group)
+            part = group.slice(at, self._layout.group_rows)
+            if self._file is None:
+                self._file = OpenFile(self._output, self._layout, self._metrics, part, self._partition)
+            else:
+                self._file.write(part)
 
 
-class Projection:
-    """Blocks of one file as rows of a schema: columns are matched by field id, missing ones are null.
-
-    :param file: the file of ``rows``
-    :param schema: of the returned rows, with the column names of files
-    :param arrow: the same for Arrow: for files that have it, columns are not compared
-    :raises TableError: the file's columns cannot be read as columns of a table
-    """
-
-    def __init__(self, table: Table, file: DataFile, rows: ParquetRows, schema: Schema, arrow: pa.Schema) -> None:
-        self._path, self._schema, self._constants = file.file_path, schema, partition_constants(table, file)
-        same = rows.schema.equals(arrow, check_metadata=True)
-        self._physical = schema if same else physical_schema(table, file.file_path, rows)
-        self._same = same or self._physical.as_struct() == schema.as_struct()
-
-    def __call__(self, block: pa.Table) -> pa.Table:
-        """Return the block in the columns of the schema.
-
-        :raises TableError: a type of the file cannot be read as the table's
-        """
-        if self._same or not block.num_rows:
-            return block
-        try:
-            there = {f.field_id: (f, _array(block.column(f.name))) for f in self._physical.fields}
-            columns = [
-                repeated(self._constants[f.field_id], arrow_field(f).type, block.num_rows)
-                if f.field_id not in there and f.field_id in self._constants
-                else _column(there.get(f.field_id), f, block.num_rows)
-                for f in self._schema.fields
-            ]
-        except (ValueError, TypeError, KeyError, ResolveError, NotImplementedError, pa.ArrowException) as e:
-            raise TableError(
-                "LC3363",
-                f"file {self._path} cannot be read in the current columns of the table ({e}): rewrite it with another "
-                "engine",
-            ) from None
-        return pa.table(columns, names=[f.name for f in self._schema.fields])
+def _in_schema(block: pa.Table, physical: Schema, schema: Schema, constants: Mapping[int, Any]) -> pa.Table:
+    """Return rows of a file in the columns of a schema, matched by field id; missing ones are null."""
+    there = {f.field_id: (f, one_array(block.column(f.name))) for f in physical.fields}
+    columns = [
+        repeated(constants[f.field_id], arrow_field(f).type, block.num_rows)
+        if f.field_id not in there and f.field_id in constants
+        else _column(there.get(f.field_id), f, block.num_rows)
+        for f in schema.fields
+    ]
+    return pa.table(columns, names=[f.name for f in schema.fields])
 
 
 def _column(there: tuple[NestedField, pa.Array] | None, target: NestedField, rows: int) -> pa.Array:
@@ -158,11 +129,6 @@ def _projected(values: pa.Array, have: IcebergType, want: IcebergType) -> pa.Arr
     return values.cast(arrow_field(NestedField(1, "promoted", want)).type)
 
 
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-
-
 def partition_constants(table: Table, file: DataFile) -> Mapping[int, Any]:
     """Return the values that a file's partition states for all its rows, by the ids of their columns."""
     fields = enumerate(table.specs()[file.spec_id].fields)
@@ -188,15 +154,28 @@ def live_blocks(
     """Yield the rows of a data file that are not deleted, in the columns of a schema.
 
     :param dead: positions of deleted rows, sorted
-    :param schema: see :class:`Projection`, as for ``arrow``
+    :param schema: of the rows, with the column names of files
+    :param arrow: the same for Arrow: for files that have it, columns are not compared
     :param groups: decides which row groups are read
     :raises StorageError: the file cannot be read
     :raises TableError: it cannot be read in these columns
     """
     with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
-        projected = Projection(table, file, rows, schema, arrow)
+        physical = schema
+        if not rows.schema.equals(arrow, check_metadata=True):
+            physical = physical_schema(table, file.file_path, rows)
+        same, constants = physical.as_struct() == schema.as_struct(), partition_constants(table, file)
         for block, live in rows.blocks(dead, groups=partial(groups, rows)):
-            yield projected(block if live.all() else block.filter(pa.array(live)))
+            found = block if live.all() else block.filter(pa.array(live))
+            try:
+                found = found if same or not found.num_rows else _in_schema(found, physical, schema, constants)
+            except (ValueError, TypeError, KeyError, ResolveError, NotImplementedError, pa.ArrowException) as e:
+                raise TableError(
+                    "LC3363",
+                    f"file {file.file_path} cannot be read in the current columns of the table ({e}): rewrite it with "
+                    "another engine",
+                ) from None
+            yield found
 
 
 def physical_schema(table: Table, path: str, rows: ParquetRows) -> Schema:

@@ -8,7 +8,9 @@ choice, the Java writers:
 * Columns below a list or a map have only a size: no counts, no bounds. Columns of structs are like all others.
 * ``nan_value_counts`` is set for every float and double, and no bound is NaN: NaNs are left out of the bounds, and a
   column of only NaNs has none. A lower bound of zero is -0.0, an upper one +0.0, as in Parquet.
-* The metrics mode of a column (:mod:`~airflow_provider_lakecommit.iceberg.parquet.metrics_modes`) decides what it has.
+* The metrics mode of a column decides what it has: ``write.metadata.metrics.column.<name>``, else the default, else
+  ``truncate(16)`` for the first 100 columns (``…max-inferred-column-defaults``) and none for the others. A sort column
+  gets at least ``truncate(16)``. An invalid mode is ignored, as by the Java writers.
 * Bounds of strings are cut by code points, of binaries by bytes; a cut upper bound is raised in the last place that can
   be raised, surrogates left out, and is absent if there is none.
 
@@ -18,9 +20,11 @@ pruned by the bounds of its other row groups.
 
 from __future__ import annotations
 
+import logging
+import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -52,8 +57,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.iceberg.parquet.metrics_modes import COUNTS, NONE, lengths
-
+_MAX_INFERRED = "write.metadata.metrics.max-inferred-column-defaults"
+_MAX_INFERRED_DEFAULT = 100
+_LENGTH = 16
+_NONE, _COUNTS = -1, 0
+_MODES = {"none": _NONE, "counts": _COUNTS, "full": 1 << 31}
+"""Metrics modes as the length of their bounds; ``truncate(n)`` is n."""
+_TRUNCATE = re.compile(r"truncate\((\d+)\)")
 _LONG_VALUE = 4096
 """Bytes of a value above which Parquet's footer has no bounds."""
 
@@ -69,6 +79,8 @@ _FORMATS: dict[type[IcebergType], str] = {
 }
 _RAW = (*_TEXTUAL, FixedType, UUIDType)
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
@@ -82,11 +94,11 @@ class _Leaf:
 
     @property
     def counted(self) -> bool:
-        return bool(self.path) and self.length != NONE
+        return bool(self.path) and self.length != _NONE
 
     @property
     def bounded(self) -> bool:
-        return self.counted and self.length > COUNTS and (type(self.kind) in _FORMATS or self._has_bytes)
+        return self.counted and self.length > _COUNTS and (type(self.kind) in _FORMATS or self._has_bytes)
 
     @property
     def _has_bytes(self) -> bool:
@@ -106,7 +118,7 @@ class Metrics:
     """
 
     def __init__(self, schema: Schema, properties: Mapping[str, str], sorted_by: Iterable[int] = ()) -> None:
-        length = lengths(schema, properties, frozenset(sorted_by))
+        length = _lengths(schema, properties, frozenset(sorted_by))
         self.leaves = tuple(
             _Leaf(field_id, kind, name, path, length(field_id, name)) for field_id, kind, name, path in _leaves(schema)
         )
@@ -145,7 +157,7 @@ class Tally:
         lower: dict[int, bytes] = {}
         upper: dict[int, bytes] = {}
         for i, leaf in enumerate(self._metrics.leaves):
-            if leaf.length == NONE:
+            if leaf.length == _NONE:
                 continue
             chunks = [group.column(i) for group in groups]
             sizes[leaf.field_id] = sum(c.total_compressed_size for c in chunks)
@@ -249,3 +261,59 @@ def _start(column: pq.ColumnChunkMetaData) -> int:
     """Where a row group begins: its first column's dictionary, or its first page."""
     first = column.data_page_offset
     return int(min(first, column.dictionary_page_offset) if column.has_dictionary_page else first)
+
+
+def _lengths(schema: Schema, properties: Mapping[str, str], sorted_by: frozenset[int]) -> Callable[[int, str], int]:
+    """The metrics mode of a column, by its id and name."""
+    declared = properties.get(TableProperties.DEFAULT_WRITE_METRICS_MODE)
+    first = None if declared is not None else _first_columns(schema, _most_inferred(properties))
+    default = _LENGTH if declared is None else _mode(declared, _LENGTH)
+
+    def length(field_id: int, name: str) -> int:
+        inferred = default if first is None or field_id in first else _NONE
+        if field_id in sorted_by and inferred in (_NONE, _COUNTS):
+            inferred = _LENGTH
+        own = properties.get(f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{name}")
+        return inferred if own is None else _mode(own, inferred)
+
+    return length
+
+
+def _most_inferred(properties: Mapping[str, str]) -> int:
+    try:
+        most = int(properties.get(_MAX_INFERRED, _MAX_INFERRED_DEFAULT))
+    except ValueError:
+        most = -1
+    return most if most >= 0 else _MAX_INFERRED_DEFAULT
+
+
+def _first_columns(schema: Schema, most: int) -> set[int]:
+    """Return the ids of the columns that have metrics by default: of a struct first its primitive fields, then the
+    nested ones.
+    """
+    ids: list[int] = []
+
+    def visit(fields: Iterable[NestedField]) -> None:
+        fields = tuple(fields)
+        ids.extend(f.field_id for f in fields if f.field_type.is_primitive)
+        for kind in (f.field_type for f in fields):
+            if isinstance(kind, StructType):
+                visit(kind.fields)
+            elif isinstance(kind, ListType):
+                visit([kind.element_field])
+            elif isinstance(kind, MapType):
+                visit([kind.key_field, kind.value_field])
+
+    visit(schema.fields)
+    return set(ids[:most])
+
+
+def _mode(text: str, fallback: int) -> int:
+    mode = text.strip().lower()
+    if mode in _MODES:
+        return _MODES[mode]
+    cut = _TRUNCATE.fullmatch(mode)
+    if cut is None or int(cut[1]) < 1:
+        _log.warning("Ignored unreadable metrics mode %r", text)
+        return fallback
+    return int(cut[1])

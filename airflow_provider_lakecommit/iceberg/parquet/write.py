@@ -40,7 +40,8 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.null_parents import relabelled
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
-from airflow_provider_lakecommit.iceberg.parquet.partitions import Key, Numbers, PartitionedRows
+from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers
+from airflow_provider_lakecommit.iceberg.parquet.partitions import Key, PartitionedRows
 from airflow_provider_lakecommit.redaction import redacted
 
 log = logging.getLogger(__name__)
@@ -168,12 +169,10 @@ class FanoutWriter:
             waiting = self._waiting.setdefault(key, _Waiting())
             waiting.add(piece)
             self._buffered += piece.nbytes
-            if not self._layout.sorting and self._is_group(waiting):
+            is_group = waiting.rows >= self._layout.format.group_rows or waiting.bytes >= self._group_bytes
+            if is_group and not self._layout.sorting:
                 self._flush(key)
         return True
-
-    def _is_group(self, waiting: _Waiting) -> bool:
-        return waiting.rows >= self._layout.format.group_rows or waiting.bytes >= self._group_bytes
 
     def _flush(self, key: Key) -> None:
         waiting = self._waiting.pop(key)

@@ -28,11 +28,11 @@ from airflow_provider_lakecommit.committer import (
     LogPoint,
     Removal,
     Replaced,
-    ReplaceOutcome,
     ReplaceRequest,
     RetryPolicy,
     SnapshotKind,
     StagedSlice,
+    Swapped,
     epochs_of,
     is_due,
     landing_snapshots,
@@ -157,11 +157,11 @@ class _Replacement:
 
     def commit(
         self, session: LandingSession, request: ReplaceRequest, retry_policy: RetryPolicy | None
-    ) -> ReplaceOutcome:
+    ) -> Swapped[Removal]:
         outcome = replace_ranges(
             session.tables, request, self.remove, staging=self._attempts.append, retry_policy=retry_policy
         )
-        self._copier.delete(self._loaded, {f.file_path for f in outcome.copies})
+        self._copier.delete(self._loaded, {f.file_path for f in outcome.made.copies} if outcome.made else ())
         return outcome
 
     def end(self) -> None:
@@ -216,7 +216,7 @@ def replace(
     extra: Mapping[str, str] | None = None,
     decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
-) -> dict[str, ReplaceOutcome]:
+) -> dict[str, Swapped[Removal]]:
     """Remove ranges from the landing's tables, and put slices in their place.
 
     :param files: the new slices by table; none: the rows are deleted
@@ -262,7 +262,7 @@ def replace_all(
     *,
     hard: bool = False,
     retry_policy: RetryPolicy | None = None,
-) -> dict[str, ReplaceOutcome]:
+) -> dict[str, Swapped[Removal]]:
     """Perform the requests, table by table. All tables are checked, and all copies made, before the first one is
     changed.
 

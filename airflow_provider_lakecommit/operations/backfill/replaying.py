@@ -158,10 +158,11 @@ def _replace(
         if (p := found[t.name]) is None or t.ledger.section.key not in p.epochs
     ]
     for name, done in replace_all(session, requests).items():
-        if done.replaced is not None:
+        if done.made is not None:
+            replaced = done.made.replaced
             rows = sum(s.rows for r in requests if r.table == name for s in r.slices)
             session.log(
-                f"{name}: replaced {done.replaced.rows} rows of {done.replaced.ranges} by {rows} rows in snapshot "
+                f"{name}: replaced {replaced.rows} rows of {replaced.ranges} by {rows} rows in snapshot "
                 f"{done.snapshot_id}"
             )
 

@@ -102,7 +102,6 @@ def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Dec
         branch=landing.branch,
         key=change.new,
         scan=scan,
-        new_epoch=uuid4,
         decided=decided,
     )
     return {**(change if found is None else _with_rows(change, found)).to_dict(), "snapshot": snapshot}

@@ -9,17 +9,17 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.committer.replaced import (
     REPLACED,
     Replaced,
-    Replacement,
     renewed_epoch,
     replaced_of,
     sections_after,
 )
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
-from airflow_provider_lakecommit.core.model import Counts, ReadPosition
-from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Span, SpanReport
+from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
 from airflow_provider_lakecommit.status.verify import AddedFile, LandingSnapshot, Severity, check_landing
 from airflow_provider_lakecommit.status.verify_table import check_table
 from tests.unit.status.test_verify import (
@@ -170,9 +170,7 @@ OTHER = section(cover((P1, 5, 9)), landing="returns", starts={P1: 5})
 
 def test_what_is_missing_for_good_renews_every_stream_of_the_landing() -> None:
     taken = cover((P0, 5, 20))
-    live, lane, other = sections_after(
-        [LIVE_SECTION, LANE, OTHER], "orders", taken, Replacement(lane="live"), TOKEN, {}
-    )
+    live, lane, other = sections_after([LIVE_SECTION, LANE, OTHER], ("orders", "live"), taken, (), TOKEN, {})
     assert live.covered == cover((P0, 0, 5), (P1, 0, 5))
     assert live.evaluated == {"r1": cover((P0, 0, 5))}
     assert {p: at.offset for p, at in live.positions.items()} == {P0: 5, P1: 5}
@@ -183,7 +181,18 @@ def test_what_is_missing_for_good_renews_every_stream_of_the_landing() -> None:
 
 def test_what_another_stream_lands_anew_renews_no_other() -> None:
     taken = cover((P0, 5, 20))
-    anew = Replacement(lane=REPLAY, coverage=taken, evaluated=(("r2", taken),))
-    live, lane, _ = sections_after([LIVE_SECTION, LANE, OTHER], "orders", taken, anew, TOKEN, {})
+    anew = StagedSlice(
+        slice_id=UUID(int=6),
+        attempt=UUID(int=7),
+        window_id=UUID(int=8),
+        epoch=LANE.epoch,
+        spans=(SpanReport(span=Span(P0, OffsetRange(5, 20)), counts=Counts(landed=15)),),
+        files=(),
+        rows=15,
+        schema_id=0,
+        spec_id=0,
+        rules="r2",
+    )
+    live, lane, _ = sections_after([LIVE_SECTION, LANE, OTHER], ("orders", REPLAY), taken, (anew,), TOKEN, {})
     assert (live.epoch, lane.epoch) == (LIVE_SECTION.epoch, LANE.epoch)
     assert (lane.covered, lane.evaluated) == (taken, {"r2": taken})
