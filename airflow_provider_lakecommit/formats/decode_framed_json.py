@@ -29,7 +29,7 @@ class FramedJsonDecoder(FramedDecoder[None]):
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         parts, rejects = self._reader.parts(values)
-        starts = {position: part.start for part in parts for position in part.positions}
+        starts = {position: group.start for group, _ in parts for position in group.positions}
         positions = sorted(starts)
         decoded = self._json.decode([values[position][starts[position] :] for position in positions])
         return decoded if len(positions) == len(values) else with_positions(decoded, positions, rejects)

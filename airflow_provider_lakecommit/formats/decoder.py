@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Protocol, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
@@ -120,25 +121,31 @@ def halved(
     :param alike: returns some values refused for the same reason
     :param most_alike: largest block for which it is called
     """
+
+    def pieces(first: int, end: int, refusal: Refusal) -> Iterator[tuple[range, Decoded | Reject]]:
+        """Cut a refused piece until only refused values are left alone."""
+        own = values[first:end]
+        if len(own) == 1:
+            yield range(first, end), Reject.of(first, explained(own[0], refusal))
+            return
+        if len(own) <= most_alike and (bad := alike(own, refusal)):
+            yield range(first, end), _without_alike(own, bad, decode, explained, alike)
+            return
+        step = 1 if len(own) <= ONE_BY_ONE else (len(own) + 1) // 2
+        for start in range(first, end, step):
+            piece = range(start, min(start + step, end))
+            try:
+                yield piece, decode(values[piece.start : piece.stop])
+            except Refusal as smaller:
+                yield from pieces(piece.start, piece.stop, smaller)
+
     try:
         return decode(values)
     except Refusal as refusal:
-        pieces = list(_pieces(values, 0, refusal, decode, explained, alike, most_alike))
-    parts = [(first, piece) for first, piece in pieces if isinstance(piece, Decoded)]
-    ignored: Counter[str] = Counter()
-    for _, part in parts:
-        ignored.update(part.ignored)
-    return Decoded(
-        table=pa.concat_tables([part.table for _, part in parts]) if parts else decode([]).table,
-        records=[
-            first + i
-            for first, part in parts
-            for i in (range(part.table.num_rows) if part.records is None else part.records)
-        ],
-        rejects=tuple(reject for first, piece in pieces for reject in _rejects(first, piece)),
-        filtered=[first + i for first, part in parts for i in part.filtered],
-        ignored=ignored,
-    )
+        found = list(pieces(0, len(values), refusal))
+    parts = [(positions, piece) for positions, piece in found if isinstance(piece, Decoded)]
+    rejects = [piece for _, piece in found if isinstance(piece, Reject)]
+    return together(parts or [(range(0), decode([]))], rejects, len(values))
 
 
 class NothingOpen:
@@ -164,35 +171,6 @@ class BlockDecoder(NothingOpen, ABC):
     @abstractmethod
     def _block(self, values: Sequence[bytes]) -> Decoded:
         """Decode a block, which may be empty."""
-
-
-def _pieces(
-    values: Sequence[T],
-    first: int,
-    refusal: Refusal,
-    decode: Callable[[Sequence[T]], Decoded],
-    explained: Callable[[T, Refusal], Refusal],
-    alike: Alike[T],
-    most_alike: int,
-) -> Iterator[tuple[int, Decoded | Reject]]:
-    """Cut a refused block until only refused values are left alone; yield pieces with the position of their first
-    value.
-    """
-    if len(values) == 1:
-        yield first, Reject.of(first, explained(values[0], refusal))
-        return
-    if len(values) <= most_alike and (bad := alike(values, refusal)):
-        yield first, _without_alike(values, bad, decode, explained, alike)
-        return
-    step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
-    for at in range(0, len(values), step):
-        piece = values[at : at + step]
-        try:
-            decoded = decode(piece)
-        except Refusal as smaller:
-            yield from _pieces(piece, first + at, smaller, decode, explained, alike, most_alike)
-        else:
-            yield first + at, decoded
 
 
 def _without_alike(
@@ -231,11 +209,31 @@ def with_positions(decoded: Decoded, positions: Sequence[int], rejects: Sequence
     )
 
 
-def _rejects(first: int, piece: Decoded | Reject) -> Iterator[Reject]:
-    if isinstance(piece, Reject):
-        yield piece
-    else:
-        yield from (replace(reject, index=first + reject.index) for reject in piece.rejects)
+def together(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject], values: int) -> Decoded:
+    """Return the results of the parts of a block, in the order of its values.
+
+    :param parts: at least one, each with the positions of its values
+    :param rejects: of values that are in no part
+    :param values: the size of the block
+    """
+    if len(parts) == 1 and len(parts[0][0]) == values:
+        return parts[0][1]
+    moved = [with_positions(decoded, positions, ()) for positions, decoded in parts]
+    table = pa.concat_tables([part.table for part in moved])
+    records = np.array([i for part in moved for i in part.records or ()], np.int64)
+    if (records[1:] < records[:-1]).any():
+        order = np.argsort(records, kind="stable")
+        table, records = table.take(pa.array(order)), records[order]
+    ignored: Counter[str] = Counter()
+    for part in moved:
+        ignored.update(part.ignored)
+    return Decoded(
+        table=table,
+        records=records.tolist(),
+        rejects=tuple(sorted((*rejects, *(r for part in moved for r in part.rejects)), key=lambda r: r.index)),
+        filtered=sorted(i for part in moved for i in part.filtered),
+        ignored=ignored,
+    )
 
 
 def _printable(text: str) -> str:

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from airflow_provider_lakecommit.core import SCHEMA_NAMES
 from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingOpen, Reject, with_positions
-from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
+from airflow_provider_lakecommit.formats.framed_values import FramedReader
+from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, JSON, RegisteredSchema, SchemaSource
 
 COLUMN = "schema"
@@ -43,8 +44,8 @@ class SchemaNames(NothingOpen, ABC, Generic[T]):
     def decode(self, values: Sequence[bytes]) -> Decoded:
         parts, rejects = self._reader.parts(values)
         names = np.full(len(values), None, object)
-        for part in parts:
-            for name, positions in self._named(values, part, rejects):
+        for group, made in parts:
+            for name, positions in self._named(values, group, made, rejects):
                 names[positions] = name
         refused = {reject.index for reject in rejects}
         kept = [i for i in range(len(values)) if i not in refused]
@@ -60,7 +61,7 @@ class SchemaNames(NothingOpen, ABC, Generic[T]):
 
     @abstractmethod
     def _named(
-        self, values: Sequence[bytes], part: FramedPart[T], rejects: list[Reject]
+        self, values: Sequence[bytes], group: Framed, made: T, rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
         """Yield names with the positions of their values.
 
@@ -72,9 +73,9 @@ class OneSchemaNames(SchemaNames[str | None]):
     """Names of formats with one name per schema."""
 
     def _named(
-        self, values: Sequence[bytes], part: FramedPart[str | None], rejects: list[Reject]
+        self, values: Sequence[bytes], group: Framed, made: str | None, rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        yield part.made, part.positions
+        yield made, group.positions
 
 
 class JsonSchemaNames(OneSchemaNames):

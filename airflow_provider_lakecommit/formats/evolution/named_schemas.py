@@ -133,7 +133,7 @@ class NamedSchemasSource(ABC, Generic[T]):
             return combined(schema, stated, (), self._wants, self._unfit, origin)
         own, before = ([v for _, v in some if v is not None] for some in (sample.own, sample.before))
         unreadable = list[Unreadable]()
-        named = [key_text(group.key) for group in framed(own + before).groups]
+        named = [key_text(group.key) for group in framed(own + before)[0]]
         more = f" and {len(named) - MOST_NAMED} more schemas" if len(named) > MOST_NAMED else ""
         names = ", ".join(named[:MOST_NAMED]) + more or "no schema"
         written = self._schemas(own, unreadable)
@@ -145,7 +145,7 @@ class NamedSchemasSource(ABC, Generic[T]):
         return self._options.of_columns({field.name for field in schema.fields})
 
     def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
-        groups = framed(values).groups
+        groups, _ = framed(values)
         registry = needed(registry_of(self._kafka), self._landing.name, self._landing.decoding.name)
         found = learned(registry, (group.key for group in groups))
         return list(dict.fromkeys(one for g in groups for one in self._of(g, found[g.key], values, unreadable)))

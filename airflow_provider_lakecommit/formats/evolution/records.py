@@ -73,8 +73,8 @@ class FramedRecordsSource(RecordsSource):
 
     def json_of(self, value: bytes) -> bytes:
         """Return the part behind the id; a value without an id is no record."""
-        found = framed([value]).groups
-        return value[found[0].start :] if found else b""
+        groups, _ = framed([value])
+        return value[groups[0].start :] if groups else b""
 
 
 def framed_value(message: Message) -> bytes | None:

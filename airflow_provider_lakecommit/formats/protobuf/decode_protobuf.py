@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, with_positions
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, together, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.protobuf.descriptors import (
     DescriptorError,
@@ -80,20 +80,21 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
             return self._stated.decode(values)
         parts, rejects = self._reader.parts(values)
         pieces: list[tuple[Sequence[int], Decoded]] = []
-        for part in parts:
-            of_part = values if len(part.positions) == len(values) else [values[i] for i in part.positions]
-            found, wrong = paths_of(of_part, part.start)
-            rejects += [Reject.of(part.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
+        for group, file in parts:
+            of_part = values if len(group.positions) == len(values) else [values[i] for i in group.positions]
+            found, wrong = paths_of(of_part, group.start)
+            rejects += [Reject.of(group.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
             for (path, start), positions in found.items():
                 one = len(positions) == len(of_part)
-                at = part.positions if one else [part.positions[i] for i in positions]
-                parser = self._parser(part.key, part.made, path)
+                at = group.positions if one else [group.positions[i] for i in positions]
+                parser = self._parser(group.key, file, path)
                 if isinstance(parser, Refusal):
                     rejects += [Reject.of(i, parser) for i in at]
                 else:
                     own = of_part if one else [of_part[i] for i in positions]
                     pieces.append((at, parser.decode([value[start:] for value in own])))
-        return _joined(pieces, rejects, self._target, len(values))
+        empty = Decoded(table=pa.Table.from_batches([], schema=self._target))
+        return together(pieces or [(range(0), empty)], rejects, len(values))
 
     def _made(self, schema: RegisteredSchema) -> FileDescriptor:
         return registered_file(schema)
@@ -216,22 +217,3 @@ def _unknown_numbers(message: Any) -> str:
     if len(message.SerializePartialToString()) == size:
         return ""
     return f"the field {', '.join(map(str, numbers))}" if numbers else "a field of a nested message"
-
-
-def _joined(
-    pieces: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject], target: pa.Schema, values: int
-) -> Decoded:
-    """Return the rows of all messages, in the order of their values."""
-    if len(pieces) == 1 and len(pieces[0][0]) == values and not rejects:
-        return pieces[0][1]
-    moved = [with_positions(decoded, positions, ()) for positions, decoded in pieces]
-    records = [i for d in moved for i in (d.records or ())]
-    table = pa.concat_tables([d.table for d in moved]) if moved else pa.Table.from_batches([], schema=target)
-    if len(moved) > 1:
-        order = np.argsort(np.array(records, np.int64), kind="stable")
-        table, records = table.take(pa.array(order)), [records[i] for i in order]
-    ignored: Counter[str] = Counter()
-    for decoded in moved:
-        ignored.update(decoded.ignored)
-    found = [*rejects, *(r for d in moved for r in d.rejects)]
-    return Decoded(table=table, records=records, rejects=tuple(sorted(found, key=lambda r: r.index)), ignored=ignored)

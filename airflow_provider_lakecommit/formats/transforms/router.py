@@ -62,7 +62,7 @@ class Router:
             decoded = _decoded(decoder, values, mine)
             rejects += decoded.rejects
             filtered += decoded.filtered
-            tables[table] = Decoded(table=decoded.table, records=decoded.records, ignored=decoded.ignored)
+            tables[table] = replace(decoded, rejects=(), filtered=())
         return Block(
             tables=tables,
             rejects=tuple(sorted(rejects, key=lambda r: r.index)),
@@ -126,13 +126,7 @@ def _decoded(decoder: Decoder, values: Sequence[bytes], positions: np.ndarray) -
     if len(positions) == len(values):
         decoded = decoder.decode(values)
         every = range(len(values)) if decoded.records is None else decoded.records
-        return Decoded(
-            table=decoded.table,
-            records=every,
-            rejects=decoded.rejects,
-            filtered=decoded.filtered,
-            ignored=decoded.ignored,
-        )
+        return replace(decoded, records=every)
     mine = positions.tolist()
     return with_positions(decoder.decode([values[i] for i in mine]), mine, ())
 

@@ -14,6 +14,7 @@ Wrong SQL, columns that the table lacks or that can never have its type, and fun
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -84,21 +85,9 @@ class TransformDecoder:
 
         made = halved(range(rows.num_rows), block, alike=failing, most_alike=rows.num_rows)
         if found.records is None:
-            return Decoded(
-                table=made.table,
-                records=made.records,
-                rejects=made.rejects,
-                filtered=made.filtered,
-                ignored=found.ignored,
-            )
+            return replace(made, ignored=found.ignored)
         moved = with_positions(made, found.records, found.rejects)
-        return Decoded(
-            table=moved.table,
-            records=moved.records,
-            rejects=moved.rejects,
-            filtered=sorted([*moved.filtered, *found.filtered]),
-            ignored=found.ignored,
-        )
+        return replace(moved, filtered=sorted([*moved.filtered, *found.filtered]), ignored=found.ignored)
 
     def close(self) -> None:
         self._connection.close()
