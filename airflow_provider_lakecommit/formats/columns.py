@@ -41,8 +41,7 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading, unscaled_reading
-from airflow_provider_lakecommit.formats.reading import Convert, Reading
+from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, Reading, octet_reading, unscaled_reading
 from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.iceberg import arrow_field
@@ -131,7 +130,7 @@ def _column(field_: NestedField, path: str, parsed_at: str, rules: ColumnRules) 
         wire, convert = pa.list_(pa.struct([pa.field(c.name, c.wire) for c in children])), _map
     else:
         reading = _reading(field_, target, path, rules)
-        wire, convert = reading.wire, _as_is if reading.convert is None else _by(reading.convert)
+        wire, convert = reading.wire, _by(reading.convert)
     return Column(
         path=path,
         parsed_at=parsed_at,
@@ -200,10 +199,6 @@ def missing_rows(
         if pa.types.is_struct(array.type):
             there = array.is_valid()
             yield from missing_rows(column.children, array, there if parent is None else pc.and_(there, parent))
-
-
-def _as_is(_column: Column, array: pa.Array) -> pa.Array:
-    return array
 
 
 def _by(convert: Convert) -> Finish:

@@ -37,8 +37,10 @@ from airflow_provider_lakecommit.core import DEFAULTS, UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
 from airflow_provider_lakecommit.formats.decoder import Decoded, NothingOpen, Refusal, Reject, halved, with_positions
+from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.guards import ROW, block_text, may_be_too_fine, too_fine, with_decimals
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
+from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 from airflow_provider_lakecommit.landing import nearest
 
@@ -223,6 +225,29 @@ class JsonDecoder(NothingOpen):
                 self._leaves.insert(0, self._leaves.pop(i))
                 return Refusal(refusal.kind, path, f"column {path}: {refusal.reason}")
         return refusal
+
+
+class FramedJsonDecoder(FramedDecoder[None]):
+    """Decoder of JSON after the id of its schema in a registry, which must be that of a JSON Schema.
+
+    Records are checked against the table's columns, not against that schema.
+    """
+
+    kind = JSON
+
+    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+        self._json = JsonDecoder(schema, options, skip)
+        return self._json.schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        parts, rejects = self._reader.parts(values)
+        starts = {position: group.start for group, _ in parts for position in group.positions}
+        positions = sorted(starts)
+        decoded = self._json.decode([values[position][starts[position] :] for position in positions])
+        return decoded if len(positions) == len(values) else with_positions(decoded, positions, rejects)
+
+    def _made(self, schema: RegisteredSchema) -> None:
+        """Ignore the schema: only its kind matters."""
 
 
 def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:

@@ -5,12 +5,11 @@ fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Convert = Callable[[pa.Array, pa.DataType], pa.Array]
+from airflow_provider_lakecommit.formats.reading import Convert
+
 MOST_DIGITS = 76
 """Digits of a number of 256 bits."""
 

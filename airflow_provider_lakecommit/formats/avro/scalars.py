@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
-from airflow_provider_lakecommit.formats.avro.convert import Convert, each_converted
+from airflow_provider_lakecommit.formats.avro.convert import each_converted
+from airflow_provider_lakecommit.formats.reading import Convert
 
 Raw = Callable[[Cursor, Bools | None, str], pa.Array]
 """Reads values in Avro's types."""
