@@ -19,8 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core import SCHEMA_SOURCES, Coverage
-from airflow_provider_lakecommit.formats.evolution.changes import LeftOut, Limits
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
+from airflow_provider_lakecommit.formats.evolution.changes import Finding, Limits
 from airflow_provider_lakecommit.landing import Landing
 
 MOST_NAMED = 3
@@ -64,8 +63,8 @@ class InferredTypes:
 
     columns: StructType
     origin: str
-    left_out: tuple[LeftOut, ...] = ()
-    misfits: tuple[Misfit | Unreadable, ...] = ()
+    left_out: tuple[Finding, ...] = ()
+    misfits: tuple[Finding, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
 

@@ -55,12 +55,12 @@ from airflow_provider_lakecommit.formats.evolution.changes import (
     MAX_DIGITS,
     OF_SCHEMAS,
     UNLIMITED,
-    LeftOut,
+    Finding,
     evolution,
     holds,
+    left_out,
 )
 from airflow_provider_lakecommit.formats.evolution.inferred import MOST_NAMED, InferredTypes, RecordSample
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.evolution.records import framed_value, sampled
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
@@ -82,8 +82,8 @@ def combined(
     schema: Schema,
     written: Sequence[T],
     before: Sequence[T],
-    wants: Callable[[Schema, T, Collection[str]], tuple[StructType, Iterable[LeftOut]]],
-    unfit: Callable[[Schema, T], Iterable[Misfit]],
+    wants: Callable[[Schema, T, Collection[str]], tuple[StructType, Iterable[Finding]]],
+    unfit: Callable[[Schema, T], Iterable[Finding]],
     origin: str,
 ) -> InferredTypes:
     """Return the columns that several schemas need in a table.
@@ -92,21 +92,21 @@ def combined(
     :param wants: returns the columns that one schema wants, and what of it cannot be one
     :param unfit: returns the misfits of one schema
     """
-    left_out, joined = list[LeftOut](), JoinedColumns()
+    without, joined = list[Finding](), JoinedColumns()
     for one in dict.fromkeys((*written, *before)):
-        columns, without = wants(schema, one, [f.name for f in joined.columns.fields])
+        columns, left = wants(schema, one, [f.name for f in joined.columns.fields])
         joined.add(columns)
-        left_out += without
+        without += left
     found = evolution(schema, joined.columns, widen=True, limits=UNLIMITED)
-    left_out += [*joined.left_out.values(), *found.left_out]
+    without += [*joined.left_out.values(), *found.left_out]
     now = evolved_schema(schema, found.changes, last_id=max(schema.field_ids, default=0), schema_id=0)
-    misfits: list[Misfit | Unreadable] = []
+    misfits = list[Finding]()
     for one in written:
         misfits += [*evolution(now, wants(now, one, ())[0], widen=True, limits=UNLIMITED).misfits, *unfit(now, one)]
     return InferredTypes(
         columns=now.as_struct(),
         origin=origin,
-        left_out=tuple(dict.fromkeys(left_out)),
+        left_out=tuple(dict.fromkeys(without)),
         misfits=tuple(dict.fromkeys(misfits)),
         limits=OF_SCHEMAS,
     )
@@ -132,7 +132,7 @@ class NamedSchemasSource(ABC, Generic[T]):
             origin, stated = self._stated()
             return combined(schema, stated, (), self._wants, self._unfit, origin)
         own, before = ([v for _, v in some if v is not None] for some in (sample.own, sample.before))
-        unreadable = list[Unreadable]()
+        unreadable = list[Finding]()
         named = [key_text(group.key) for group in framed(own + before)[0]]
         more = f" and {len(named) - MOST_NAMED} more schemas" if len(named) > MOST_NAMED else ""
         names = ", ".join(named[:MOST_NAMED]) + more or "no schema"
@@ -144,13 +144,13 @@ class NamedSchemasSource(ABC, Generic[T]):
     def _rules(self, schema: Schema) -> FormatOptions:
         return self._options.of_columns({field.name for field in schema.fields})
 
-    def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
+    def _schemas(self, values: Sequence[bytes], unreadable: list[Finding]) -> list[T]:
         groups, _ = framed(values)
         registry = needed(registry_of(self._kafka), self._landing.name, self._landing.decoding.name)
         found = learned(registry, (group.key for group in groups))
         return list(dict.fromkeys(one for g in groups for one in self._of(g, found[g.key], values, unreadable)))
 
-    def _of(self, group: Framed, found: Learned, values: Sequence[bytes], unreadable: list[Unreadable]) -> Iterator[T]:
+    def _of(self, group: Framed, found: Learned, values: Sequence[bytes], unreadable: list[Finding]) -> Iterator[T]:
         if isinstance(found, UnknownSchemaError):
             return
         try:
@@ -158,7 +158,7 @@ class NamedSchemasSource(ABC, Generic[T]):
                 raise Refusal("wrong_schema", None, f"it is of type {found.kind}")
             yield from self._named(found, group, values)
         except Refusal as refusal:
-            unreadable.append(Unreadable(schema=key_text(group.key), why=refusal.reason))
+            unreadable.append(Finding(text=f"{key_text(group.key)}: {refusal.reason}"))
 
     @abstractmethod
     def _stated(self) -> tuple[str, list[T]]:
@@ -172,14 +172,14 @@ class NamedSchemasSource(ABC, Generic[T]):
         """
 
     @abstractmethod
-    def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[LeftOut]]:
+    def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[Finding]]:
         """Return the columns that one of them wants, and what of it cannot be one.
 
         :param new: names of columns that the table lacks and others want
         """
 
     @abstractmethod
-    def _unfit(self, schema: Schema, written: T) -> Iterable[Misfit]:
+    def _unfit(self, schema: Schema, written: T) -> Iterable[Finding]:
         """Yield the parts of one schema that do not fit."""
 
 
@@ -194,7 +194,7 @@ class JoinedColumns:
     """The columns of all structs that were added."""
 
     columns: StructType = field(default_factory=StructType)
-    left_out: dict[Path, LeftOut] = field(default_factory=dict)
+    left_out: dict[Path, Finding] = field(default_factory=dict)
 
     def add(self, columns: StructType) -> None:
         self.columns = StructType(*self._fields(self.columns.fields, columns.fields, ()))
@@ -224,7 +224,7 @@ class JoinedColumns:
             return None if inner is None else MapType(1, one.key_type, 2, inner, value_required=False)
         if (found := _common(one, other)) is None:
             why = f"its schemas disagree: {plain(one)} and {plain(other)}"
-            self.left_out[path] = LeftOut(column=dotted(path), why=why)
+            self.left_out[path] = left_out(dotted(path), why)
         return found
 
 

@@ -34,8 +34,8 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.core import DEFAULTS, FormatOptions
-from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, without_value
+from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, Finding, left_out, misfit, without_value
+from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
 from airflow_provider_lakecommit.formats.sampled import Node, Numbers, SampledValues
@@ -57,27 +57,20 @@ _TYPE_NAMES: Mapping[str, str] = {
 }
 
 
-@dataclass(slots=True)
-class ObservedTypes:
-    """The inferred columns, and fields that cannot be one."""
-
-    columns: StructType
-    left_out: list[LeftOut]
-    misfits: list[Misfit]
-
-
-def observed_types(schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS) -> ObservedTypes:
+def observed_types(
+    schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS, origin: str = ""
+) -> InferredTypes:
     """Return the columns that the sample needs in a table with this schema."""
     scan = _Scan(options)
-    columns = scan.fields(schema.as_struct(), found.root, ())
-    return ObservedTypes(StructType(*columns), scan.left_out, scan.misfits)
+    columns = StructType(*scan.fields(schema.as_struct(), found.root, ()))
+    return InferredTypes(columns=columns, origin=origin, left_out=tuple(scan.left_out), misfits=tuple(scan.misfits))
 
 
 @dataclass(slots=True)
 class _Scan:
     options: FormatOptions
-    left_out: list[LeftOut] = field(default_factory=list)
-    misfits: list[Misfit] = field(default_factory=list)
+    left_out: list[Finding] = field(default_factory=list)
+    misfits: list[Finding] = field(default_factory=list)
     _ids: count[int] = field(default_factory=lambda: count(1))
 
     def fields(self, own: StructType, node: Node, path: Path) -> list[NestedField]:
@@ -91,8 +84,8 @@ class _Scan:
                 out.append(NestedField(next(self._ids), name, kind, required=False))
         for one in own.fields:
             if one.required and (lack := _lack(node, node.fields.get(one.name))):
-                misfit = dotted((*path, one.name)), plain(one.field_type), f"missing or null in {lack}"
-                self.misfits.append(without_value(*misfit))
+                how = f"missing or null in {lack}"
+                self.misfits.append(without_value(dotted((*path, one.name)), one.field_type, how))
         return out
 
     def own(self, kind: IcebergType, node: Node, path: Path) -> IcebergType | None:
@@ -157,14 +150,14 @@ class _Scan:
         return DoubleType()
 
     def _leave(self, path: Path, why: str) -> None:
-        self.left_out.append(LeftOut(column=dotted(path), why=why))
+        self.left_out.append(left_out(dotted(path), why))
 
     def _check(self, kind: IcebergType, node: Node, path: Path, taken: set[str]) -> None:
         if strange := set(node.kinds) - taken:
             self._misfit(kind, path, _text(node, strange))
 
     def _misfit(self, kind: IcebergType, path: Path, what: str) -> None:
-        self.misfits.append(Misfit(column=dotted(path), in_table=plain(kind), in_records=what))
+        self.misfits.append(misfit(dotted(path), plain(kind), what))
 
     def _number(self, kind: IcebergType, node: Node, path: Path) -> IcebergType:
         low, high = _bounds(node)

@@ -37,8 +37,8 @@ from airflow_provider_lakecommit.formats.evolution.changes import (
     TableSide,
     Widened,
     evolution,
+    lacking,
 )
-from airflow_provider_lakecommit.formats.evolution.misfits import lacking
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, parts_of, paths_in
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from tests.support.effort import examples
@@ -132,7 +132,7 @@ def test_of_names_that_are_one_in_a_file_the_first_is_added(one: str, other: str
     sanitize_column_names(changed)
     assert {c.path for c in found.changes} == {("s",), *(() if there else ((one,),))}
     why = f"in a file it has the same name as column {one}"
-    assert [(o.column, why in o.why) for o in found.left_out] == [(other, True), (f"s.{other}", True)]
+    assert [(o.column, why in o.text) for o in found.left_out] == [(other, True), (f"s.{other}", True)]
 
 
 def new(name: str, kind: IcebergType = LongType(), **options: Any) -> Evolution:  # noqa: B008
