@@ -9,7 +9,6 @@ from airflow_provider_lakecommit.landing.landing import METADATA_COLUMNS as META
 from airflow_provider_lakecommit.landing.landing import Landing as Landing
 from airflow_provider_lakecommit.landing.landing import LandingSpec as LandingSpec
 from airflow_provider_lakecommit.landing.landing import load_spec as load_spec
-from airflow_provider_lakecommit.landing.landing import sections_of as sections_of
 from airflow_provider_lakecommit.landing.landing_set import LandingSet as LandingSet
 from airflow_provider_lakecommit.landing.landing_set import LandingSetSpec as LandingSetSpec
 from airflow_provider_lakecommit.landing.landing_set import declares_set as declares_set
@@ -64,5 +63,5 @@ from airflow_provider_lakecommit.landing.upsert import require_appends as requir
 from airflow_provider_lakecommit.landing.upsert import require_traces as require_traces
 from airflow_provider_lakecommit.landing.upsert import wrong_columns as wrong_columns
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key as columns_of_key
-from airflow_provider_lakecommit.landing.variables import from_environment as from_environment
+from airflow_provider_lakecommit.landing.yaml_file import from_environment as from_environment
 from airflow_provider_lakecommit.landing.yaml_file import yaml_values as yaml_values

@@ -36,9 +36,8 @@ from airflow_provider_lakecommit.landing.checks import (
     all_wrong_at_once,
     wrong_values,
 )
-from airflow_provider_lakecommit.landing.connected import REGISTRY, SECTIONS, Connected, read_connected
+from airflow_provider_lakecommit.landing.connected import read_connected
 from airflow_provider_lakecommit.landing.names import mistaken
-from airflow_provider_lakecommit.landing.registry import with_registry
 from airflow_provider_lakecommit.landing.route import route_of, routed_tables
 from airflow_provider_lakecommit.landing.row_checks import RowCheck, checks_of
 from airflow_provider_lakecommit.landing.sections import (
@@ -356,11 +355,5 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
     :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all mistakes together
     """
     kinds = {f.name: str(f.type) for f in _fields()}
-    found = read_connected(path, kinds, Landing.from_dict, hint, connections=connections, elsewhere=elsewhere)
-    return LandingSpec(landing=found.declared, **sections_of(found), variables=found.variables)
-
-
-def sections_of(found: Connected[Any]) -> dict[str, Any]:
-    """Return the sections of a spec as connections take them, with the registry's settings among the brokers'."""
-    sections = {name: found.sections[name] for name in SECTIONS}
-    return {**sections, "kafka": with_registry(sections["kafka"], found.sections[REGISTRY])}
+    landing, taken = read_connected(path, kinds, Landing.from_dict, hint, connections=connections, elsewhere=elsewhere)
+    return LandingSpec(landing=landing, **taken)

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing, LandingSpec, sections_of
 from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
 from airflow_provider_lakecommit.landing.connected import read_connected
+from airflow_provider_lakecommit.landing.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.landing.names import meant, mistaken
 from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, TOP, label, merged, to_flat
 from airflow_provider_lakecommit.landing.table_names import TOPIC, groups_of, wrong_with_pattern, wrong_with_template
@@ -158,8 +158,11 @@ def load_set(path: str | Path, *, connections: bool = True, elsewhere: Collectio
 
     :raises SpecError: unreadable file, no mapping, or anything :class:`LandingSet` refuses
     """
-    found = read_connected(path, _kinds(), LandingSet.from_dict, _hint, connections=connections, elsewhere=elsewhere)
-    return LandingSetSpec(landing_set=found.declared, **sections_of(found), variables=found.variables)
+    kinds = _kinds()
+    found, taken = read_connected(
+        path, kinds, LandingSet.from_dict, _hint, connections=connections, elsewhere=elsewhere
+    )
+    return LandingSetSpec(landing_set=found, **taken)
 
 
 def _kinds() -> dict[str, str]:

@@ -12,6 +12,7 @@ Failure story: an unknown key is reported with the nearest known one, a key of a
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,7 +20,6 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.landing.names import mistaken, nearest
-from airflow_provider_lakecommit.landing.schema_file import schema_text
 from airflow_provider_lakecommit.landing.times import duration_of
 
 T = TypeVar("T")
@@ -72,7 +72,17 @@ class Format:
 
     def __post_init__(self) -> None:
         for key in ("schema", "reader_schema"):
-            object.__setattr__(self, key, schema_text(getattr(self, key)))
+            object.__setattr__(self, key, _schema_text(getattr(self, key)))
+
+
+def _schema_text(stated: Any) -> Any:
+    """Return a schema as text: JSON without insignificant parts, other texts unchanged."""
+    try:
+        return (
+            json.dumps(json.loads(stated) if isinstance(stated, str) else stated, sort_keys=True) if stated else stated
+        )
+    except (TypeError, ValueError):
+        return stated
 
 
 @_refuses_unknown_keys
