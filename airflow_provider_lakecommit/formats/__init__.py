@@ -31,6 +31,6 @@ __getattr__ = lazy_names(
         "transforms.router": "Block BlockDecoder field_schema OneTable Router",
         "transforms.transform": "TransformDecoder",
         "transforms.unwrap": "UnwrapDecoder",
-        "wrong_names": "cased_names",
+        "unknown_fields": "cased_names",
     },
 )

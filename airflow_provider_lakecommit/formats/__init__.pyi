@@ -62,4 +62,4 @@ from airflow_provider_lakecommit.formats.transforms.router import Router as Rout
 from airflow_provider_lakecommit.formats.transforms.router import field_schema as field_schema
 from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder as TransformDecoder
 from airflow_provider_lakecommit.formats.transforms.unwrap import UnwrapDecoder as UnwrapDecoder
-from airflow_provider_lakecommit.formats.wrong_names import cased_names as cased_names
+from airflow_provider_lakecommit.formats.unknown_fields import cased_names as cased_names

@@ -97,11 +97,7 @@ class Column:
 
 
 def columns_of(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[Column, ...]:
-    """Return the columns to read from JSON.
-
-    :param skip: top-level columns that are filled from elsewhere
-    :raises TableError: naming every impossible column or rule
-    """
+    """Return the columns to read from JSON."""
     rules = ColumnRules.of(schema, options)
     columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
     if not columns:
@@ -187,10 +183,7 @@ def _holes(array: pa.Array, parent: pa.Array | None) -> bool:
 def missing_rows(
     columns: Iterable[Column], rows: pa.StructArray, parent: pa.Array | None = None
 ) -> Iterator[tuple[Column, pa.Array]]:
-    """Yield required columns that some rows lack, with these rows; not within lists and maps.
-
-    :param parent: as in :meth:`Column.finish`
-    """
+    """Yield required columns that some rows lack, with these rows; not within lists and maps."""
     for column in columns:
         array = rows.field(rows.type.get_field_index(column.name))
         if column.required and array.null_count and _holes(array, parent):

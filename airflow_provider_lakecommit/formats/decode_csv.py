@@ -33,10 +33,7 @@ from airflow_provider_lakecommit.iceberg import arrow_field
 
 
 class CsvDecoder(BlockDecoder):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV.
-
-    :raises TableError: the table has a column that no text fills, or a required one that no field is named for
-    """
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV."""
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
         self._names: list[str] = list(options.csv["columns"])

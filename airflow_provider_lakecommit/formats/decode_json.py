@@ -36,7 +36,7 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core import DEFAULTS, UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
-from airflow_provider_lakecommit.formats.decoder import Decoded, NothingOpen, Refusal, Reject, halved, with_positions
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, halved, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.guards import ROW, block_text, may_be_too_fine, too_fine, with_decimals
 from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
@@ -59,12 +59,8 @@ _WHERE = re.compile(
 )
 
 
-class JsonDecoder(NothingOpen):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers which way of parsing works.
-
-    :param skip: columns that are not read from the values
-    :raises TableError: the table has a column that cannot be read from JSON, or a rule does not fit
-    """
+class JsonDecoder(BaseDecoder):
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers which way of parsing works."""
 
     def __init__(self, schema: Schema, options: FormatOptions = DEFAULTS, skip: Set[str] = frozenset()) -> None:
         self._columns = columns_of(schema, options, skip)
@@ -76,16 +72,12 @@ class JsonDecoder(NothingOpen):
         self._uncounted = options.unknown_fields == UNCOUNTED
         self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
         self._leaves = [(path, _wrapped([field])) for c in self._columns for path, field in c.leaves()]
-        self._target = pa.schema([c.target for c in self._columns])
+        self._schema = pa.schema([c.target for c in self._columns])
         # Not Schema.empty_table: that knows no uuids.
-        self._empty = pa.Table.from_batches([], schema=self._target)
+        self._empty = pa.Table.from_batches([], schema=self._schema)
         self._has_unknown = self._probed = self._varied = False
         # The last hint for the names of a record that lacks a column: records fail for the same reason.
         self._meant: dict[tuple[str, ...], str] = {}
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         decoded = self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
@@ -158,7 +150,7 @@ class JsonDecoder(NothingOpen):
 
     def _finished(self, rows: pa.StructArray) -> pa.Table:
         arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
-        return pa.Table.from_arrays(arrays, schema=self._target)
+        return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _parse(self, values: Sequence[bytes]) -> tuple[Pieces, UnknownOf]:
         """Return the parsed rows in pieces, with the unknown fields of each, and a function that counts those of some

@@ -148,21 +148,21 @@ def halved(
     return together(parts or [(range(0), decode([]))], rejects, len(values))
 
 
-class NothingOpen:
-    """A decoder without resources to release."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class BlockDecoder(NothingOpen, ABC):
-    """A :class:`Decoder` that isolates refused values by halves."""
+class BaseDecoder:
+    """The base of :class:`Decoder` classes: rows of one schema, and no resources to release."""
 
     _schema: pa.Schema
 
     @property
     def schema(self) -> pa.Schema:
         return self._schema
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class BlockDecoder(BaseDecoder, ABC):
+    """A :class:`Decoder` that isolates refused values by halves."""
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Each value becomes what the class says, or a reject."""

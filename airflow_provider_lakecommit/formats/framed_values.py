@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
-from airflow_provider_lakecommit.formats.decoder import NothingOpen, Refusal, Reject
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Refusal, Reject
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
 from airflow_provider_lakecommit.formats.registry.schemas import (
     Learned,
@@ -43,10 +43,7 @@ class FramedReader(Generic[T]):
         self._known: dict[SchemaKey, T | Refusal] = {}
 
     def parts(self, values: Sequence[bytes]) -> tuple[list[tuple[Framed, T]], list[Reject]]:
-        """Return the parts of a block with their parsed schemas, and the rejects in order.
-
-        :raises RegistryError: a schema cannot be learned now
-        """
+        """Return the parts of a block with their parsed schemas, and the rejects in order."""
         groups, unframed = framed(values)
         self._learn([group.key for group in groups if group.key not in self._known])
         parts: list[tuple[Framed, T]] = []
@@ -82,11 +79,10 @@ class FramedReader(Generic[T]):
             return refusal
 
 
-class FramedDecoder(NothingOpen, ABC, Generic[T]):
+class FramedDecoder(BaseDecoder, ABC, Generic[T]):
     """Base of the decoders of formats with a registry.
 
     :param registry: where schemas are; not needed if the landing states the schema
-    :raises TableError: a rule, or the stated schema, does not fit the table
     """
 
     kind: ClassVar[str]
@@ -100,11 +96,7 @@ class FramedDecoder(NothingOpen, ABC, Generic[T]):
         registry: SchemaSource | None = None,
     ) -> None:
         self._reader = FramedReader(registry, self.kind, self._made)
-        self._target = self._prepared(schema, options, skip)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._target
+        self._schema = self._prepared(schema, options, skip)
 
     @abstractmethod
     def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:

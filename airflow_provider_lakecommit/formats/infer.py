@@ -86,10 +86,7 @@ class _Notes:
 
 
 def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColumn]:
-    """Return the columns of the sample, in order of first appearance.
-
-    :param examples: show values in the notes
-    """
+    """Return the columns of the sample, in order of first appearance."""
     fields = found.root.fields
     unfit = _unfit_names(fields, top=True)
     return [_column(name, node, examples, unfit.get(name, "")) for name, node in fields.items()]
@@ -295,10 +292,14 @@ class ColumnNotes(list[str]):
             raise _TooManyFieldsError
 
 
-def noted(name: str, make: Callable[[ColumnNotes], Any]) -> tuple[Any, tuple[str, ...]]:
-    """Return the type of a column, ``None`` if it has none, and its notes."""
+def column_of(name: str, make: Callable[[ColumnNotes], Any], *, required: bool = False) -> InferredColumn:
+    """Return a column with its notes.
+
+    :param make: returns its type, or ``None``
+    """
     notes = ColumnNotes()
     try:
-        return make(notes), tuple(notes)
+        kind = make(notes)
     except _TooManyFieldsError:
-        return None, (f"{name}: left out: it has more than {MOST_FIELDS:,} fields",)
+        kind, notes = None, ColumnNotes([f"{name}: left out: it has more than {MOST_FIELDS:,} fields"])
+    return InferredColumn(name=name, type=kind, required=required and kind is not None, notes=tuple(notes))

@@ -88,10 +88,7 @@ class MapRewriter:
         self._plain = not any(_ESCAPABLE.search(name) for name in root.members)
 
     def rewrite(self, value: bytes) -> bytes:
-        """Return a record with its maps as lists of pairs.
-
-        :raises Refusal: the record cannot be a row of the table
-        """
+        """Return a record with its maps as lists of pairs."""
         if self._plain and b"\\u" not in value and not any(name in value for name in self._names):
             return value
         out: list[bytes] = []

@@ -18,28 +18,24 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_lakecommit.core import SCHEMA_NAMES
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingOpen, Reject, with_positions
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Decoder, Reject, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, JSON, RegisteredSchema, SchemaSource
 
 COLUMN = "schema"
-_TABLE = pa.schema([pa.field(COLUMN, pa.string())])
 T = TypeVar("T")
 
 
-class SchemaNames(NothingOpen, ABC, Generic[T]):
+class SchemaNames(BaseDecoder, ABC, Generic[T]):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of names."""
 
+    _schema = pa.schema([pa.field(COLUMN, pa.string())])
     kind: ClassVar[str]
     """The registries' name of the schema type."""
 
     def __init__(self, registry: SchemaSource | None) -> None:
         self._reader = FramedReader(registry, self.kind, self._made)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return _TABLE
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         parts, rejects = self._reader.parts(values)
@@ -49,15 +45,12 @@ class SchemaNames(NothingOpen, ABC, Generic[T]):
                 names[positions] = name
         refused = {reject.index for reject in rejects}
         kept = [i for i in range(len(values)) if i not in refused]
-        table = pa.table([pa.array(names[kept], pa.string())], schema=_TABLE)
+        table = pa.table([pa.array(names[kept], pa.string())], schema=self._schema)
         return with_positions(Decoded(table=table), kept, sorted(rejects, key=lambda r: r.index))
 
     @abstractmethod
     def _made(self, schema: RegisteredSchema) -> T:
-        """Return the source of names in a schema.
-
-        :raises Refusal: there is none
-        """
+        """Return the source of names in a schema."""
 
     @abstractmethod
     def _named(

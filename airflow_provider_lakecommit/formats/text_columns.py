@@ -36,7 +36,6 @@ _TRUTH = (r"^(true|false)$", "true or false")
 def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[Column, ...]:
     """Return the columns of a table that are read from texts.
 
-    :param skip: top-level columns that are filled from elsewhere
     :raises TableError: naming every column that no single text fills, and every rule that does not fit
     """
     columns = columns_of(schema, options, skip)
@@ -57,10 +56,7 @@ def wrong_texts(column: Column, texts: pa.Array) -> tuple[pa.Array, str] | None:
 
 
 def filled(column: Column, texts: pa.Array) -> pa.Array:
-    """Convert texts to a column's type.
-
-    :raises Refusal: one of them is no value of it
-    """
+    """Convert texts to a column's type."""
     try:
         parsed = _read(texts, column.wire)
     except ValueError as e:
@@ -106,10 +102,7 @@ _TOLD = 60
 
 
 def decimals_of(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the numbers of texts, null for null.
-
-    :raises ValueError: a text is not a number, or the target does not hold it
-    """
+    """Return the numbers of texts, null for null."""
     odd = pc.or_(pc.greater(pc.binary_length(texts), _SHORT), pc.match_substring(texts, "e", ignore_case=True))
     positions = pc.indices_nonzero(odd.fill_null(False))
     if not len(positions):

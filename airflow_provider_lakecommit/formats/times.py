@@ -77,7 +77,7 @@ def rule_problem(kind: IcebergType, rule: str) -> str | None:
 def time_reading(kind: IcebergType, rule: str) -> Reading:
     """Return the reading of a column of :data:`TEMPORAL` by a rule without a :func:`rule_problem`."""
     if rule == "iso8601":
-        return Reading(pa.string(), _iso_time if isinstance(kind, TimeType) else _iso)
+        return Reading(pa.string(), _iso_time if isinstance(kind, TimeType) else plausible)
     if rule == "epoch_days":
         return Reading(pa.int32(), plausible)
     if (nanos := (_EPOCH | _OF_DAY).get(rule)) is not None:
@@ -167,10 +167,6 @@ def _named(kind: IcebergType) -> list[str]:
     return ["iso8601", *numbers]
 
 
-def _iso(array: pa.Array, target: pa.DataType) -> pa.Array:
-    return plausible(array.cast(target), target)
-
-
 def _iso_time(array: pa.Array, target: pa.DataType) -> pa.Array:
     require(pc.match_substring_regex(array, _CLOCK), array, "not a time of day (HH:MM, HH:MM:SS, HH:MM:SS.ffffff)")
     stamps = pc.binary_join_element_wise("1970-01-01", array, "T").cast(pa.timestamp("us"))
@@ -225,10 +221,7 @@ def _times(array: pa.Array, factor: int) -> pa.Array:
 
 
 def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast to the target, if all values are in the years 1 to 9999, or within a day.
-
-    :raises ValueError: some are not
-    """
+    """Cast to the target, if all values are in the years 1 to 9999, or within a day."""
     values = values.cast(target)
     if pa.types.is_timestamp(target) and target.unit == "ns":
         return values

@@ -305,10 +305,7 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
 
 
 def unknown_keys(values: Iterable[str], allowed: Collection[str], hint: Callable[[str], str]) -> list[str]:
-    """Return the mistakes for keys that are not allowed.
-
-    :param hint: returns the end of the message about a key
-    """
+    """Return the mistakes for keys that are not allowed."""
     return [f"unknown key {k!r}{hint(k)} [LC1125]" for k in values if k not in allowed]
 
 

@@ -30,10 +30,7 @@ from airflow_provider_lakecommit.signing import KEY, OTHER_KEY
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """Read the keys and values of a file.
-
-    :raises SpecError: the file is unreadable, or not a mapping
-    """
+    """Read the keys and values of a file."""
     import yaml
 
     try:
@@ -80,20 +77,14 @@ _SHOWN = 40
 
 @dataclass(slots=True, kw_only=True)
 class Variables:
-    """The variables that a file may use, and the findings.
-
-    :param values: name to value, as in ``os.environ``
-    """
+    """The variables that a file may use, and the findings."""
 
     values: Mapping[str, str]
     wrong: list[str] = field(default_factory=list)
     secret: dict[str, str] = field(default_factory=dict, repr=False)
 
     def filled(self, value: Any, path: str = "") -> Any:
-        """Return *value* with all references resolved, at any depth.
-
-        :param path: its path in the file, for :attr:`wrong`
-        """
+        """Return *value* with all references resolved, at any depth."""
         match value:
             case str():
                 return _REFERENCE.sub(lambda found: self._one(found, path), value)

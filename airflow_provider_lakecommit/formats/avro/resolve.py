@@ -44,13 +44,6 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.avro.block import OctetBlock
-from airflow_provider_lakecommit.formats.avro.convert import (
-    MOST_DIGITS,
-    decimal_of,
-    exact_number,
-    text,
-    whole_numbers,
-)
 from airflow_provider_lakecommit.formats.avro.nested import (
     Absent,
     Branches,
@@ -69,7 +62,16 @@ from airflow_provider_lakecommit.formats.avro.reader_schema import (
     reader_schema,
     renamed,
 )
-from airflow_provider_lakecommit.formats.avro.scalars import Reader, Scalar, raw_of
+from airflow_provider_lakecommit.formats.avro.scalars import (
+    MOST_DIGITS,
+    Reader,
+    Scalar,
+    decimal_of,
+    exact_number,
+    raw_of,
+    text,
+    whole_numbers,
+)
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, Reading, octet_reading
@@ -107,11 +109,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], tuple[type[IcebergType], ...], Convert | No
 
 
 class Resolver:
-    """Makes readers for one table.
-
-    :param skip: top-level columns that are filled from elsewhere
-    :raises TableError: a rule does not fit the table
-    """
+    """Makes readers for one table."""
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
         self._rules = ColumnRules.of(schema, options)
@@ -149,10 +147,7 @@ class Resolver:
         return Absent(target=reader.target, default=value)
 
     def records(self, written: WriterType) -> Struct:
-        """Return the reader of a schema's records for the table.
-
-        :raises Refusal: they do not belong to this table
-        """
+        """Return the reader of a schema's records for the table."""
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
         written = renamed(written, self._requested)

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
-from airflow_provider_lakecommit.formats.avro.walk import Walk, walk_over
+from airflow_provider_lakecommit.formats.avro.items import Walk, walk_over
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
 DEEPEST = 100

@@ -160,7 +160,6 @@ def evolution(
 ) -> Evolution:
     """Return the changes after which the table takes the wanted columns, as far as possible.
 
-    :param widen: True if types may be widened
     :param skip: top-level columns that are filled from elsewhere
     """
     scan = _Scan(widen=widen, side=side or TableSide(), limits=limits or Limits())

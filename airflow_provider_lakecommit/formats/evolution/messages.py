@@ -29,13 +29,8 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.formats.evolution.changes import Finding, lacking, left_out, misfit
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.formats.evolution.paths import plain
-from airflow_provider_lakecommit.formats.protobuf.descriptors import (
-    DescriptorError,
-    file_of,
-    message_at,
-    message_named,
-    registered_file,
-)
+from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_at, message_named, registered_file
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns
 from airflow_provider_lakecommit.formats.protobuf.infer import message_columns
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of

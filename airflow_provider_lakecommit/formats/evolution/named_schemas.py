@@ -166,10 +166,7 @@ class NamedSchemasSource(ABC, Generic[T]):
 
     @abstractmethod
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterable[T]:
-        """Yield the types of a schema's records.
-
-        :raises Refusal: it has none
-        """
+        """Yield the types of a schema's records."""
 
     @abstractmethod
     def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[Finding]]:

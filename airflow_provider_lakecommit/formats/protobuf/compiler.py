@@ -61,10 +61,7 @@ def in_base64(text: str) -> bytes | None:
 
 
 def file_in(text: str, name: str = "") -> descriptor_pb2.FileDescriptorProto | None:
-    """Return the file that a text is in serialized form, as some clients register it.
-
-    :param name: name by which it is imported, if any
-    """
+    """Return the file that a text is in serialized form, as some clients register it."""
     try:
         file = descriptor_pb2.FileDescriptorProto.FromString(in_base64(text) or b"")
     except DecodeError:
@@ -79,8 +76,6 @@ def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescripto
     """Return the files of a text, the text's own last.
 
     :param imported: name and text of each file that it imports
-    :raises DescriptorError: it does not compile
-    :raises CompilerError: the compiler cannot be run now
     """
     known = _known_paths()
     try:

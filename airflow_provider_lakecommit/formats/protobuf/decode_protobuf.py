@@ -30,13 +30,8 @@ from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, together, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
-from airflow_provider_lakecommit.formats.protobuf.descriptors import (
-    DescriptorError,
-    file_of,
-    message_at,
-    message_named,
-    registered_file,
-)
+from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_at, message_named, registered_file
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
 from airflow_provider_lakecommit.formats.protobuf.open_enums import read_alike
@@ -65,7 +60,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
             raise TableError("LC4019", "; ".join(self._rules.wrong))
         self._strict = options.unknown_fields == "dead_letter"
         self._message = options.message
-        self._target = pa.schema([arrow_field(f) for f in self._columns])
+        self._schema = pa.schema([arrow_field(f) for f in self._columns])
         self._parsers: dict[tuple[object, Path], _Parser | Refusal] = {}
         self._stated: _Parser | None = None
         if options.schema:
@@ -73,7 +68,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
                 self._stated = self._parser_of(message_named(file_of(options.schema), options.message))
             except (DescriptorError, Refusal) as e:
                 raise TableError("LC4020", f"`schema` cannot be read into the table: {e}") from None
-        return self._target
+        return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         if self._stated is not None:
@@ -93,7 +88,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
                 else:
                     own = of_part if one else [of_part[i] for i in positions]
                     pieces.append((at, parser.decode([value[start:] for value in own])))
-        empty = Decoded(table=pa.Table.from_batches([], schema=self._target))
+        empty = Decoded(table=pa.Table.from_batches([], schema=self._schema))
         return together(pieces or [(range(0), empty)], rejects, len(values))
 
     def _made(self, schema: RegisteredSchema) -> FileDescriptor:
@@ -123,7 +118,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
             wrong = ["it has none of the table's columns"]
         if wrong:
             raise Refusal("wrong_schema", None, f"{whose}: {'; '.join(wrong)}")
-        return _Parser(message, columns, file.handler(columns.wire), self._target, strict=self._strict, whose=whose)
+        return _Parser(message, columns, file.handler(columns.wire), self._schema, strict=self._strict, whose=whose)
 
 
 class _Parser:

@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.formats.protobuf.compiler import (
 )
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, key_text
 
-__all__ = ["MOST_KEPT", "DescriptorError", "file_of", "message_at", "message_named", "registered_file"]
-
 MOST_KEPT = 256
 
 
@@ -37,7 +35,6 @@ def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
     """Return the descriptor of a schema.
 
     :param imported: name and text of each file that it imports, dependencies first
-    :raises DescriptorError: it is none, or an import is missing
     """
     files = _serialized(text, imported) or compiled(text, imported)
     pool = DescriptorPool()
@@ -50,10 +47,7 @@ def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
 
 
 def registered_file(schema: RegisteredSchema) -> FileDescriptor:
-    """Return the descriptor of a registry's schema, with its imports.
-
-    :raises Refusal: it is none
-    """
+    """Return the descriptor of a registry's schema, with its imports."""
     try:
         return file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
     except DescriptorError as e:
@@ -61,10 +55,7 @@ def registered_file(schema: RegisteredSchema) -> FileDescriptor:
 
 
 def message_named(file: FileDescriptor, name: str) -> Descriptor:
-    """Return the message with that full name, or the first one.
-
-    :raises DescriptorError: there is none
-    """
+    """Return the message with that full name, or the first one."""
     found = {m.full_name: m for m in _messages(list(file.message_types_by_name.values()))}
     if not found:
         raise DescriptorError("the schema has no message")

@@ -110,10 +110,7 @@ class MessageColumns:
         return made, declaring.file, declaring.wrong
 
     def arrays(self, rows: pa.StructArray) -> list[pa.Array]:
-        """Return the columns of these rows.
-
-        :raises Refusal: a value that a column cannot take
-        """
+        """Return the columns of these rows."""
         return [_nulls(v, rows) if v.wire is None else v.read(child(rows, v.wire)) for v in self.values]
 
     def ambiguous(self, rows: pa.StructArray) -> bool:

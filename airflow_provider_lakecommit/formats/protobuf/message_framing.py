@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from google.protobuf.descriptor import FileDescriptor
 
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
-from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorError, message_at, registered_file
+from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
+from airflow_provider_lakecommit.formats.protobuf.descriptors import message_at, registered_file
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, key_text
 from airflow_provider_lakecommit.formats.schema_names import SchemaNames
@@ -58,10 +59,7 @@ def paths_of(values: Sequence[bytes], start: int) -> tuple[Mapping[Message, Sequ
 
 
 def message_path(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """Return the path of a value's message, and where its payload begins.
-
-    :raises ValueError: there is none
-    """
+    """Return the path of a value's message, and where its payload begins."""
     count, at = _varint(value, start)
     if not 0 <= count <= DEEPEST:
         raise ValueError(f"the value names its message by {count} indexes, which is not the path of a message")

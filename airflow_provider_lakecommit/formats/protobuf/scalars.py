@@ -55,10 +55,7 @@ def is_integer(field: FieldDescriptor) -> bool:
 
 
 def scalar_convert(field: FieldDescriptor, kind: IcebergType, rule: str | None) -> Convert | str:
-    """Return the conversion of a field's values to a column's, or a text why it is impossible.
-
-    :param rule: the declared rule for times, if any
-    """
+    """Return the conversion of a field's values to a column's, or a text why it is impossible."""
     if field.type in _INTEGERS:
         return _of_integer(kind, rule)
     made: Convert | None = None

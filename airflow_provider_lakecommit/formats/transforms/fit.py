@@ -14,6 +14,8 @@ itself, or a text of one, may have it in its rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,7 +65,7 @@ def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None 
     if not field.nullable and parent is not None and pc.any(pc.and_(array.is_null(), parent), min_count=0).as_py():
         raise Refusal("missing_required", path, f"required column {path} is missing or null")
     target = field.type
-    if array.type == target and not _has_times(target):
+    if array.type == target and not _has(target, kinds.is_temporal):
         return array
     if array.type == _BYTE:
         return array.storage.cast(target)
@@ -106,6 +108,11 @@ def refused_values(array: pa.Array, field: pa.Field, positions: np.ndarray) -> d
                 middle = (first + end) // 2
                 pending += [(first, middle), (middle, end)]
     return found
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _scalars(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -167,12 +174,11 @@ def _is_wide(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.OpaqueType) and kind.type_name in _WIDE
 
 
-def _has_times(kind: pa.DataType) -> bool:
-    if kinds.is_map(kind):
-        return _has_times(kind.key_type) or _has_times(kind.item_type)
+def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+    """Return True if a type, or one within it, is of some kind."""
     if kinds.is_nested(kind):
-        return any(_has_times(kind.field(i).type) for i in range(kind.num_fields))
-    return bool(kinds.is_temporal(kind))
+        return any(_has(kind.field(i).type, is_one) for i in range(kind.num_fields))
+    return bool(is_one(kind))
 
 
 _ALIKE = (_is_exact, _is_text, _is_octets, _is_moment, _is_local, kinds.is_time, kinds.is_date)
@@ -189,7 +195,7 @@ def overflown(column: pa.ChunkedArray, positions: np.ndarray, records: pa.Table)
     :param column: a column of the SQL
     :param positions: the record of each row
     """
-    if not _has_floats(column.type):
+    if not _has(column.type, kinds.is_floating):
         return []
     suspects = np.unique(positions[_odd_rows(column)])
     if not len(suspects):
@@ -198,12 +204,6 @@ def overflown(column: pa.ChunkedArray, positions: np.ndarray, records: pa.Table)
     for own in records.columns:
         have |= _odd_rows(own, texts=True)
     return [int(i) for i in suspects[~have[suspects]]]
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    if kinds.is_nested(kind):
-        return any(_has_floats(kind.field(i).type) for i in range(kind.num_fields))
-    return bool(kinds.is_floating(kind))
 
 
 def _odd_rows(column: pa.ChunkedArray, *, texts: bool = False) -> Rows:
