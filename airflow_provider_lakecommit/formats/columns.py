@@ -252,13 +252,10 @@ def _decimal_reading(target: pa.DataType) -> Reading:
     """
     if target.precision + target.scale <= _DIGITS_OF_128_BITS:
         return Reading(target, _fits)
-    return Reading(pa.decimal256(target.precision, target.scale), _narrowed)
+    wide = pa.decimal256(target.precision, target.scale)
+    return Reading(wide, lambda array, target: _fits(array, target).cast(target))
 
 
 def _fits(array: pa.Array, _target: pa.DataType) -> pa.Array:
     array.validate(full=True)
     return array
-
-
-def _narrowed(array: pa.Array, target: pa.DataType) -> pa.Array:
-    return _fits(array, target).cast(target)

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.formats.columns import Column, columns_of, miss
 from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, halved, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.guards import ROW, block_text, may_be_too_fine, too_fine, with_decimals
-from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
+from airflow_provider_lakecommit.formats.map_text import rewriter_for
 from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 from airflow_provider_lakecommit.landing import nearest
@@ -60,11 +60,11 @@ _WHERE = re.compile(
 
 
 class JsonDecoder(BaseDecoder):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers which way of parsing works."""
+    """Decoder of JSON; remembers which way of parsing works."""
 
     def __init__(self, schema: Schema, options: FormatOptions = DEFAULTS, skip: Set[str] = frozenset()) -> None:
         self._columns = columns_of(schema, options, skip)
-        self._rewriter = rewriter_for(self._columns)
+        self._with_pairs = rewriter_for(self._columns)
         self._decimals = with_decimals(self._columns)
         self._paths = {node.parsed_at: (node.path, _hint(node)) for c in self._columns for node in c.nodes()}
         self._struct_paths = struct_paths(self._columns)
@@ -80,20 +80,20 @@ class JsonDecoder(BaseDecoder):
         self._meant: dict[tuple[str, ...], str] = {}
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        decoded = self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
+        decoded = self._decode(values) if self._with_pairs is None else self._decode_with_maps(self._with_pairs, values)
         if not (wrapped := wrapped_positions(values, decoded)):
             return decoded
         left = sorted(set(range(len(values))) - set(wrapped))
         rejects = [Reject(index=i, kind="wrong_value", column=None, reason=MARKERS) for i in wrapped]
         return with_positions(self.decode([values[i] for i in left]), left, rejects)
 
-    def _decode_with_maps(self, rewriter: MapRewriter, values: Sequence[bytes]) -> Decoded:
+    def _decode_with_maps(self, with_pairs: Callable[[bytes], bytes], values: Sequence[bytes]) -> Decoded:
         texts: list[bytes] = []
         positions: list[int] = []
         refused: list[Reject] = []
         for i, value in enumerate(values):
             try:
-                texts.append(rewriter.rewrite(value))
+                texts.append(with_pairs(value))
                 positions.append(i)
             except Refusal as refusal:
                 refused.append(Reject.of(i, refusal))
@@ -119,7 +119,8 @@ class JsonDecoder(BaseDecoder):
                 rows = rows.filter(pa.array(there))
                 fields = unknown_of(rows, good)
             unknown.update(fields)
-            tables.append(self._finished(rows))
+            arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
+            tables.append(pa.Table.from_arrays(arrays, schema=self._schema))
             at = end
         bad = {reject.index for reject in rejects}
         return Decoded(
@@ -147,10 +148,6 @@ class JsonDecoder(BaseDecoder):
                 self._meant[key] = f"; {hint}" if hint else f": {MARKERS}" if is_wrapper(key[1:]) else ""
             text += self._meant[key]
         return Refusal("missing_required", column.path, text)
-
-    def _finished(self, rows: pa.StructArray) -> pa.Table:
-        arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
-        return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _parse(self, values: Sequence[bytes]) -> tuple[Pieces, UnknownOf]:
         """Return the parsed rows in pieces, with the unknown fields of each, and a function that counts those of some

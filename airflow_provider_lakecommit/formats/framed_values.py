@@ -45,7 +45,11 @@ class FramedReader(Generic[T]):
     def parts(self, values: Sequence[bytes]) -> tuple[list[tuple[Framed, T]], list[Reject]]:
         """Return the parts of a block with their parsed schemas, and the rejects in order."""
         groups, unframed = framed(values)
-        self._learn([group.key for group in groups if group.key not in self._known])
+        if unknown := [group.key for group in groups if group.key not in self._known]:
+            if self._registry is None:
+                raise RuntimeError("a decoder for checking a table has no registry to decode with")
+            found = learned(self._registry, unknown)
+            self._known |= {key: self._usable(key, schema) for key, schema in found.items()}
         parts: list[tuple[Framed, T]] = []
         rejects = [
             Reject.of(i, Refusal("not_framed", None, f"{wrong}; the landing reads values framed for a schema registry"))
@@ -58,12 +62,6 @@ class FramedReader(Generic[T]):
             else:
                 parts.append((group, made))
         return parts, sorted(rejects, key=lambda reject: reject.index)
-
-    def _learn(self, keys: Sequence[SchemaKey]) -> None:
-        if keys and self._registry is None:
-            raise RuntimeError("a decoder for checking a table has no registry to decode with")
-        if self._registry is not None:
-            self._known |= {key: self._usable(key, one) for key, one in learned(self._registry, keys).items()}
 
     def _usable(self, key: SchemaKey, schema: Learned) -> T | Refusal:
         if isinstance(schema, UnknownSchemaError):

@@ -57,17 +57,12 @@ def wrong_texts(column: Column, texts: pa.Array) -> tuple[pa.Array, str] | None:
 
 def filled(column: Column, texts: pa.Array) -> pa.Array:
     """Convert texts to a column's type."""
+    wire = column.wire
     try:
-        parsed = _read(texts, column.wire)
+        parsed = decimals_of(texts, wire) if pa.types.is_decimal(wire) else texts.cast(wire)
     except ValueError as e:
         raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
     return column.finish(parsed)
-
-
-def _read(texts: pa.Array, wire: pa.DataType) -> pa.Array:
-    if pa.types.is_decimal(wire):
-        return decimals_of(texts, wire)
-    return texts if texts.type == wire else texts.cast(wire)
 
 
 def _form(wire: pa.DataType) -> tuple[str, str] | None:

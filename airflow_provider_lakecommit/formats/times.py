@@ -86,7 +86,8 @@ def time_reading(kind: IcebergType, rule: str) -> Reading:
         return Reading(pa.string(), _pattern(rule, pa.date32(), datetime.date))
     if isinstance(kind, TimeType):
         return Reading(pa.string(), _pattern(rule, pa.time64("us"), datetime.time))
-    return Reading(pa.string(), _pattern(rule, pa.timestamp("us", "UTC"), _in_utc))
+    in_utc = _pattern(rule, pa.timestamp("us", "UTC"), lambda at: at.replace(tzinfo=UTC) if at.tzinfo is None else at)
+    return Reading(pa.string(), in_utc)
 
 
 def number_times(kind: IcebergType, rule: str) -> Convert:
@@ -207,10 +208,6 @@ def _pattern(pattern: str, read_as: pa.DataType, part: Callable[[datetime], Any]
         return plausible(ticks, target)
 
     return convert
-
-
-def _in_utc(at: datetime) -> datetime:
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def _times(array: pa.Array, factor: int) -> pa.Array:

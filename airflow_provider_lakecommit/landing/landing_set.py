@@ -22,7 +22,15 @@ from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
 from airflow_provider_lakecommit.landing.connected import read_connected
 from airflow_provider_lakecommit.landing.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.landing.names import meant, mistaken
-from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, TOP, label, merged, to_flat
+from airflow_provider_lakecommit.landing.sections import (
+    SECTION_KEYS,
+    SECTIONS,
+    TOP,
+    keep_as_tuples,
+    label,
+    merged,
+    to_flat,
+)
 from airflow_provider_lakecommit.landing.table_names import TOPIC, groups_of, wrong_with_pattern, wrong_with_template
 from airflow_provider_lakecommit.landing.yaml_file import read_yaml
 
@@ -73,10 +81,9 @@ class LandingSet:
 
     def __post_init__(self) -> None:
         for key in ("topics", "exclude"):
-            value = getattr(self, key)
-            object.__setattr__(self, key, (value,) if isinstance(value, str) else _tuple(value))
-        for key in ("rules", "overrides"):
-            object.__setattr__(self, key, _tuple(getattr(self, key)))
+            if isinstance(value := getattr(self, key), str):
+                object.__setattr__(self, key, (value,))
+        keep_as_tuples(self, "topics", "exclude", "rules", "overrides")
         if wrong := list(_wrong(self)):
             raise mistaken(f"landing set {self.name!r}", wrong)
 
@@ -176,10 +183,6 @@ def _hint(key: str, known: Collection[str]) -> str:
     if key in SECTION_KEYS:
         return f" (it is `defaults: {': '.join(SECTION_KEYS[key])}`)"
     return meant(key, known)
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _wrong(declared: LandingSet) -> Iterator[str]:

@@ -130,6 +130,14 @@ class Columns:
     on_incompatible: str = "dead_letter"
 
 
+def keep_as_tuples(declared: object, *names: str) -> None:
+    """Make lists in these fields of a frozen object tuples; other values stay, for the checks to name them."""
+    for name in names:
+        stated = getattr(declared, name)
+        if isinstance(stated, Sequence) and not isinstance(stated, str):
+            object.__setattr__(declared, name, tuple(stated))
+
+
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Upsert:
@@ -147,10 +155,7 @@ class Upsert:
     deletes: str = field(default="hard", metadata={_FLAT: "upsert_deletes"})
 
     def __post_init__(self) -> None:
-        for name in ("key", "order_by"):
-            stated = getattr(self, name)
-            if not isinstance(stated, str) and isinstance(stated, Sequence):
-                object.__setattr__(self, name, tuple(stated))
+        keep_as_tuples(self, "key", "order_by")
 
     @property
     def order_column(self) -> str | None:
@@ -290,8 +295,7 @@ class Publish:
     checks: Sequence[str | Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.checks, str) and isinstance(self.checks, Sequence):
-            object.__setattr__(self, "checks", tuple(self.checks))
+        keep_as_tuples(self, "checks")
 
 
 @_refuses_unknown_keys
@@ -318,9 +322,7 @@ class Connections:
     location_providers: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        stated = self.location_providers
-        if not isinstance(stated, str) and isinstance(stated, Sequence):
-            object.__setattr__(self, "location_providers", tuple(stated))
+        keep_as_tuples(self, "location_providers")
 
 
 SECTIONS: Mapping[str, type[Any]] = {

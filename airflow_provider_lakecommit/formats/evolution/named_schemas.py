@@ -236,7 +236,8 @@ def _common(one: IcebergType, other: IcebergType) -> IcebergType | None:
     if all(isinstance(kind, (*_WHOLE, *_FRACTIONS)) for kind in both):
         return DoubleType()
     if all(isinstance(kind, (*_WHOLE, DecimalType)) for kind in both):
-        return _decimal(*map(_digits, both))
+        whole, scale = (max(digits) for digits in zip(*map(_digits, both), strict=True))
+        return DecimalType(whole + scale, scale) if whole + scale <= MAX_DIGITS else None
     if all(isinstance(kind, UUIDType | StringType) for kind in both):
         return StringType()
     if all(isinstance(kind, (*_OCTETS, StringType)) for kind in both):
@@ -246,8 +247,3 @@ def _common(one: IcebergType, other: IcebergType) -> IcebergType | None:
 
 def _digits(kind: PrimitiveType) -> tuple[int, int]:
     return (kind.precision - kind.scale, kind.scale) if isinstance(kind, DecimalType) else (_WHOLE[type(kind)], 0)
-
-
-def _decimal(one: tuple[int, int], other: tuple[int, int]) -> DecimalType | None:
-    whole, scale = (max(pair) for pair in zip(one, other, strict=True))
-    return DecimalType(whole + scale, scale) if whole + scale <= MAX_DIGITS else None

@@ -83,7 +83,8 @@ class _Scan:
             if kind is not None:
                 out.append(NestedField(next(self._ids), name, kind, required=False))
         for one in own.fields:
-            if one.required and (lack := _lack(node, node.fields.get(one.name))):
+            inner = node.fields.get(one.name, Node())
+            if one.required and (lack := node.kinds.get("object", 0) - (inner.observed - inner.nulls)):
                 how = f"missing or null in {lack}"
                 self.misfits.append(without_value(dotted((*path, one.name)), one.field_type, how))
         return out
@@ -177,7 +178,10 @@ class _Scan:
     def _decimal(self, kind: DecimalType, node: Node, path: Path) -> IcebergType:
         """Return the decimal, by the digits of numbers and texts: JSON keeps exact numbers as texts."""
         unscaled = ".".join(path) in self.options.encodings
-        exact = [_unscaled(text, kind.scale) if unscaled else _exact(text) for text in node.texts]
+        exact = [
+            _unscaled(text, kind.scale) if unscaled else Decimal(text) if _DECIMAL.fullmatch(text) else None
+            for text in node.texts
+        ]
         if none := exact.count(None):
             self._misfit(kind, path, f"a text that is not a number in {none}")
         found = Numbers()
@@ -195,10 +199,6 @@ class _Scan:
         elif digits > kind.precision:
             return DecimalType(digits, kind.scale)
         return kind
-
-
-def _exact(text: str) -> Decimal | None:
-    return Decimal(text) if _DECIMAL.fullmatch(text) else None
 
 
 def _unscaled(text: str, scale: int) -> Decimal | None:
@@ -227,11 +227,6 @@ def _taken_by(kind: IcebergType, rule: str) -> set[str]:
             return _NUMBERS | {"text"}
         case _:
             return {"int"} if rule in WHOLE_NUMBERS else {"text"}
-
-
-def _lack(objects: Node, inner: Node | None) -> int:
-    had = 0 if inner is None else inner.observed - inner.nulls
-    return objects.kinds.get("object", 0) - had
 
 
 def _bounds(node: Node) -> tuple[Decimal, Decimal]:

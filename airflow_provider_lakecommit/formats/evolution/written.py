@@ -138,7 +138,9 @@ class _Scan:
             return StructType(*self.fields(kind, whole, path))
         for part in parts:
             found = self.own(kind, part, path)
-            kind = _joined(kind, found) if isinstance(kind, StructType) and isinstance(found, StructType) else found
+            if isinstance(kind, StructType) and isinstance(found, StructType):
+                found = StructType(*{f.name: f for f in (*kind.fields, *found.fields)}.values())
+            kind = found
         return kind
 
     def new(self, one: WriterField, path: Path) -> IcebergType | None:
@@ -147,11 +149,6 @@ class _Scan:
             self.left_out.append(left_out(dotted(path), "; ".join(column.notes)))
             return None
         return columns_from_spec([column.to_dict()]).fields[0].field_type
-
-
-def _joined(own: StructType, found: StructType) -> StructType:
-    """Return a struct with its own fields and those found."""
-    return StructType(*{f.name: f for f in (*own.fields, *found.fields)}.values())
 
 
 def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:

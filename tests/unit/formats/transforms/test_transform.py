@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, BaseDecoder
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded
 from airflow_provider_lakecommit.formats.transforms import transform
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder
