@@ -13,10 +13,8 @@ Unknown fields are counted exactly (:mod:`~airflow_provider_lakecommit.formats.u
 block is first parsed with unknown fields as an error, which costs nothing; only if there are some, types are inferred;
 and if their names hardly repeat, each record is read in Python, to bound memory.
 
-Records inside ``schema`` and ``payload``, as Kafka Connect's JSON converter writes them by default.
-
-Decoded for a table without these columns, such a value would become a row of nulls. :func:`wrapped_positions` finds
-them, at no cost unless fields of these names were ignored.
+Records inside ``schema`` and ``payload``, as Kafka Connect's JSON converter writes them by default, would become rows
+of nulls in a table without these columns; they are rejected, at no cost unless fields of these names were ignored.
 """
 
 from __future__ import annotations

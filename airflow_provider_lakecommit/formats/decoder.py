@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
@@ -101,8 +101,7 @@ def decoder_for(
     :param registry: for formats whose records name their schema; without it values can be checked, not decoded
     :raises TableError: a column cannot be read from this format, or an option does not fit it
     """
-    module, _, name = FORMATS[options.format].partition(":")
-    factory = getattr(import_module(module), name)
+    factory = resolve_name(FORMATS[options.format])
     sources = (registry,) if options.format in WITH_REGISTRY else ()
     return cast(Decoder, factory(schema, options, skip, *sources))
 

@@ -7,8 +7,6 @@ decoder. A column is required only if it was never missing or null in a large sa
 with a note. Numbers that may be times stay ``long``, with the rule in a note. Where records contradict each other the
 most frequent kind wins; decoding the sample then finds the rejects.
 
-Notes on a column while its type is made from a schema, and the limit of its fields.
-
 Types of a schema refer to each other, so a short text may have more fields than any table. Beyond :data:`MOST_FIELDS`
 in one column it is left out with a note.
 """

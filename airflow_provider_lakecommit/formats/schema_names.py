@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import ClassVar, Generic, TypeVar, cast
 
 import numpy as np
@@ -87,8 +87,7 @@ class JsonSchemaNames(OneSchemaNames):
 
 def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
     """Return the reader of a format's schema names."""
-    module, _, name = SCHEMA_NAMES[format].partition(":")
-    return cast(Decoder, getattr(import_module(module), name)(registry))
+    return cast(Decoder, resolve_name(SCHEMA_NAMES[format])(registry))
 
 
 class RecordNames(OneSchemaNames):

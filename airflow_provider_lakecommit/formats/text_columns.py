@@ -8,8 +8,6 @@ bytes and uuids follow the landing's ``timestamps`` and ``encodings``.
 :func:`wrong_texts` judges each value; what only the conversion finds refuses the block, and the caller isolates the
 record.
 
-Texts of numbers as decimals, exactly or not at all.
-
 Arrow converts short texts without an exponent correctly. Of others it may silently make another number: 1 of 2¹²⁸ + 1,
 0 of ``1e-41``. :func:`decimals_of` converts these in Python, one by one.
 """

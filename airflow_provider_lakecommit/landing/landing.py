@@ -321,18 +321,8 @@ class Landing:
         return load_spec(path, connections=False).landing
 
 
-def _defaults() -> dict[str, Any]:
-    made = ((f, f.default if f.default_factory is dataclasses.MISSING else f.default_factory()) for f in _fields())
-    values = {f.name: value for f, value in made if value is not dataclasses.MISSING}
-    sections = {name: getattr(values[section], key) for name, (section, key) in SECTION_KEYS.items()}
-    return {**{name: value for name, value in values.items() if name not in OPTIONS}, **sections}
-
-
-def _fields() -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(Landing)
-
-
-DEFAULTS: Mapping[str, Any] = _defaults()
+_LEAST = {"name": "any", "topics": "any", "table": "any.table"}
+DEFAULTS: Mapping[str, Any] = {name: v for name, v in Landing.from_dict(_LEAST).flat.items() if name not in _LEAST}
 """Default values, by the names under which options are recorded."""
 
 
@@ -354,6 +344,6 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
     :param elsewhere: sections that the caller has from elsewhere
     :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all mistakes together
     """
-    kinds = {f.name: str(f.type) for f in _fields()}
+    kinds = {f.name: str(f.type) for f in dataclasses.fields(Landing)}
     landing, taken = read_connected(path, kinds, Landing.from_dict, hint, connections=connections, elsewhere=elsewhere)
     return LandingSpec(landing=landing, **taken)

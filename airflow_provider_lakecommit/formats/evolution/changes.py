@@ -49,29 +49,21 @@ MAX_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
-    """A new optional column with everything in it; ids in ``kind`` mean nothing."""
+class Change:
+    """A new optional column with everything in it, whose ids mean nothing; with ``before`` a wider type for one."""
 
     path: Path
     kind: IcebergType
+    before: PrimitiveType | None = None
+
+    @property
+    def adds(self) -> bool:
+        return self.before is None
 
     def __str__(self) -> str:
-        return f"add {dotted(self.path)} {plain(self.kind)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Widened:
-    """A wider type for a column."""
-
-    path: Path
-    before: PrimitiveType
-    after: PrimitiveType
-
-    def __str__(self) -> str:
-        return f"widen {dotted(self.path)} from {self.before} to {self.after}"
-
-
-Change = Added | Widened
+        if self.adds:
+            return f"add {dotted(self.path)} {plain(self.kind)}"
+        return f"widen {dotted(self.path)} from {self.before} to {self.kind}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +181,7 @@ class _Scan:
                 self._type(by_name[one.name], one.field_type, at)
             elif (kind := self._addable(one, at, taken)) is not None:
                 taken.add(one.name)
-                self.changes.append(Added(path=at, kind=kind))
+                self.changes.append(Change(path=at, kind=kind))
 
     def _type(self, own: NestedField, inferred: IcebergType, path: Path) -> None:
         kind = own.field_type
@@ -214,7 +206,7 @@ class _Scan:
             why = f"the table's partitioning, order or identifier uses it: make it {wide} by hand"
             self._misfit(path, kind, inferred, why)
         else:
-            self.changes.append(Widened(path=path, before=kind, after=wide))
+            self.changes.append(Change(path=path, kind=wide, before=kind))
 
     def _misfit(self, path: Path, own: IcebergType, inferred: IcebergType, why: str) -> None:
         self.misfits.append(misfit(dotted(path), plain(own), plain(inferred), why))
@@ -268,13 +260,13 @@ class _Scan:
 
     def within_limits(self, columns: int) -> Evolution:
         """Return the result, without new columns if there are too many."""
-        added = [c for c in self.changes if isinstance(c, Added)]
+        added = [c for c in self.changes if c.adds]
         many, most = sum(1 + sum(1 for _ in paths_in(parts_of(c.kind))) for c in added), self.limits
         if many > most.columns or (many and columns + many > most.table):
             limit = f"{most.columns} in one window" if many > most.columns else f"{most.table} in the table"
             why = f"{many} new columns exceed the limit of {limit}: if the names are not data, add them by hand"
             self.left_out += [left_out(dotted(c.path), why) for c in added]
-            self.changes = [c for c in self.changes if not isinstance(c, Added)]
+            self.changes = [c for c in self.changes if not c.adds]
         return Evolution(changes=tuple(self.changes), misfits=tuple(self.misfits), left_out=tuple(self.left_out))
 
 

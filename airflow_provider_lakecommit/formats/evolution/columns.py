@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
@@ -86,10 +86,9 @@ def registered_columns(schema: RegisteredSchema, subject: str, message: str = ""
         raise SpecError("LC4010", f"subject {subject} is of type {schema.kind}, which gives no columns; state `create`")
     from airflow_provider_lakecommit.formats.decoder import Refusal
 
-    module, _, name = COLUMNS[schema.kind].partition(":")
     try:
         named = {"message": message} if message else {}
-        found: list[InferredColumn] = getattr(import_module(module), name)(schema, **named)
+        found: list[InferredColumn] = resolve_name(COLUMNS[schema.kind])(schema, **named)
     except Refusal as refusal:
         raise SpecError("LC4011", f"subject {subject}: {refusal.reason}") from None
     return found

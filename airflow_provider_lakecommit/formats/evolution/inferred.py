@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Protocol, cast
 
 from pyiceberg.schema import Schema
@@ -87,6 +87,4 @@ class TypeSource(Protocol):
 
 def source_for(landing: Landing, kafka: Mapping[str, Any]) -> TypeSource:
     """Return the source of a landing's format."""
-    module, _, name = SCHEMA_SOURCES[landing.decoding.name].partition(":")
-    factory = getattr(import_module(module), name)
-    return cast(TypeSource, factory(landing, kafka))
+    return cast(TypeSource, resolve_name(SCHEMA_SOURCES[landing.decoding.name])(landing, kafka))

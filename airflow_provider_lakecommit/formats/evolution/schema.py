@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from airflow_provider_lakecommit.formats.evolution.changes import Added, Change, TableSide, Widened
+from airflow_provider_lakecommit.formats.evolution.changes import Change, TableSide
 from airflow_provider_lakecommit.formats.evolution.paths import Path, paths_in
 
 
@@ -35,13 +35,13 @@ def evolved_schema(schema: Schema, changes: Iterable[Change], *, last_id: int, s
     :param last_id: the highest id that any column of the table ever had
     :param doc: comment of new columns
     """
-    by_parent: dict[Path, list[Added]] = {}
-    wider: dict[Path, Widened] = {}
+    by_parent: dict[Path, list[Change]] = {}
+    wider: dict[Path, IcebergType] = {}
     for change in changes:
-        if isinstance(change, Added):
+        if change.adds:
             by_parent.setdefault(change.path[:-1], []).append(change)
         else:
-            wider[change.path] = change
+            wider[change.path] = change.kind
     ids = count(last_id + 1)
 
     def struct(kind: StructType, path: Path) -> StructType:
@@ -62,7 +62,7 @@ def evolved_schema(schema: Schema, changes: Iterable[Change], *, last_id: int, s
         if isinstance(kind, MapType):
             value = inner(kind.value_type, (*path, "value"))
             return MapType(kind.key_id, kind.key_type, kind.value_id, value, value_required=kind.value_required)
-        return wider[path].after if path in wider else kind
+        return wider.get(path, kind)
 
     fields = struct(schema.as_struct(), ()).fields
     return Schema(*fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)

@@ -6,8 +6,6 @@ converts the others. Nothing is rounded, cut or filled in: numbers or digits tha
 dates beyond the years 1 to 9999, 24:00, and missing required values inside structs, lists and maps are a
 :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
 
-Floating-point numbers that SQL made too large.
-
 The engine makes infinity of ``1e200 * 1e200``, where the record must be refused. A record that has a non-finite number
 itself, or a text of one, may have it in its rows.
 """
@@ -50,10 +48,11 @@ def misfit(made: pa.DataType, target: pa.DataType) -> bool:
             not kinds.is_map(made) or misfit(made.key_type, target.key_type) or misfit(made.item_type, target.item_type)
         )
     if kinds.is_list(target):
-        return not _is_list(made) or misfit(made.value_type, target.value_type)
+        of_list = kinds.is_list(made) or kinds.is_large_list(made)
+        return not of_list or misfit(made.value_type, target.value_type)
     if kinds.is_floating(made) and kinds.is_floating(target):
         return bool(made.bit_width > target.bit_width)
-    return not any(is_one(made) and is_one(target) for is_one in _ALIKE)
+    return not _family(target) or _family(made) != _family(target)
 
 
 def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None = None) -> pa.Array:
@@ -146,28 +145,18 @@ def _all(array: pa.Array) -> pa.Array:
     return pa.repeat(pa.scalar(True), len(array))
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
-
-
-def _is_octets(kind: pa.DataType) -> bool:
-    return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind))
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    return bool(kinds.is_timestamp(kind)) and kind.tz is not None
-
-
-def _is_local(kind: pa.DataType) -> bool:
-    return bool(kinds.is_timestamp(kind)) and kind.tz is None
-
-
-def _is_exact(kind: pa.DataType) -> bool:
-    return bool(kinds.is_integer(kind) or kinds.is_decimal(kind) or _is_wide(kind))
+def _family(kind: pa.DataType) -> str:
+    """Return what types have in common whose values convert to each other where they fit; empty for other types."""
+    if kinds.is_timestamp(kind):
+        return "local" if kind.tz is None else "moment"
+    families = {
+        "exact": kinds.is_integer(kind) or kinds.is_decimal(kind) or _is_wide(kind),
+        "text": kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind),
+        "octets": kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind),
+        "time": kinds.is_time(kind),
+        "date": kinds.is_date(kind),
+    }
+    return next((name for name, found in families.items() if found), "")
 
 
 def _is_wide(kind: pa.DataType) -> bool:
@@ -179,10 +168,6 @@ def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
     if kinds.is_nested(kind):
         return any(_has(kind.field(i).type, is_one) for i in range(kind.num_fields))
     return bool(is_one(kind))
-
-
-_ALIKE = (_is_exact, _is_text, _is_octets, _is_moment, _is_local, kinds.is_time, kinds.is_date)
-"""Kinds of types that convert to each other where values fit."""
 
 
 _IS_ONE = r"(?i)^\s*[+-]?(nan|inf|infinity)\s*$"

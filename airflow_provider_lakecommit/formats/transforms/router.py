@@ -5,9 +5,6 @@ The field is read for a whole block by the landing's format, as the only column 
 gets its values, in order. Unreadable values are rejects of the format. Values without the field, or without a matching
 table, go to ``other`` of the :class:`~airflow_provider_lakecommit.core.destinations.Route`. Nothing is dropped: records
 for a missing table are rejects of kind ``missing_table``, unmatched ones of kind ``not_routed``.
-
-A block of records with its results for all tables of a landing.
-
 Each value gives at least one row of at least one table, or is a reject, or is filtered.
 """
 
