@@ -54,6 +54,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "checks": "CHECKS ENCODINGS",
+        "landing_set": "TOPIC fields_of filled_template",
         "names": "meant mistaken nearest",
         "registry": (
             "LOGIN PREFIX UNKNOWN_WAIT addresses_in registry_settings shown_address unknown_wait "
@@ -64,7 +65,6 @@ __getattr__ = lazy_names(
         "connected": "SPARK_KEYS wrong_with_spark",
         "yaml_file": "from_environment yaml_values",
         "table": "RESERVED wrong_with_table",
-        "table_names": "TOPIC fields_of filled_template",
         "times": "EXAMPLES duration_of seconds_of span_of",
         "type_text": "TypeText parse_type sizes_of",
         "transform": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",

@@ -31,10 +31,15 @@ from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, together, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
-from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_at, message_named, registered_file
+from airflow_provider_lakecommit.formats.protobuf.descriptors import (
+    file_of,
+    message_at,
+    message_named,
+    read_alike,
+    registered_file,
+)
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
-from airflow_provider_lakecommit.formats.protobuf.open_enums import read_alike
 from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, key_text
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
