@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pkgutil import resolve_name
 from typing import Protocol, TypeVar, cast
 
@@ -121,27 +122,27 @@ def halved(
     :param most_alike: largest block for which it is called
     """
 
-    def pieces(first: int, end: int, refusal: Refusal) -> Iterator[tuple[range, Decoded | Reject]]:
-        """Cut a refused piece until only refused values are left alone."""
-        own = values[first:end]
+    def pieces(own: Sequence[T], first: int, refusal: Refusal) -> Iterator[tuple[range, Decoded | Reject]]:
+        """Cut a refused piece until only refused values are left alone; yield pieces with their positions."""
+        every = range(first, first + len(own))
         if len(own) == 1:
-            yield range(first, end), Reject.of(first, explained(own[0], refusal))
+            yield every, Reject.of(first, explained(own[0], refusal))
             return
         if len(own) <= most_alike and (bad := alike(own, refusal)):
-            yield range(first, end), _without_alike(own, bad, decode, explained, alike)
+            yield every, _without_alike(own, bad, decode, explained, alike)
             return
         step = 1 if len(own) <= ONE_BY_ONE else (len(own) + 1) // 2
-        for start in range(first, end, step):
-            piece = range(start, min(start + step, end))
+        for at in range(0, len(own), step):
+            piece = own[at : at + step]
             try:
-                yield piece, decode(values[piece.start : piece.stop])
+                yield every[at : at + step], decode(piece)
             except Refusal as smaller:
-                yield from pieces(piece.start, piece.stop, smaller)
+                yield from pieces(piece, first + at, smaller)
 
     try:
         return decode(values)
     except Refusal as refusal:
-        found = list(pieces(0, len(values), refusal))
+        found = list(pieces(values, 0, refusal))
     parts = [(positions, piece) for positions, piece in found if isinstance(piece, Decoded)]
     rejects = [piece for _, piece in found if isinstance(piece, Reject)]
     return together(parts or [(range(0), decode([]))], rejects, len(values))
@@ -217,20 +218,24 @@ def together(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[R
     """
     if len(parts) == 1 and len(parts[0][0]) == values:
         return parts[0][1]
-    moved = [with_positions(decoded, positions, ()) for positions, decoded in parts]
-    table = pa.concat_tables([part.table for part in moved])
-    records = np.array([i for part in moved for i in part.records or ()], np.int64)
-    if (records[1:] < records[:-1]).any():
-        order = np.argsort(records, kind="stable")
-        table, records = table.take(pa.array(order)), records[order]
+    table = pa.concat_tables([part.table for _, part in parts])
+    records = [
+        i
+        for positions, part in parts
+        for i in (positions if part.records is None else (positions[i] for i in part.records))
+    ]
+    if any(before[-1] > after[0] for (before, _), (after, _) in pairwise(parts)):
+        order = np.argsort(np.array(records, np.int64), kind="stable")
+        table, records = table.take(pa.array(order)), [records[i] for i in order]
+    moved = (replace(r, index=positions[r.index]) for positions, part in parts for r in part.rejects)
     ignored: Counter[str] = Counter()
-    for part in moved:
+    for _, part in parts:
         ignored.update(part.ignored)
     return Decoded(
         table=table,
-        records=records.tolist(),
-        rejects=tuple(sorted((*rejects, *(r for part in moved for r in part.rejects)), key=lambda r: r.index)),
-        filtered=sorted(i for part in moved for i in part.filtered),
+        records=records,
+        rejects=tuple(sorted((*rejects, *moved), key=lambda r: r.index)),
+        filtered=sorted(positions[i] for positions, part in parts for i in part.filtered),
         ignored=ignored,
     )
 
