@@ -97,6 +97,6 @@ def _schema(question: Question, subject: str | None) -> tuple[SchemaRegistry | N
 
 
 def _unframed(value: bytes | None) -> bytes | None:
-    if value is None or not (groups := framed([value]).groups):
+    if value is None or not (groups := framed([value])[0]):
         return value
     return value[groups[0].start :]

@@ -15,7 +15,7 @@ FORMATS = {
     "json": "airflow_provider_lakecommit.formats.decode_json:JsonDecoder",
     "avro": "airflow_provider_lakecommit.formats.avro.decode_avro:AvroDecoder",
     "protobuf": "airflow_provider_lakecommit.formats.protobuf.decode_protobuf:ProtobufDecoder",
-    "json_schema": "airflow_provider_lakecommit.formats.decode_framed_json:FramedJsonDecoder",
+    "json_schema": "airflow_provider_lakecommit.formats.decode_json:FramedJsonDecoder",
     "csv": "airflow_provider_lakecommit.formats.decode_csv:CsvDecoder",
     "raw": "airflow_provider_lakecommit.formats.decode_raw:RawDecoder",
 }

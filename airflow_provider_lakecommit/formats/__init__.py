@@ -9,7 +9,7 @@ __getattr__ = lazy_names(
         "decode_json": "is_wrapper JsonDecoder",
         "decode_raw": "RawDecoder TextDecoder",
         "decoder": "Decoded Decoder Refusal Reject decoder_for with_positions",
-        "evolution.changes": "Added Change Evolution",
+        "evolution.changes": "Change Evolution",
         "evolution.columns": (
             "requested_subjects check_registry create_of newest registered_columns registry_lines subjects_of"
         ),
@@ -31,6 +31,6 @@ __getattr__ = lazy_names(
         "transforms.router": "Block BlockDecoder field_schema OneTable Router",
         "transforms.transform": "TransformDecoder",
         "transforms.unwrap": "UnwrapDecoder",
-        "wrong_names": "cased_names",
+        "unknown_fields": "cased_names",
     },
 )

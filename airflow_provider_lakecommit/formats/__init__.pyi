@@ -9,7 +9,6 @@ from airflow_provider_lakecommit.formats.decoder import Refusal as Refusal
 from airflow_provider_lakecommit.formats.decoder import Reject as Reject
 from airflow_provider_lakecommit.formats.decoder import decoder_for as decoder_for
 from airflow_provider_lakecommit.formats.decoder import with_positions as with_positions
-from airflow_provider_lakecommit.formats.evolution.changes import Added as Added
 from airflow_provider_lakecommit.formats.evolution.changes import Change as Change
 from airflow_provider_lakecommit.formats.evolution.changes import Evolution as Evolution
 from airflow_provider_lakecommit.formats.evolution.columns import check_registry as check_registry
@@ -62,4 +61,4 @@ from airflow_provider_lakecommit.formats.transforms.router import Router as Rout
 from airflow_provider_lakecommit.formats.transforms.router import field_schema as field_schema
 from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder as TransformDecoder
 from airflow_provider_lakecommit.formats.transforms.unwrap import UnwrapDecoder as UnwrapDecoder
-from airflow_provider_lakecommit.formats.wrong_names import cased_names as cased_names
+from airflow_provider_lakecommit.formats.unknown_fields import cased_names as cased_names

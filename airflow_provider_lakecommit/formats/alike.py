@@ -64,10 +64,7 @@ def struct_paths(columns: Iterable[Column], above: tuple[str, ...] = ()) -> dict
 def fail_alike(
     values: Sequence[bytes], refusal: Refusal, paths: Mapping[str, tuple[str, ...]]
 ) -> Mapping[int, Refusal]:
-    """Return the values refused for the same reason, by position; none if that is unknown.
-
-    :param paths: of :func:`struct_paths`
-    """
+    """Return the values refused for the same reason, by position; none if that is unknown."""
     evaluate = _evaluator(refusal, paths)
     if evaluate is None:
         return {}

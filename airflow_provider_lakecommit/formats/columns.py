@@ -41,8 +41,7 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading, unscaled_reading
-from airflow_provider_lakecommit.formats.reading import Convert, Reading
+from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, Reading, octet_reading, unscaled_reading
 from airflow_provider_lakecommit.formats.rules import OCTETS, ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
 from airflow_provider_lakecommit.iceberg import arrow_field
@@ -98,11 +97,7 @@ class Column:
 
 
 def columns_of(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[Column, ...]:
-    """Return the columns to read from JSON.
-
-    :param skip: top-level columns that are filled from elsewhere
-    :raises TableError: naming every impossible column or rule
-    """
+    """Return the columns to read from JSON."""
     rules = ColumnRules.of(schema, options)
     columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
     if not columns:
@@ -131,7 +126,7 @@ def _column(field_: NestedField, path: str, parsed_at: str, rules: ColumnRules) 
         wire, convert = pa.list_(pa.struct([pa.field(c.name, c.wire) for c in children])), _map
     else:
         reading = _reading(field_, target, path, rules)
-        wire, convert = reading.wire, _as_is if reading.convert is None else _by(reading.convert)
+        wire, convert = reading.wire, _by(reading.convert)
     return Column(
         path=path,
         parsed_at=parsed_at,
@@ -188,10 +183,7 @@ def _holes(array: pa.Array, parent: pa.Array | None) -> bool:
 def missing_rows(
     columns: Iterable[Column], rows: pa.StructArray, parent: pa.Array | None = None
 ) -> Iterator[tuple[Column, pa.Array]]:
-    """Yield required columns that some rows lack, with these rows; not within lists and maps.
-
-    :param parent: as in :meth:`Column.finish`
-    """
+    """Yield required columns that some rows lack, with these rows; not within lists and maps."""
     for column in columns:
         array = rows.field(rows.type.get_field_index(column.name))
         if column.required and array.null_count and _holes(array, parent):
@@ -200,10 +192,6 @@ def missing_rows(
         if pa.types.is_struct(array.type):
             there = array.is_valid()
             yield from missing_rows(column.children, array, there if parent is None else pc.and_(there, parent))
-
-
-def _as_is(_column: Column, array: pa.Array) -> pa.Array:
-    return array
 
 
 def _by(convert: Convert) -> Finish:
@@ -264,13 +252,10 @@ def _decimal_reading(target: pa.DataType) -> Reading:
     """
     if target.precision + target.scale <= _DIGITS_OF_128_BITS:
         return Reading(target, _fits)
-    return Reading(pa.decimal256(target.precision, target.scale), _narrowed)
+    wide = pa.decimal256(target.precision, target.scale)
+    return Reading(wide, lambda array, target: _fits(array, target).cast(target))
 
 
 def _fits(array: pa.Array, _target: pa.DataType) -> pa.Array:
     array.validate(full=True)
     return array
-
-
-def _narrowed(array: pa.Array, target: pa.DataType) -> pa.Array:
-    return _fits(array, target).cast(target)

@@ -33,10 +33,7 @@ from airflow_provider_lakecommit.iceberg import arrow_field
 
 
 class CsvDecoder(BlockDecoder):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV.
-
-    :raises TableError: the table has a column that no text fills, or a required one that no field is named for
-    """
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV."""
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
         self._names: list[str] = list(options.csv["columns"])
@@ -181,7 +178,8 @@ class CsvRows:
             return []
         text, rows, at = _LINE_END.sub(b"", value, count=1), list[bytes](), 0
         while (row := self._row.match(text, at)) is not None:
-            rows.append(self._counted(row[0], self._count(row[0])))
+            plain = row[0] if self._quoted is None else self._quoted.sub(b"", row[0])
+            rows.append(self._counted(row[0], plain.count(self._by) + 1))
             if (at := row.end()) == len(text):
                 break
             at += 2 if text[at] == ord("\r") else 1
@@ -190,9 +188,6 @@ class CsvRows:
         if row is None:
             raise Refusal("not_csv", None, _BROKEN)
         return rows
-
-    def _count(self, row: bytes) -> int:
-        return (row if self._quoted is None else self._quoted.sub(b"", row)).count(self._by) + 1
 
     def _counted(self, row: bytes, count: int) -> bytes:
         if count != self._fields:

@@ -13,10 +13,8 @@ Unknown fields are counted exactly (:mod:`~airflow_provider_lakecommit.formats.u
 block is first parsed with unknown fields as an error, which costs nothing; only if there are some, types are inferred;
 and if their names hardly repeat, each record is read in Python, to bound memory.
 
-Records inside ``schema`` and ``payload``, as Kafka Connect's JSON converter writes them by default.
-
-Decoded for a table without these columns, such a value would become a row of nulls. :func:`wrapped_positions` finds
-them, at no cost unless fields of these names were ignored.
+Records inside ``schema`` and ``payload``, as Kafka Connect's JSON converter writes them by default, would become rows
+of nulls in a table without these columns; they are rejected, at no cost unless fields of these names were ignored.
 """
 
 from __future__ import annotations
@@ -36,9 +34,11 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core import DEFAULTS, UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
-from airflow_provider_lakecommit.formats.decoder import Decoded, NothingOpen, Refusal, Reject, halved, with_positions
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, halved, with_positions
+from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
 from airflow_provider_lakecommit.formats.guards import ROW, block_text, may_be_too_fine, too_fine, with_decimals
-from airflow_provider_lakecommit.formats.map_text import MapRewriter, rewriter_for
+from airflow_provider_lakecommit.formats.map_text import rewriter_for
+from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 from airflow_provider_lakecommit.landing import nearest
 
@@ -57,16 +57,12 @@ _WHERE = re.compile(
 )
 
 
-class JsonDecoder(NothingOpen):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of JSON; remembers which way of parsing works.
-
-    :param skip: columns that are not read from the values
-    :raises TableError: the table has a column that cannot be read from JSON, or a rule does not fit
-    """
+class JsonDecoder(BaseDecoder):
+    """Decoder of JSON; remembers which way of parsing works."""
 
     def __init__(self, schema: Schema, options: FormatOptions = DEFAULTS, skip: Set[str] = frozenset()) -> None:
         self._columns = columns_of(schema, options, skip)
-        self._rewriter = rewriter_for(self._columns)
+        self._with_pairs = rewriter_for(self._columns)
         self._decimals = with_decimals(self._columns)
         self._paths = {node.parsed_at: (node.path, _hint(node)) for c in self._columns for node in c.nodes()}
         self._struct_paths = struct_paths(self._columns)
@@ -74,32 +70,28 @@ class JsonDecoder(NothingOpen):
         self._uncounted = options.unknown_fields == UNCOUNTED
         self._wire = _wrapped([pa.field(c.name, c.wire) for c in self._columns])
         self._leaves = [(path, _wrapped([field])) for c in self._columns for path, field in c.leaves()]
-        self._target = pa.schema([c.target for c in self._columns])
+        self._schema = pa.schema([c.target for c in self._columns])
         # Not Schema.empty_table: that knows no uuids.
-        self._empty = pa.Table.from_batches([], schema=self._target)
+        self._empty = pa.Table.from_batches([], schema=self._schema)
         self._has_unknown = self._probed = self._varied = False
         # The last hint for the names of a record that lacks a column: records fail for the same reason.
         self._meant: dict[tuple[str, ...], str] = {}
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self._target
-
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        decoded = self._decode(values) if self._rewriter is None else self._decode_with_maps(self._rewriter, values)
+        decoded = self._decode(values) if self._with_pairs is None else self._decode_with_maps(self._with_pairs, values)
         if not (wrapped := wrapped_positions(values, decoded)):
             return decoded
         left = sorted(set(range(len(values))) - set(wrapped))
         rejects = [Reject(index=i, kind="wrong_value", column=None, reason=MARKERS) for i in wrapped]
         return with_positions(self.decode([values[i] for i in left]), left, rejects)
 
-    def _decode_with_maps(self, rewriter: MapRewriter, values: Sequence[bytes]) -> Decoded:
+    def _decode_with_maps(self, with_pairs: Callable[[bytes], bytes], values: Sequence[bytes]) -> Decoded:
         texts: list[bytes] = []
         positions: list[int] = []
         refused: list[Reject] = []
         for i, value in enumerate(values):
             try:
-                texts.append(rewriter.rewrite(value))
+                texts.append(with_pairs(value))
                 positions.append(i)
             except Refusal as refusal:
                 refused.append(Reject.of(i, refusal))
@@ -125,7 +117,8 @@ class JsonDecoder(NothingOpen):
                 rows = rows.filter(pa.array(there))
                 fields = unknown_of(rows, good)
             unknown.update(fields)
-            tables.append(self._finished(rows))
+            arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
+            tables.append(pa.Table.from_arrays(arrays, schema=self._schema))
             at = end
         bad = {reject.index for reject in rejects}
         return Decoded(
@@ -153,10 +146,6 @@ class JsonDecoder(NothingOpen):
                 self._meant[key] = f"; {hint}" if hint else f": {MARKERS}" if is_wrapper(key[1:]) else ""
             text += self._meant[key]
         return Refusal("missing_required", column.path, text)
-
-    def _finished(self, rows: pa.StructArray) -> pa.Table:
-        arrays = [c.finish(rows.field(rows.type.get_field_index(c.name))) for c in self._columns]
-        return pa.Table.from_arrays(arrays, schema=self._target)
 
     def _parse(self, values: Sequence[bytes]) -> tuple[Pieces, UnknownOf]:
         """Return the parsed rows in pieces, with the unknown fields of each, and a function that counts those of some
@@ -223,6 +212,29 @@ class JsonDecoder(NothingOpen):
                 self._leaves.insert(0, self._leaves.pop(i))
                 return Refusal(refusal.kind, path, f"column {path}: {refusal.reason}")
         return refusal
+
+
+class FramedJsonDecoder(FramedDecoder[None]):
+    """Decoder of JSON after the id of its schema in a registry, which must be that of a JSON Schema.
+
+    Records are checked against the table's columns, not against that schema.
+    """
+
+    kind = JSON
+
+    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+        self._json = JsonDecoder(schema, options, skip)
+        return self._json.schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        parts, rejects = self._reader.parts(values)
+        starts = {position: group.start for group, _ in parts for position in group.positions}
+        positions = sorted(starts)
+        decoded = self._json.decode([values[position][starts[position] :] for position in positions])
+        return decoded if len(positions) == len(values) else with_positions(decoded, positions, rejects)
+
+    def _made(self, schema: RegisteredSchema) -> None:
+        """Ignore the schema: only its kind matters."""
 
 
 def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:

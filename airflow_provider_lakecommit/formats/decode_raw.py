@@ -19,9 +19,9 @@ from pyiceberg.types import BinaryType, FixedType, StringType
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import (
+    BaseDecoder,
     BlockDecoder,
     Decoded,
-    NothingOpen,
     Refusal,
     Reject,
     with_positions,
@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.formats.text_columns import bad_texts, filled, 
 from airflow_provider_lakecommit.iceberg import arrow_field
 
 
-class RawDecoder(NothingOpen):
+class RawDecoder(BaseDecoder):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of unchanged values.
 
     :raises TableError: not exactly one column is left, or it holds neither bytes nor text
@@ -51,10 +51,6 @@ class RawDecoder(NothingOpen):
         self._name = fields[0].name
         self._schema = pa.schema([arrow_field(fields[0])])
         self._length = len(kind) if isinstance(kind, FixedType) else None
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         bad = self._unfit(values)

@@ -12,9 +12,11 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from importlib import import_module
+from itertools import pairwise
+from pkgutil import resolve_name
 from typing import Protocol, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
@@ -100,8 +102,7 @@ def decoder_for(
     :param registry: for formats whose records name their schema; without it values can be checked, not decoded
     :raises TableError: a column cannot be read from this format, or an option does not fit it
     """
-    module, _, name = FORMATS[options.format].partition(":")
-    factory = getattr(import_module(module), name)
+    factory = resolve_name(FORMATS[options.format])
     sources = (registry,) if options.format in WITH_REGISTRY else ()
     return cast(Decoder, factory(schema, options, skip, *sources))
 
@@ -120,42 +121,48 @@ def halved(
     :param alike: returns some values refused for the same reason
     :param most_alike: largest block for which it is called
     """
+
+    def pieces(own: Sequence[T], first: int, refusal: Refusal) -> Iterator[tuple[range, Decoded | Reject]]:
+        """Cut a refused piece until only refused values are left alone; yield pieces with their positions."""
+        every = range(first, first + len(own))
+        if len(own) == 1:
+            yield every, Reject.of(first, explained(own[0], refusal))
+            return
+        if len(own) <= most_alike and (bad := alike(own, refusal)):
+            yield every, _without_alike(own, bad, decode, explained, alike)
+            return
+        step = 1 if len(own) <= ONE_BY_ONE else (len(own) + 1) // 2
+        for at in range(0, len(own), step):
+            piece = own[at : at + step]
+            try:
+                yield every[at : at + step], decode(piece)
+            except Refusal as smaller:
+                yield from pieces(piece, first + at, smaller)
+
     try:
         return decode(values)
     except Refusal as refusal:
-        pieces = list(_pieces(values, 0, refusal, decode, explained, alike, most_alike))
-    parts = [(first, piece) for first, piece in pieces if isinstance(piece, Decoded)]
-    ignored: Counter[str] = Counter()
-    for _, part in parts:
-        ignored.update(part.ignored)
-    return Decoded(
-        table=pa.concat_tables([part.table for _, part in parts]) if parts else decode([]).table,
-        records=[
-            first + i
-            for first, part in parts
-            for i in (range(part.table.num_rows) if part.records is None else part.records)
-        ],
-        rejects=tuple(reject for first, piece in pieces for reject in _rejects(first, piece)),
-        filtered=[first + i for first, part in parts for i in part.filtered],
-        ignored=ignored,
-    )
+        found = list(pieces(values, 0, refusal))
+    parts = [(positions, piece) for positions, piece in found if isinstance(piece, Decoded)]
+    rejects = [piece for _, piece in found if isinstance(piece, Reject)]
+    return together(parts or [(range(0), decode([]))], rejects, len(values))
 
 
-class NothingOpen:
-    """A decoder without resources to release."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class BlockDecoder(NothingOpen, ABC):
-    """A :class:`Decoder` that isolates refused values by halves."""
+class BaseDecoder:
+    """The base of :class:`Decoder` classes: rows of one schema, and no resources to release."""
 
     _schema: pa.Schema
 
     @property
     def schema(self) -> pa.Schema:
         return self._schema
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class BlockDecoder(BaseDecoder, ABC):
+    """A :class:`Decoder` that isolates refused values by halves."""
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Each value becomes what the class says, or a reject."""
@@ -164,35 +171,6 @@ class BlockDecoder(NothingOpen, ABC):
     @abstractmethod
     def _block(self, values: Sequence[bytes]) -> Decoded:
         """Decode a block, which may be empty."""
-
-
-def _pieces(
-    values: Sequence[T],
-    first: int,
-    refusal: Refusal,
-    decode: Callable[[Sequence[T]], Decoded],
-    explained: Callable[[T, Refusal], Refusal],
-    alike: Alike[T],
-    most_alike: int,
-) -> Iterator[tuple[int, Decoded | Reject]]:
-    """Cut a refused block until only refused values are left alone; yield pieces with the position of their first
-    value.
-    """
-    if len(values) == 1:
-        yield first, Reject.of(first, explained(values[0], refusal))
-        return
-    if len(values) <= most_alike and (bad := alike(values, refusal)):
-        yield first, _without_alike(values, bad, decode, explained, alike)
-        return
-    step = 1 if len(values) <= ONE_BY_ONE else (len(values) + 1) // 2
-    for at in range(0, len(values), step):
-        piece = values[at : at + step]
-        try:
-            decoded = decode(piece)
-        except Refusal as smaller:
-            yield from _pieces(piece, first + at, smaller, decode, explained, alike, most_alike)
-        else:
-            yield first + at, decoded
 
 
 def _without_alike(
@@ -231,11 +209,35 @@ def with_positions(decoded: Decoded, positions: Sequence[int], rejects: Sequence
     )
 
 
-def _rejects(first: int, piece: Decoded | Reject) -> Iterator[Reject]:
-    if isinstance(piece, Reject):
-        yield piece
-    else:
-        yield from (replace(reject, index=first + reject.index) for reject in piece.rejects)
+def together(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject], values: int) -> Decoded:
+    """Return the results of the parts of a block, in the order of its values.
+
+    :param parts: at least one, each with the positions of its values
+    :param rejects: of values that are in no part
+    :param values: the size of the block
+    """
+    if len(parts) == 1 and len(parts[0][0]) == values:
+        return parts[0][1]
+    table = pa.concat_tables([part.table for _, part in parts])
+    records = [
+        i
+        for positions, part in parts
+        for i in (positions if part.records is None else (positions[i] for i in part.records))
+    ]
+    if any(before[-1] > after[0] for (before, _), (after, _) in pairwise(parts)):
+        order = np.argsort(np.array(records, np.int64), kind="stable")
+        table, records = table.take(pa.array(order)), [records[i] for i in order]
+    moved = (replace(r, index=positions[r.index]) for positions, part in parts for r in part.rejects)
+    ignored: Counter[str] = Counter()
+    for _, part in parts:
+        ignored.update(part.ignored)
+    return Decoded(
+        table=table,
+        records=records,
+        rejects=tuple(sorted((*rejects, *moved), key=lambda r: r.index)),
+        filtered=sorted(positions[i] for positions, part in parts for i in part.filtered),
+        ignored=ignored,
+    )
 
 
 def _printable(text: str) -> str:

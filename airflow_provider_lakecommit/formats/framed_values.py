@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
-from airflow_provider_lakecommit.formats.decoder import NothingOpen, Refusal, Reject
-from airflow_provider_lakecommit.formats.registry.framing import framed
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Refusal, Reject
+from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
 from airflow_provider_lakecommit.formats.registry.schemas import (
     Learned,
     RegisteredSchema,
@@ -32,16 +31,6 @@ from airflow_provider_lakecommit.formats.registry.schemas import (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FramedPart(Generic[T]):
-    """Values of one schema by position; each payload begins at ``start``. ``made`` is the parsed schema."""
-
-    key: SchemaKey
-    made: T
-    positions: Sequence[int]
-    start: int
-
-
 class FramedReader(Generic[T]):
     """Splits blocks by schema.
 
@@ -53,31 +42,26 @@ class FramedReader(Generic[T]):
         self._registry, self._kind, self._make = registry, kind, make
         self._known: dict[SchemaKey, T | Refusal] = {}
 
-    def parts(self, values: Sequence[bytes]) -> tuple[list[FramedPart[T]], list[Reject]]:
-        """Return the parts of a block, and the rejects in order.
-
-        :raises RegistryError: a schema cannot be learned now
-        """
-        found = framed(values)
-        self._learn([group.key for group in found.groups if group.key not in self._known])
-        parts: list[FramedPart[T]] = []
+    def parts(self, values: Sequence[bytes]) -> tuple[list[tuple[Framed, T]], list[Reject]]:
+        """Return the parts of a block with their parsed schemas, and the rejects in order."""
+        groups, unframed = framed(values)
+        if unknown := [group.key for group in groups if group.key not in self._known]:
+            if self._registry is None:
+                raise RuntimeError("a decoder for checking a table has no registry to decode with")
+            found = learned(self._registry, unknown)
+            self._known |= {key: self._usable(key, schema) for key, schema in found.items()}
+        parts: list[tuple[Framed, T]] = []
         rejects = [
             Reject.of(i, Refusal("not_framed", None, f"{wrong}; the landing reads values framed for a schema registry"))
-            for i, wrong in found.unframed.items()
+            for i, wrong in unframed.items()
         ]
-        for group in found.groups:
+        for group in groups:
             made = self._known[group.key]
             if isinstance(made, Refusal):
                 rejects += [Reject.of(i, made) for i in group.positions]
             else:
-                parts.append(FramedPart(key=group.key, made=made, positions=group.positions, start=group.start))
+                parts.append((group, made))
         return parts, sorted(rejects, key=lambda reject: reject.index)
-
-    def _learn(self, keys: Sequence[SchemaKey]) -> None:
-        if keys and self._registry is None:
-            raise RuntimeError("a decoder for checking a table has no registry to decode with")
-        if self._registry is not None:
-            self._known |= {key: self._usable(key, one) for key, one in learned(self._registry, keys).items()}
 
     def _usable(self, key: SchemaKey, schema: Learned) -> T | Refusal:
         if isinstance(schema, UnknownSchemaError):
@@ -93,11 +77,10 @@ class FramedReader(Generic[T]):
             return refusal
 
 
-class FramedDecoder(NothingOpen, ABC, Generic[T]):
+class FramedDecoder(BaseDecoder, ABC, Generic[T]):
     """Base of the decoders of formats with a registry.
 
     :param registry: where schemas are; not needed if the landing states the schema
-    :raises TableError: a rule, or the stated schema, does not fit the table
     """
 
     kind: ClassVar[str]
@@ -111,11 +94,7 @@ class FramedDecoder(NothingOpen, ABC, Generic[T]):
         registry: SchemaSource | None = None,
     ) -> None:
         self._reader = FramedReader(registry, self.kind, self._made)
-        self._target = self._prepared(schema, options, skip)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._target
+        self._schema = self._prepared(schema, options, skip)
 
     @abstractmethod
     def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:

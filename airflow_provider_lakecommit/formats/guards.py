@@ -43,10 +43,7 @@ _CACHED = 1 << 17
 
 
 def block_text(values: Sequence[bytes]) -> bytes:
-    """Return the values as one text for the parser.
-
-    :raises Refusal: some value is not UTF-8, or would hand the parser a document ``null``
-    """
+    """Return the values as one text for the parser."""
     # The ends are put on first, so that the text is built once and not copied.
     pieces = list(values)
     pieces[0] = _HEAD + pieces[0]
@@ -109,10 +106,7 @@ def may_be_too_fine(text: bytes) -> bool:
 
 
 def too_fine(columns: Sequence[Column], values: Sequence[bytes]) -> dict[int, Refusal]:
-    """Return the values that the parser must not get, by position.
-
-    :param columns: of :func:`with_decimals`
-    """
+    """Return the values that the parser must not get, by position."""
     found: dict[int, Refusal] = {}
     for i in np.flatnonzero(_suspects(pa.array(values, pa.binary()))).tolist() if columns else ():
         try:

@@ -7,8 +7,6 @@ decoder. A column is required only if it was never missing or null in a large sa
 with a note. Numbers that may be times stay ``long``, with the rule in a note. Where records contradict each other the
 most frequent kind wins; decoding the sample then finds the rejects.
 
-Notes on a column while its type is made from a schema, and the limit of its fields.
-
 Types of a schema refer to each other, so a short text may have more fields than any table. Beyond :data:`MOST_FIELDS`
 in one column it is left out with a note.
 """
@@ -86,10 +84,7 @@ class _Notes:
 
 
 def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColumn]:
-    """Return the columns of the sample, in order of first appearance.
-
-    :param examples: show values in the notes
-    """
+    """Return the columns of the sample, in order of first appearance."""
     fields = found.root.fields
     unfit = _unfit_names(fields, top=True)
     return [_column(name, node, examples, unfit.get(name, "")) for name, node in fields.items()]
@@ -295,10 +290,14 @@ class ColumnNotes(list[str]):
             raise _TooManyFieldsError
 
 
-def noted(name: str, make: Callable[[ColumnNotes], Any]) -> tuple[Any, tuple[str, ...]]:
-    """Return the type of a column, ``None`` if it has none, and its notes."""
+def column_of(name: str, make: Callable[[ColumnNotes], Any], *, required: bool = False) -> InferredColumn:
+    """Return a column with its notes.
+
+    :param make: returns its type, or ``None``
+    """
     notes = ColumnNotes()
     try:
-        return make(notes), tuple(notes)
+        kind = make(notes)
     except _TooManyFieldsError:
-        return None, (f"{name}: left out: it has more than {MOST_FIELDS:,} fields",)
+        kind, notes = None, ColumnNotes([f"{name}: left out: it has more than {MOST_FIELDS:,} fields"])
+    return InferredColumn(name=name, type=kind, required=required and kind is not None, notes=tuple(notes))

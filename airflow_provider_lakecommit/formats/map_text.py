@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import pyarrow as pa
 
@@ -49,55 +49,31 @@ class _Lost(Exception):
     """The text is not valid JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Struct:
-    """An object with a map somewhere below it; ``others`` matches any number of members without one."""
-
-    members: dict[bytes, _Node]
-    others: re.Pattern[bytes]
+Rewrite = Callable[[bytes, int, list[bytes]], int]
+"""Appends the rewritten value at a position of a text, and returns its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class _List:
-    element: _Node
+def rewriter_for(columns: Iterable[Column]) -> Callable[[bytes], bytes] | None:
+    """Return what rewrites the records of a table with these columns, if one of them holds a map.
 
+    It raises a :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` for a record that is no row of the table.
+    """
+    if not (members := _members(columns)):
+        return None
+    names = tuple(b'"%b"' % name for name in members)
+    # A name of such characters cannot be written with an escape other than \\u.
+    plain = not any(_ESCAPABLE.search(name) for name in members)
+    others = _others(members)
 
-@dataclass(frozen=True, slots=True)
-class _Map:
-    path: str
-    bare: bool
-    value: _Node | None
-
-
-_Node = _Struct | _List | _Map
-
-
-def rewriter_for(columns: Sequence[Column]) -> MapRewriter | None:
-    """Return the rewriter for a table with these columns, if one of them holds a map."""
-    node = _struct_of(columns)
-    return MapRewriter(node) if node is not None else None
-
-
-class MapRewriter:
-    """Rewrites records for one table."""
-
-    def __init__(self, root: _Struct) -> None:
-        self._root = root
-        self._names = tuple(b'"%b"' % name for name in root.members)
-        # A name of such characters cannot be written with an escape other than \\u.
-        self._plain = not any(_ESCAPABLE.search(name) for name in root.members)
-
-    def rewrite(self, value: bytes) -> bytes:
-        """Return a record with its maps as lists of pairs.
-
-        :raises Refusal: the record cannot be a row of the table
-        """
-        if self._plain and b"\\u" not in value and not any(name in value for name in self._names):
+    def rewrite(value: bytes) -> bytes:
+        if plain and b"\\u" not in value and not any(name in value for name in names):
             return value
         out: list[bytes] = []
         try:
             start = _end_of(_SPACE, value, 0)
-            end = _rewrite_struct(self._root, value, start, out)
+            if value[start] != _OPEN:
+                raise _Lost
+            end = _rewrite_struct(members, others, value, start, out)
             if _end_of(_SPACE, value, end) != len(value):
                 raise _Lost
         except (_Lost, IndexError):
@@ -106,26 +82,34 @@ class MapRewriter:
             raise _not_json(value) or refusal from None
         return b"".join((value[:start], *out, value[end:]))
 
+    return rewrite
 
-def _node_of(column: Column) -> _Node | None:
-    if pa.types.is_list(column.target.type):
-        element = _node_of(column.children[0])
-        return None if element is None else _List(element)
+
+def _members(columns: Iterable[Column]) -> dict[bytes, Rewrite]:
+    """Return the fields of an object with a map in them."""
+    return {c.name.encode(): rewrite for c in columns if (rewrite := _rewriter(c)) is not None}
+
+
+def _rewriter(column: Column) -> Rewrite | None:
     if column.is_map:
         key, value = column.children
-        return _Map(column.path, not pa.types.is_string(key.wire), _node_of(value))
-    return _struct_of(column.children)
+        return partial(_rewrite_map, column.path, not pa.types.is_string(key.wire), _rewriter(value))
+    if pa.types.is_list(column.target.type):
+        element = _rewriter(column.children[0])
+        return None if element is None else partial(_rewrite_list, element)
+    members = _members(column.children)
+    return partial(_rewrite_struct, members, _others(members)) if members else None
 
 
-def _struct_of(columns: Iterable[Column]) -> _Struct | None:
-    members = {c.name.encode(): node for c in columns if (node := _node_of(c)) is not None}
-    if not members:
-        return None
-    # Keys with a backslash are left to the closer look: they may spell one of the names.
+def _others(members: Iterable[bytes]) -> re.Pattern[bytes]:
+    """Return a pattern for any number of other members of the object.
+
+    Keys with a backslash are left to the closer look: they may spell one of the names.
+    """
     names = b"|".join(re.escape(name) for name in members)
     key = rb'"(?!(?:' + names + rb')")[^"\\]*+"'
     member = _WS + key + _WS + rb":" + _WS + _FLAT + _WS
-    return _Struct(members, re.compile(rb"(?:" + member + rb"(?:,|(?=\})))*+", re.DOTALL))
+    return re.compile(rb"(?:" + member + rb"(?:,|(?=\})))*+", re.DOTALL)
 
 
 def _end_of(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
@@ -157,27 +141,21 @@ def _value_end(text: bytes, at: int) -> int:
     raise _Lost
 
 
-def _rewrite(node: _Node, text: bytes, at: int, out: list[bytes]) -> int:
-    """Append the rewritten value at this position; return its end."""
-    if text.startswith(b"null", at):
-        out.append(b"null")
-        return at + 4
-    if isinstance(node, _Map):
-        return _rewrite_map(node, text, at, out)
-    if text[at] != (_OPEN if isinstance(node, _Struct) else _OPEN_LIST):
-        # Not what the table has here: as it is, for the parser to say so. It holds nothing for a map.
-        end = _value_end(text, at)
-        out.append(text[at:end])
-        return end
-    return _rewrite_struct(node, text, at, out) if isinstance(node, _Struct) else _rewrite_list(node, text, at, out)
+def _copied(text: bytes, at: int, out: list[bytes]) -> int:
+    """Append a null, or a value that is not what the table has here, for the parser to say so. It has no map in it."""
+    end = at + 4 if text.startswith(b"null", at) else _value_end(text, at)
+    out.append(text[at:end])
+    return end
 
 
-def _rewrite_struct(node: _Struct, text: bytes, at: int, out: list[bytes]) -> int:
+def _rewrite_struct(
+    members: Mapping[bytes, Rewrite], others: re.Pattern[bytes], text: bytes, at: int, out: list[bytes]
+) -> int:
     if text[at] != _OPEN:
-        raise _Lost
+        return _copied(text, at, out)
     copied, at = at, at + 1
     while True:
-        at = _end_of(node.others, text, at)
+        at = _end_of(others, text, at)
         if text[at] == _CLOSE:
             # What lies behind is copied as it is, a comma too many included, for the parser to refuse.
             out.append(text[copied : at + 1])
@@ -188,12 +166,12 @@ def _rewrite_struct(node: _Struct, text: bytes, at: int, out: list[bytes]) -> in
                 out.append(empty[0])
                 return empty.end()
             raise _Lost
-        inner = node.members.get(_name(member[1]))
-        if inner is None:
+        rewrite = members.get(_name(member[1]))
+        if rewrite is None:
             at = _value_end(text, member.end())
         else:
             out.append(text[copied : member.end()])
-            copied = at = _rewrite(inner, text, member.end(), out)
+            copied = at = rewrite(text, member.end(), out)
         after = _AFTER_MEMBER.match(text, at)
         if after is None:
             raise _Lost
@@ -203,14 +181,16 @@ def _rewrite_struct(node: _Struct, text: bytes, at: int, out: list[bytes]) -> in
             return at
 
 
-def _rewrite_list(node: _List, text: bytes, at: int, out: list[bytes]) -> int:
+def _rewrite_list(element: Rewrite, text: bytes, at: int, out: list[bytes]) -> int:
+    if text[at] != _OPEN_LIST:
+        return _copied(text, at, out)
     if (empty := _EMPTY_LIST.match(text, at)) is not None:
         out.append(b"[]")
         return empty.end()
     out.append(b"[")
     at += 1
     while True:
-        at = _rewrite(node.element, text, _end_of(_SPACE, text, at), out)
+        at = element(text, _end_of(_SPACE, text, at), out)
         after = _AFTER_ELEMENT.match(text, at)
         if after is None:
             raise _Lost
@@ -220,14 +200,14 @@ def _rewrite_list(node: _List, text: bytes, at: int, out: list[bytes]) -> int:
             return at
 
 
-def _rewrite_map(node: _Map, text: bytes, at: int, out: list[bytes]) -> int:
+def _rewrite_map(path: str, bare: bool, value: Rewrite | None, text: bytes, at: int, out: list[bytes]) -> int:
+    """:param bare: True if keys lose their quotes"""
+    if text.startswith(b"null", at):
+        return _copied(text, at, out)
     if text[at] != _OPEN:
-        raise Refusal("wrong_value", node.path, f"column {node.path}: a map is written as a JSON object")
-    if node.value is None and (flat := _FLAT_MAP.match(text, at)) is not None:
-        pairs = _PAIRS.findall(text, at + 1, flat.end() - 1)
-        if node.bare:
-            pairs = [(_bare(node, key), value) for key, value in pairs]
-        out.append(b"[%b]" % b",".join([b'{"key":%b,"value":%b}' % pair for pair in pairs]))
+        raise Refusal("wrong_value", path, f"column {path}: a map is written as a JSON object")
+    if value is None and (flat := _FLAT_MAP.match(text, at)) is not None:
+        out.append(_pairs(path, bare, _PAIRS.findall(text, at + 1, flat.end() - 1)))
         return flat.end()
     if (empty := _EMPTY_OBJECT.match(text, at)) is not None:
         out.append(b"[]")
@@ -237,14 +217,14 @@ def _rewrite_map(node: _Map, text: bytes, at: int, out: list[bytes]) -> int:
         member = _MEMBER.match(text, at + 1)
         if member is None:
             raise _Lost
-        key = _bare(node, member[1]) if node.bare else member[1]
+        key = _bare(path, member[1]) if bare else member[1]
         at = member.end()
-        if node.value is None:
+        if value is None:
             end = _value_end(text, at)
             out.append(b'%b{"key":%b,"value":%b}' % (opening, key, text[at:end]))
         else:
             out.append(b'%b{"key":%b,"value":' % (opening, key))
-            end = _rewrite(node.value, text, at, out)
+            end = value(text, at, out)
             out.append(b"}")
         after = _AFTER_MEMBER.match(text, end)
         if after is None:
@@ -256,10 +236,15 @@ def _rewrite_map(node: _Map, text: bytes, at: int, out: list[bytes]) -> int:
             return after.end()
 
 
-def _bare(node: _Map, quoted: bytes) -> bytes:
+def _pairs(path: str, bare: bool, found: list[tuple[bytes, bytes]]) -> bytes:
+    pairs = [(_bare(path, key), each) for key, each in found] if bare else found
+    return b"[%b]" % b",".join([b'{"key":%b,"value":%b}' % pair for pair in pairs])
+
+
+def _bare(column: str, quoted: bytes) -> bytes:
     key = quoted[1:-1]
     if _BARE.fullmatch(key) is None:
-        path = f"{node.path}.key"
+        path = f"{column}.key"
         raise Refusal("wrong_value", path, f"column {path}: {key.decode(errors='replace')!r} is not a valid key")
     return key
 

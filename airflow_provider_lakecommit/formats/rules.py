@@ -7,7 +7,7 @@ are problems of the table, so that all are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -54,14 +54,17 @@ class ColumnRules:
             try:
                 found = schema.find_field(path)
             except ValueError:
-                names = [field.name for field in schema.fields]
-                lacks = f"the table has no column {path!r} (its columns are {', '.join(names)})"
-                self.wrong.append(f"{key}: {lacks}{meant(path, names)}")
+                self.wrong.append(no_column(key, path, [field.name for field in schema.fields]))
                 continue
             if (text := problem(found.field_type, rule)) is not None:
                 self.wrong.append(f"{key}: column {path} {text}")
             else:
                 into[found.field_id] = rule
+
+
+def no_column(key: str, path: str, names: Collection[str]) -> str:
+    """Return the mistake of an option for a column that the table lacks."""
+    return f"{key}: the table has no column {path!r} (its columns are {', '.join(names)}){meant(path, names)}"
 
 
 def _encoding_problem(format: str, kind: IcebergType, encoding: str) -> str | None:

@@ -52,13 +52,8 @@ class Numbers:
         exponent = int(power)
         zeros = len(digits) - len("".join(map(str, digits)).rstrip("0")) if exponent < 0 else 0
         whole = max(0, value.adjusted() + 1) if value else 0
-        self.scale = max(self.scale, -exponent)
-        self.exact = max(self.exact, -exponent - zeros if value else 0)
-        self.digits = max(self.digits, whole + max(0, -exponent))
-        self.whole = max(self.whole, whole)
-        self.low = value if self.low is None else min(self.low, value)
-        self.high = value if self.high is None else max(self.high, value)
-        self.beyond_double |= _beyond_double(value)
+        scale, exact = max(0, -exponent), -exponent - zeros if value else 0
+        self.take(Numbers(whole, scale, exact, whole + scale, value, value, _beyond_double(value)))
 
     def take(self, other: Numbers) -> None:
         """Extend the bounds by another's."""

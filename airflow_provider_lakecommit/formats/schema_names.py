@@ -11,56 +11,50 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider_lakecommit.core import SCHEMA_NAMES
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, NothingOpen, Reject, with_positions
-from airflow_provider_lakecommit.formats.framed_values import FramedPart, FramedReader
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Decoder, Reject, with_positions
+from airflow_provider_lakecommit.formats.framed_values import FramedReader
+from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, JSON, RegisteredSchema, SchemaSource
 
 COLUMN = "schema"
-_TABLE = pa.schema([pa.field(COLUMN, pa.string())])
 T = TypeVar("T")
 
 
-class SchemaNames(NothingOpen, ABC, Generic[T]):
+class SchemaNames(BaseDecoder, ABC, Generic[T]):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of names."""
 
+    _schema = pa.schema([pa.field(COLUMN, pa.string())])
     kind: ClassVar[str]
     """The registries' name of the schema type."""
 
     def __init__(self, registry: SchemaSource | None) -> None:
         self._reader = FramedReader(registry, self.kind, self._made)
 
-    @property
-    def schema(self) -> pa.Schema:
-        return _TABLE
-
     def decode(self, values: Sequence[bytes]) -> Decoded:
         parts, rejects = self._reader.parts(values)
         names = np.full(len(values), None, object)
-        for part in parts:
-            for name, positions in self._named(values, part, rejects):
+        for group, made in parts:
+            for name, positions in self._named(values, group, made, rejects):
                 names[positions] = name
         refused = {reject.index for reject in rejects}
         kept = [i for i in range(len(values)) if i not in refused]
-        table = pa.table([pa.array(names[kept], pa.string())], schema=_TABLE)
+        table = pa.table([pa.array(names[kept], pa.string())], schema=self._schema)
         return with_positions(Decoded(table=table), kept, sorted(rejects, key=lambda r: r.index))
 
     @abstractmethod
     def _made(self, schema: RegisteredSchema) -> T:
-        """Return the source of names in a schema.
-
-        :raises Refusal: there is none
-        """
+        """Return the source of names in a schema."""
 
     @abstractmethod
     def _named(
-        self, values: Sequence[bytes], part: FramedPart[T], rejects: list[Reject]
+        self, values: Sequence[bytes], group: Framed, made: T, rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
         """Yield names with the positions of their values.
 
@@ -72,9 +66,9 @@ class OneSchemaNames(SchemaNames[str | None]):
     """Names of formats with one name per schema."""
 
     def _named(
-        self, values: Sequence[bytes], part: FramedPart[str | None], rejects: list[Reject]
+        self, values: Sequence[bytes], group: Framed, made: str | None, rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        yield part.made, part.positions
+        yield made, group.positions
 
 
 class JsonSchemaNames(OneSchemaNames):
@@ -93,8 +87,7 @@ class JsonSchemaNames(OneSchemaNames):
 
 def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
     """Return the reader of a format's schema names."""
-    module, _, name = SCHEMA_NAMES[format].partition(":")
-    return cast(Decoder, getattr(import_module(module), name)(registry))
+    return cast(Decoder, resolve_name(SCHEMA_NAMES[format])(registry))
 
 
 class RecordNames(OneSchemaNames):

@@ -8,8 +8,6 @@ bytes and uuids follow the landing's ``timestamps`` and ``encodings``.
 :func:`wrong_texts` judges each value; what only the conversion finds refuses the block, and the caller isolates the
 record.
 
-Texts of numbers as decimals, exactly or not at all.
-
 Arrow converts short texts without an exponent correctly. Of others it may silently make another number: 1 of 2¹²⁸ + 1,
 0 of ``1e-41``. :func:`decimals_of` converts these in Python, one by one.
 """
@@ -36,7 +34,6 @@ _TRUTH = (r"^(true|false)$", "true or false")
 def text_columns(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[Column, ...]:
     """Return the columns of a table that are read from texts.
 
-    :param skip: top-level columns that are filled from elsewhere
     :raises TableError: naming every column that no single text fills, and every rule that does not fit
     """
     columns = columns_of(schema, options, skip)
@@ -57,21 +54,13 @@ def wrong_texts(column: Column, texts: pa.Array) -> tuple[pa.Array, str] | None:
 
 
 def filled(column: Column, texts: pa.Array) -> pa.Array:
-    """Convert texts to a column's type.
-
-    :raises Refusal: one of them is no value of it
-    """
+    """Convert texts to a column's type."""
+    wire = column.wire
     try:
-        parsed = _read(texts, column.wire)
+        parsed = decimals_of(texts, wire) if pa.types.is_decimal(wire) else texts.cast(wire)
     except ValueError as e:
         raise Refusal("wrong_value", column.path, f"column {column.path}: {e}") from e
     return column.finish(parsed)
-
-
-def _read(texts: pa.Array, wire: pa.DataType) -> pa.Array:
-    if pa.types.is_decimal(wire):
-        return decimals_of(texts, wire)
-    return texts if texts.type == wire else texts.cast(wire)
 
 
 def _form(wire: pa.DataType) -> tuple[str, str] | None:
@@ -106,10 +95,7 @@ _TOLD = 60
 
 
 def decimals_of(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the numbers of texts, null for null.
-
-    :raises ValueError: a text is not a number, or the target does not hold it
-    """
+    """Return the numbers of texts, null for null."""
     odd = pc.or_(pc.greater(pc.binary_length(texts), _SHORT), pc.match_substring(texts, "e", ignore_case=True))
     positions = pc.indices_nonzero(odd.fill_null(False))
     if not len(positions):

@@ -77,7 +77,7 @@ def rule_problem(kind: IcebergType, rule: str) -> str | None:
 def time_reading(kind: IcebergType, rule: str) -> Reading:
     """Return the reading of a column of :data:`TEMPORAL` by a rule without a :func:`rule_problem`."""
     if rule == "iso8601":
-        return Reading(pa.string(), _iso_time if isinstance(kind, TimeType) else _iso)
+        return Reading(pa.string(), _iso_time if isinstance(kind, TimeType) else plausible)
     if rule == "epoch_days":
         return Reading(pa.int32(), plausible)
     if (nanos := (_EPOCH | _OF_DAY).get(rule)) is not None:
@@ -86,7 +86,44 @@ def time_reading(kind: IcebergType, rule: str) -> Reading:
         return Reading(pa.string(), _pattern(rule, pa.date32(), datetime.date))
     if isinstance(kind, TimeType):
         return Reading(pa.string(), _pattern(rule, pa.time64("us"), datetime.time))
-    return Reading(pa.string(), _pattern(rule, pa.timestamp("us", "UTC"), _in_utc))
+    in_utc = _pattern(rule, pa.timestamp("us", "UTC"), lambda at: at.replace(tzinfo=UTC) if at.tzinfo is None else at)
+    return Reading(pa.string(), in_utc)
+
+
+def number_times(kind: IcebergType, rule: str) -> Convert:
+    """Return the conversion of whole numbers of any width by a rule."""
+    reading = time_reading(kind, rule)
+    return lambda values, target: reading.convert(values.cast(reading.wire), target)
+
+
+RULE_OF: Mapping[str, str] = {
+    "io.debezium.time.Timestamp": "epoch_millis",
+    "io.debezium.time.MicroTimestamp": "epoch_micros",
+    "io.debezium.time.NanoTimestamp": "epoch_nanos",
+    "org.apache.kafka.connect.data.Timestamp": "epoch_millis",
+    "io.debezium.time.Date": "epoch_days",
+    "org.apache.kafka.connect.data.Date": "epoch_days",
+    "io.debezium.time.Time": "millis_of_day",
+    "io.debezium.time.MicroTime": "micros_of_day",
+    "io.debezium.time.NanoTime": "nanos_of_day",
+    "org.apache.kafka.connect.data.Time": "millis_of_day",
+}
+"""The rule of each name that Kafka Connect and Debezium give to whole numbers as times."""
+
+
+def unread(meaning: str, stated: str | None) -> str | None:
+    """Return why numbers are not times of a column, ``None`` if they are.
+
+    :param meaning: their name in the schema, if any
+    :param stated: the rule of the column, if any
+    """
+    rule = RULE_OF.get(meaning)
+    if stated is None or (not stated.startswith("epoch_") and not stated.endswith("_of_day")):
+        known = f" ({meaning} is {rule})" if rule else ""
+        return f"without a logical type; state in `timestamps` how times are written{known}"
+    if rule not in (None, stated):
+        return f"of {meaning}, which {rule} reads; `timestamps` has {stated}"
+    return None
 
 
 class Suspects(NamedTuple):
@@ -131,10 +168,6 @@ def _named(kind: IcebergType) -> list[str]:
     return ["iso8601", *numbers]
 
 
-def _iso(array: pa.Array, target: pa.DataType) -> pa.Array:
-    return plausible(array.cast(target), target)
-
-
 def _iso_time(array: pa.Array, target: pa.DataType) -> pa.Array:
     require(pc.match_substring_regex(array, _CLOCK), array, "not a time of day (HH:MM, HH:MM:SS, HH:MM:SS.ffffff)")
     stamps = pc.binary_join_element_wise("1970-01-01", array, "T").cast(pa.timestamp("us"))
@@ -177,10 +210,6 @@ def _pattern(pattern: str, read_as: pa.DataType, part: Callable[[datetime], Any]
     return convert
 
 
-def _in_utc(at: datetime) -> datetime:
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
-
-
 def _times(array: pa.Array, factor: int) -> pa.Array:
     try:
         return pc.multiply_checked(array, pa.scalar(factor, pa.int64()))
@@ -189,10 +218,7 @@ def _times(array: pa.Array, factor: int) -> pa.Array:
 
 
 def plausible(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast to the target, if all values are in the years 1 to 9999, or within a day.
-
-    :raises ValueError: some are not
-    """
+    """Cast to the target, if all values are in the years 1 to 9999, or within a day."""
     values = values.cast(target)
     if pa.types.is_timestamp(target) and target.unit == "ns":
         return values

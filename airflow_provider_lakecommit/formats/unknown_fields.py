@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.columns import Column
-from airflow_provider_lakecommit.formats.decoder import Refusal
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal
+from airflow_provider_lakecommit.formats.times import Suspects
 
 DEEPEST = 256
 MOST_MEMBERS = 1 << 13
@@ -35,7 +36,6 @@ def inferable(values: Sequence[bytes], probed: bool) -> Iterator[tuple[int, int]
     """Yield the values in pieces whose types can be inferred within bounds.
 
     :param probed: whether names were few so far
-    :raises Refusal: a value may be nested too deep for Arrow's types, or has too many members
     """
     array = pa.array(values, pa.binary())
     opened = pc.add(pc.count_substring(array, b"{"), pc.count_substring(array, b"["))
@@ -88,10 +88,7 @@ def _elements(column: Column, array: pa.Array, path: str) -> tuple[Column | None
 
 
 def count_parsed(columns: Sequence[Column], values: Iterable[bytes]) -> Counter[str]:
-    """Return the same for values that inference cannot take, one by one.
-
-    :raises Refusal: a value is not one JSON object, or too deep
-    """
+    """Return the same for values that inference cannot take, one by one."""
     counts: Counter[str] = Counter()
     for value in values:
         counts.update(paths_of(columns, value, nulls=False))
@@ -102,7 +99,6 @@ def paths_of(columns: Sequence[Column], value: bytes, *, nulls: bool = True) -> 
     """Return the unknown fields of one value.
 
     :param nulls: include fields that are ``null``
-    :raises Refusal: the value is not one JSON object, or too deep
     """
     try:
         return list(_walk(columns, json.loads(value), "", nulls))
@@ -130,3 +126,32 @@ def _within(column: Column, value: Any, path: str, nulls: bool) -> Iterator[str]
     elif isinstance(value, list) and column.children:
         for element in value:
             yield from _within(column.children[0], element, f"{path}.element", nulls)
+
+
+def cased_names(decoded: Decoded) -> dict[str, Suspects]:
+    """Return columns, also nested ones outside of lists and maps, whose records have a field of that name in another
+    case: how many of the rows lack the column and may have the field.
+
+    Names are case-sensitive, so such a field is an unknown one, and its column is null where it is optional. Nearly
+    always the column should have had its values.
+    """
+    found: dict[str, Suspects] = {}
+    for path, count in decoded.ignored.items():
+        *parents, name = path.split(".")
+        rows = _rows_at(decoded.table, parents)
+        names = [] if rows is None else [f.name for f in rows.type]
+        if rows is not None and (like := next((n for n in names if n.casefold() == name.casefold()), None)):
+            lacking = pc.struct_field(rows, like).null_count - rows.null_count
+            column = ".".join([*parents, like])
+            found[column] = Suspects(min(count, lacking), len(rows) - rows.null_count, path)
+    return found
+
+
+def _rows_at(table: pa.Table, parents: list[str]) -> pa.ChunkedArray | None:
+    """Return the struct that has a field, where all rows are."""
+    rows = table.to_struct_array()
+    for name in parents:
+        if not pa.types.is_struct(rows.type) or rows.type.get_field_index(name) < 0:
+            return None
+        rows = pc.struct_field(rows, name)
+    return rows if pa.types.is_struct(rows.type) else None

@@ -12,7 +12,6 @@ from airflow_provider_lakecommit.landing.landing import (
     Landing,
     LandingSpec,
     load_spec,
-    sections_of,
 )
 from airflow_provider_lakecommit.landing.landing_set import LandingSet, LandingSetSpec, declares_set, load_set
 from airflow_provider_lakecommit.landing.sections import (
@@ -49,13 +48,13 @@ __all__ = [
     "declares_set",
     "load_set",
     "load_spec",
-    "sections_of",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "checks": "CHECKS ENCODINGS",
+        "landing_set": "TOPIC fields_of filled_template",
         "names": "meant mistaken nearest",
         "registry": (
             "LOGIN PREFIX UNKNOWN_WAIT addresses_in registry_settings shown_address unknown_wait "
@@ -64,14 +63,12 @@ __getattr__ = lazy_names(
         "row_checks": "RowCheck",
         "sections": "merged",
         "connected": "SPARK_KEYS wrong_with_spark",
-        "yaml_file": "yaml_values",
+        "yaml_file": "from_environment yaml_values",
         "table": "RESERVED wrong_with_table",
-        "table_names": "TOPIC fields_of filled_template",
         "times": "EXAMPLES duration_of seconds_of span_of",
         "type_text": "TypeText parse_type sizes_of",
         "transform": "DELETED ENVELOPE_ROOTS IMAGES PAYLOAD columns_of_unwrap",
         "upsert": "HARD IGNORE IS_DELETED SOFT require_appends require_traces wrong_columns",
         "value_sections": "columns_of_key",
-        "variables": "from_environment",
     },
 )

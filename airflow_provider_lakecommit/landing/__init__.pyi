@@ -9,10 +9,12 @@ from airflow_provider_lakecommit.landing.landing import METADATA_COLUMNS as META
 from airflow_provider_lakecommit.landing.landing import Landing as Landing
 from airflow_provider_lakecommit.landing.landing import LandingSpec as LandingSpec
 from airflow_provider_lakecommit.landing.landing import load_spec as load_spec
-from airflow_provider_lakecommit.landing.landing import sections_of as sections_of
+from airflow_provider_lakecommit.landing.landing_set import TOPIC as TOPIC
 from airflow_provider_lakecommit.landing.landing_set import LandingSet as LandingSet
 from airflow_provider_lakecommit.landing.landing_set import LandingSetSpec as LandingSetSpec
 from airflow_provider_lakecommit.landing.landing_set import declares_set as declares_set
+from airflow_provider_lakecommit.landing.landing_set import fields_of as fields_of
+from airflow_provider_lakecommit.landing.landing_set import filled_template as filled_template
 from airflow_provider_lakecommit.landing.landing_set import load_set as load_set
 from airflow_provider_lakecommit.landing.names import meant as meant
 from airflow_provider_lakecommit.landing.names import mistaken as mistaken
@@ -41,9 +43,6 @@ from airflow_provider_lakecommit.landing.sections import Window as Window
 from airflow_provider_lakecommit.landing.sections import merged as merged
 from airflow_provider_lakecommit.landing.table import RESERVED as RESERVED
 from airflow_provider_lakecommit.landing.table import wrong_with_table as wrong_with_table
-from airflow_provider_lakecommit.landing.table_names import TOPIC as TOPIC
-from airflow_provider_lakecommit.landing.table_names import fields_of as fields_of
-from airflow_provider_lakecommit.landing.table_names import filled_template as filled_template
 from airflow_provider_lakecommit.landing.times import EXAMPLES as EXAMPLES
 from airflow_provider_lakecommit.landing.times import duration_of as duration_of
 from airflow_provider_lakecommit.landing.times import seconds_of as seconds_of
@@ -64,5 +63,5 @@ from airflow_provider_lakecommit.landing.upsert import require_appends as requir
 from airflow_provider_lakecommit.landing.upsert import require_traces as require_traces
 from airflow_provider_lakecommit.landing.upsert import wrong_columns as wrong_columns
 from airflow_provider_lakecommit.landing.value_sections import columns_of_key as columns_of_key
-from airflow_provider_lakecommit.landing.variables import from_environment as from_environment
+from airflow_provider_lakecommit.landing.yaml_file import from_environment as from_environment
 from airflow_provider_lakecommit.landing.yaml_file import yaml_values as yaml_values

@@ -254,10 +254,6 @@ _NAMED = {
 """Options that are names, or contain some."""
 
 
-def _by_registry(create: Any) -> bool:
-    return isinstance(create, Mapping) and create.get("schema") == "registry"
-
-
 def _wrong_with_evolve(values: Mapping[str, Any], tables: tuple[str, ...]) -> Iterator[str]:
     """:param tables: the tables that take rows"""
     evolves, transform = values.get("evolve", "none") != "none", values.get("transform")
@@ -287,14 +283,15 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
     wrong += [*wrong_with_unwrap(values), *wrong_with_upsert(values), *wrong_with_row_checks(values)]
     if values.get("speculation") is not None and values.get("replicas", 1) != 1:
         wrong.append("window.speculation: remove it: `window.replicas` already repeats all slices [LC1123]")
-    if _by_registry(values.get("create")) and values.get("format", "json") not in WITH_REGISTRY:
+    create = values.get("create")
+    by_registry = isinstance(create, Mapping) and create.get("schema") == "registry"
+    if by_registry and values.get("format", "json") not in WITH_REGISTRY:
         wrong.append(
             "create.schema: `registry` needs a format whose records name their schema: "
             f"{', '.join(WITH_REGISTRY)} [LC1124]"
         )
     metadata = METADATA_TYPES if values.get("metadata_columns") is True else {}
     wrong += wrong_together(values, tuple(metadata))
-    create = values.get("create")
     if isinstance(create, Mapping) and not CHECKS["create"](create):
         wrong += wrong_with_table(create, metadata)
     wrong += wrong_with_route(values, metadata)
@@ -305,10 +302,7 @@ def wrong_values(values: Mapping[str, Any]) -> list[str]:
 
 
 def unknown_keys(values: Iterable[str], allowed: Collection[str], hint: Callable[[str], str]) -> list[str]:
-    """Return the mistakes for keys that are not allowed.
-
-    :param hint: returns the end of the message about a key
-    """
+    """Return the mistakes for keys that are not allowed."""
     return [f"unknown key {k!r}{hint(k)} [LC1125]" for k in values if k not in allowed]
 
 

@@ -2,7 +2,9 @@
 """A YAML spec: what it declares, and the sections in place of connections.
 
 Contract: the caller makes the declared object (a landing or a set). This module checks its keys, fills in the variables
-of the environment, and reads the needed sections. All mistakes are reported together.
+of the environment, and reads the needed sections. All mistakes are reported together. A file with a schema is read
+once, with its spec, so that a landing holds the schema itself; a changed file gives another spec version. Names of such
+files are relative to the spec.
 
 The section `spark` is checked before anything is started there. Only the form of a master is checked; Spark decides if
 it exists.
@@ -13,16 +15,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing.checks import unknown_keys
 from airflow_provider_lakecommit.landing.names import meant, mistaken, nearest
-from airflow_provider_lakecommit.landing.schema_file import schema_of_file
-from airflow_provider_lakecommit.landing.variables import Variables
-from airflow_provider_lakecommit.landing.yaml_file import filled_field, read_yaml
+from airflow_provider_lakecommit.landing.registry import with_registry
+from airflow_provider_lakecommit.landing.yaml_file import Variables, filled_field, read_yaml
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import resolved
 
@@ -30,16 +30,8 @@ SECTIONS = ("kafka", "catalog", "spark")
 REGISTRY = "registry"
 """An optional section."""
 _ALL = (*SECTIONS, REGISTRY)
+_SCHEMA_FILES = (".avsc", ".proto")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Connected(Generic[T]):
-    """A spec's declaration and its sections. ``variables`` are the secret environment variables that it names."""
-
-    declared: T
-    sections: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    variables: Mapping[str, str] = field(repr=False)
 
 
 def read_connected(
@@ -50,8 +42,9 @@ def read_connected(
     *,
     connections: bool,
     elsewhere: Collection[str],
-) -> Connected[T]:
-    """Read a YAML spec.
+) -> tuple[T, dict[str, Any]]:
+    """Return what a YAML spec declares, and its sections as connections take them, with the registry's settings among
+    the brokers', next to the secret environment ``variables`` that it names.
 
     :param kinds: the keys that may be declared, and their annotations
     :param make: makes the declared object
@@ -76,7 +69,7 @@ def read_connected(
     stated = {key: filled_field(variables, key, values[key], kinds[key]) for key in values if key in kinds}
     if isinstance(format_ := stated.get("format"), dict):
         for key in {"schema", "reader_schema"} & format_.keys():
-            format_[key], unread = schema_of_file(f"format.{key}", format_[key], Path(path).parent)
+            format_[key], unread = _schema_of_file(f"format.{key}", format_[key], Path(path).parent)
             wrong += unread
     # An unused section may name variables that only another machine has.
     sections |= {s: variables.filled(sections[s], s) for s in needed}
@@ -92,7 +85,20 @@ def read_connected(
         raise mistaken(f"spec {path}", wrong)
     if "kafka" in needed:
         sections["kafka"] = resolved(sections["kafka"])
-    return Connected(declared=declared, sections=sections, variables=variables.secret)
+    taken = {name: sections[name] for name in SECTIONS}
+    taken["kafka"] = with_registry(taken["kafka"], sections[REGISTRY])
+    return declared, {**taken, "variables": variables.secret}
+
+
+def _schema_of_file(key: str, stated: Any, folder: Path) -> tuple[Any, list[str]]:
+    """Return the schema under a key, or in the file that it names; and the mistakes in it."""
+    if not isinstance(stated, str) or "\n" in stated or not stated.endswith(_SCHEMA_FILES):
+        return stated, []
+    try:
+        return (folder / stated).read_text(encoding="utf-8"), []
+    except (OSError, ValueError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        return "", [f"{key}: {stated!r} cannot be read: {why} [LC1148]"]
 
 
 SPARK_KEYS = ("master", "conf", "remote")

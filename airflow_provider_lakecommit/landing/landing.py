@@ -27,9 +27,8 @@ from airflow_provider_lakecommit.landing.checks import (
     all_wrong_at_once,
     wrong_values,
 )
-from airflow_provider_lakecommit.landing.connected import REGISTRY, SECTIONS, Connected, read_connected
+from airflow_provider_lakecommit.landing.connected import read_connected
 from airflow_provider_lakecommit.landing.names import mistaken
-from airflow_provider_lakecommit.landing.registry import with_registry
 from airflow_provider_lakecommit.landing.route import route_of, routed_tables
 from airflow_provider_lakecommit.landing.row_checks import RowCheck, checks_of
 from airflow_provider_lakecommit.landing.sections import (
@@ -309,18 +308,8 @@ class Landing:
         return load_spec(path, connections=False).landing
 
 
-def _defaults() -> dict[str, Any]:
-    made = ((f, f.default if f.default_factory is dataclasses.MISSING else f.default_factory()) for f in _fields())
-    values = {f.name: value for f, value in made if value is not dataclasses.MISSING}
-    sections = {name: getattr(values[section], key) for name, (section, key) in SECTION_KEYS.items()}
-    return {**{name: value for name, value in values.items() if name not in OPTIONS}, **sections}
-
-
-def _fields() -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(Landing)
-
-
-DEFAULTS: Mapping[str, Any] = _defaults()
+_LEAST = {"name": "any", "topics": "any", "table": "any.table"}
+DEFAULTS: Mapping[str, Any] = {name: v for name, v in Landing.from_dict(_LEAST).flat.items() if name not in _LEAST}
 """Default values, by the names under which options are recorded."""
 
 
@@ -342,12 +331,6 @@ def load_spec(path: str | Path, *, connections: bool = True, elsewhere: Collecti
     :param elsewhere: sections that the caller has from elsewhere
     :raises SpecError: unreadable file, no mapping, or anything :class:`Landing` refuses; all mistakes together
     """
-    kinds = {f.name: str(f.type) for f in _fields()}
-    found = read_connected(path, kinds, Landing.from_dict, hint, connections=connections, elsewhere=elsewhere)
-    return LandingSpec(landing=found.declared, **sections_of(found), variables=found.variables)
-
-
-def sections_of(found: Connected[Any]) -> dict[str, Any]:
-    """Return the sections of a spec as connections take them, with the registry's settings among the brokers'."""
-    sections = {name: found.sections[name] for name in SECTIONS}
-    return {**sections, "kafka": with_registry(sections["kafka"], found.sections[REGISTRY])}
+    kinds = {f.name: str(f.type) for f in dataclasses.fields(Landing)}
+    landing, taken = read_connected(path, kinds, Landing.from_dict, hint, connections=connections, elsewhere=elsewhere)
+    return LandingSpec(landing=landing, **taken)

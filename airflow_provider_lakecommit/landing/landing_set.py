@@ -6,26 +6,41 @@ Contract: a :class:`LandingSet` is complete and valid once constructed and touch
 (:mod:`~airflow_provider_lakecommit.cycle.sets.expansion`), one per table, named after the set and the table. A landing
 keeps its name however many topics go to its table; ledger, windows, commits and every command work per table.
 
+A template has fields in braces: ``{topic}``, and the named groups of the pattern that the topic matched. In their
+values every character other than a letter, digit or underscore becomes an underscore: dots would be namespaces, and few
+engines take an unquoted hyphen. Case is kept. An unknown field is reported before any topic is known.
+
 Failure story: as for a landing, all mistakes are one :class:`SpecError`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Landing, LandingSpec, sections_of
 from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
 from airflow_provider_lakecommit.landing.connected import read_connected
+from airflow_provider_lakecommit.landing.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.landing.names import meant, mistaken
-from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, TOP, label, merged, to_flat
-from airflow_provider_lakecommit.landing.table_names import TOPIC, groups_of, wrong_with_pattern, wrong_with_template
+from airflow_provider_lakecommit.landing.sections import (
+    SECTION_KEYS,
+    SECTIONS,
+    TOP,
+    keep_as_tuples,
+    label,
+    merged,
+    to_flat,
+)
 from airflow_provider_lakecommit.landing.yaml_file import read_yaml
 
+TOPIC = "topic"
+_OTHER = re.compile(r"[^A-Za-z0-9_]")
 OWN = ("name", "topics", "table", "dead_letter_table")
 """Fields of a landing that the set fills in."""
 SHARED = tuple(f"connections.{key}" for key in ("kafka", "registry", "iceberg", "control_topic"))
@@ -73,10 +88,9 @@ class LandingSet:
 
     def __post_init__(self) -> None:
         for key in ("topics", "exclude"):
-            value = getattr(self, key)
-            object.__setattr__(self, key, (value,) if isinstance(value, str) else _tuple(value))
-        for key in ("rules", "overrides"):
-            object.__setattr__(self, key, _tuple(getattr(self, key)))
+            if isinstance(value := getattr(self, key), str):
+                object.__setattr__(self, key, (value,))
+        keep_as_tuples(self, "topics", "exclude", "rules", "overrides")
         if wrong := list(_wrong(self)):
             raise mistaken(f"landing set {self.name!r}", wrong)
 
@@ -158,8 +172,11 @@ def load_set(path: str | Path, *, connections: bool = True, elsewhere: Collectio
 
     :raises SpecError: unreadable file, no mapping, or anything :class:`LandingSet` refuses
     """
-    found = read_connected(path, _kinds(), LandingSet.from_dict, _hint, connections=connections, elsewhere=elsewhere)
-    return LandingSetSpec(landing_set=found.declared, **sections_of(found), variables=found.variables)
+    kinds = _kinds()
+    found, taken = read_connected(
+        path, kinds, LandingSet.from_dict, _hint, connections=connections, elsewhere=elsewhere
+    )
+    return LandingSetSpec(landing_set=found, **taken)
 
 
 def _kinds() -> dict[str, str]:
@@ -175,8 +192,54 @@ def _hint(key: str, known: Collection[str]) -> str:
     return meant(key, known)
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+def fields_of(template: str) -> tuple[str, ...]:
+    """Return the fields of a template.
+
+    :raises ValueError: unbalanced braces
+    """
+    return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
+
+
+def filled_template(template: str, values: Mapping[str, str | None]) -> str:
+    """Return the name for one topic. A group outside of the match is empty."""
+    return template.format_map({name: _OTHER.sub("_", value or "") for name, value in values.items()})
+
+
+def _groups_of(pattern: str | None) -> tuple[str, ...]:
+    """Return the named groups of a valid pattern."""
+    return () if pattern is None else tuple(re.compile(pattern).groupindex)
+
+
+def _wrong_with_pattern(value: Any) -> str | None:
+    """Return what is wrong with a regular expression, ``None`` if it is valid."""
+    if not isinstance(value, str) or not value:
+        return f"{value!r} is not a regular expression [LC1177]"
+    try:
+        re.compile(value)
+    except re.error as e:
+        return f"{value!r} is not a regular expression: {e} [LC1178]"
+    return None
+
+
+def _wrong_with_template(template: Any, names: Collection[str], example: str = "a") -> str | None:
+    """Return what is wrong with a table's template, ``None`` if it is valid.
+
+    :param names: the known fields
+    :param example: a sample value of a field
+    """
+    if not isinstance(template, str):
+        return f"{template!r} is not a table name (namespace.table), with fields as in 'lake.{{topic}}' [LC1179]"
+    try:
+        found = fields_of(template)
+    except ValueError as e:
+        return f"{template!r} is not a template: {e} [LC1180]"
+    for name in found:
+        if name not in names:
+            return (
+                f"{template!r} has the unknown field {name!r}; allowed are "
+                f"{', '.join(names) or 'none'}{meant(name, names)} [LC1181]"
+            )
+    return CHECKS["table"](template.format_map(dict.fromkeys(names, example)))
 
 
 def _wrong(declared: LandingSet) -> Iterator[str]:
@@ -189,10 +252,10 @@ def _wrong(declared: LandingSet) -> Iterator[str]:
     if not declared.table and not declared.rules:
         yield "needs `table` (as 'lake.{topic}') or `rules` [LC1128]"
     patterns = [("topics_pattern", declared.topics_pattern)] if declared.topics_pattern is not None else []
-    bad = [(k, t) for k, v in patterns + _each("exclude", declared.exclude) if (t := wrong_with_pattern(v))]
+    bad = [(k, t) for k, v in patterns + _each("exclude", declared.exclude) if (t := _wrong_with_pattern(v))]
     yield from (f"{key}: {text}" for key, text in bad)
-    groups = groups_of(declared.topics_pattern) if not any(k == "topics_pattern" for k, _ in bad) else ()
-    if declared.table is not None and (text := wrong_with_template(declared.table, (TOPIC, *groups))):
+    groups = _groups_of(declared.topics_pattern) if not any(k == "topics_pattern" for k, _ in bad) else ()
+    if declared.table is not None and (text := _wrong_with_template(declared.table, (TOPIC, *groups))):
         yield f"table: {text}"
     yield from _wrong_rules(declared.rules)
     if declared.dead_letter_table is not None:
@@ -213,9 +276,9 @@ def _wrong_rules(rules: Any) -> Iterator[str]:
             yield f"{path}: {rule!r} is not a mapping of {', '.join(_RULE)} [LC1130]"
             continue
         yield from (f"{path}: {text}" for text in unknown_keys(map(str, rule), _RULE, lambda key: meant(key, _RULE)))
-        text = wrong_with_pattern(rule.get("topics"))
-        names = (TOPIC, *(() if text else groups_of(rule["topics"])))
-        text = text or wrong_with_template(rule.get("table"), names)
+        text = _wrong_with_pattern(rule.get("topics"))
+        names = (TOPIC, *(() if text else _groups_of(rule["topics"])))
+        text = text or _wrong_with_template(rule.get("table"), names)
         if text:
             yield f"{path}: {text}"
         elif not isinstance(merge := rule.get("merge", False), bool):
@@ -223,7 +286,7 @@ def _wrong_rules(rules: Any) -> Iterator[str]:
 
 
 def _wrong_dead_letters(template: Any) -> Iterator[str]:
-    text = wrong_with_template(template, (_TABLE,), "a.a")
+    text = _wrong_with_template(template, (_TABLE,), "a.a")
     if text or "{table}" not in template:
         # A table for all would hold all ledgers, and its corruption would block every landing.
         yield f"dead_letter_table: {text or f'needs {{table}}, as each table has its own: {template!r} [LC1224]'}"
@@ -235,7 +298,7 @@ def _wrong_options(declared: LandingSet) -> Iterator[str]:
         return
     yield from _wrong_landing("defaults", declared.defaults, declared.defaults, OWN)
     for path, override in _each("overrides", declared.overrides):
-        if not isinstance(override, Mapping) or (text := wrong_with_pattern(override.get(_TABLE))):
+        if not isinstance(override, Mapping) or (text := _wrong_with_pattern(override.get(_TABLE))):
             problem = f"{override!r} is not a mapping" if not isinstance(override, Mapping) else f"table: {text}"
             yield f"{path}: {problem}"
             continue

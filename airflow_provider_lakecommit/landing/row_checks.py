@@ -75,14 +75,11 @@ def wrong_with_row_checks(values: Mapping[str, Any]) -> Iterator[str]:
 
 def checks_of(stated: Sequence[str | Mapping[str, Any]], table: str) -> tuple[RowCheck, ...]:
     """Return the checks, of the leading table where they name none."""
-    return tuple(_check(each if isinstance(each, Mapping) else _named(each), table) for each in stated)
-
-
-def _named(text: str) -> Mapping[str, Any]:
-    return {"function" if _FUNCTION.fullmatch(text.strip()) else "sql": text.strip()}
-
-
-def _check(stated: Mapping[str, Any], table: str) -> RowCheck:
-    text = " ".join(str(stated.get("sql") or stated["function"]).split())
-    shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-    return RowCheck(**{"name": shown, "table": table, **stated})
+    checks = []
+    for each in stated:
+        if isinstance(each, str):
+            each = {"function" if _FUNCTION.fullmatch(each.strip()) else "sql": each.strip()}
+        text = " ".join(str(each.get("sql") or each["function"]).split())
+        shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+        checks.append(RowCheck(**{"name": shown, "table": table, **each}))
+    return tuple(checks)

@@ -12,6 +12,7 @@ Failure story: an unknown key is reported with the nearest known one, a key of a
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,7 +20,6 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.landing.names import mistaken, nearest
-from airflow_provider_lakecommit.landing.schema_file import schema_text
 from airflow_provider_lakecommit.landing.times import duration_of
 
 T = TypeVar("T")
@@ -72,7 +72,17 @@ class Format:
 
     def __post_init__(self) -> None:
         for key in ("schema", "reader_schema"):
-            object.__setattr__(self, key, schema_text(getattr(self, key)))
+            object.__setattr__(self, key, _schema_text(getattr(self, key)))
+
+
+def _schema_text(stated: Any) -> Any:
+    """Return a schema as text: JSON without insignificant parts, other texts unchanged."""
+    try:
+        return (
+            json.dumps(json.loads(stated) if isinstance(stated, str) else stated, sort_keys=True) if stated else stated
+        )
+    except (TypeError, ValueError):
+        return stated
 
 
 @_refuses_unknown_keys
@@ -120,6 +130,14 @@ class Columns:
     on_incompatible: str = "dead_letter"
 
 
+def keep_as_tuples(declared: object, *names: str) -> None:
+    """Make lists in these fields of a frozen object tuples; other values stay, for the checks to name them."""
+    for name in names:
+        stated = getattr(declared, name)
+        if isinstance(stated, Sequence) and not isinstance(stated, str):
+            object.__setattr__(declared, name, tuple(stated))
+
+
 @_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Upsert:
@@ -137,10 +155,7 @@ class Upsert:
     deletes: str = field(default="hard", metadata={_FLAT: "upsert_deletes"})
 
     def __post_init__(self) -> None:
-        for name in ("key", "order_by"):
-            stated = getattr(self, name)
-            if not isinstance(stated, str) and isinstance(stated, Sequence):
-                object.__setattr__(self, name, tuple(stated))
+        keep_as_tuples(self, "key", "order_by")
 
     @property
     def order_column(self) -> str | None:
@@ -280,8 +295,7 @@ class Publish:
     checks: Sequence[str | Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.checks, str) and isinstance(self.checks, Sequence):
-            object.__setattr__(self, "checks", tuple(self.checks))
+        keep_as_tuples(self, "checks")
 
 
 @_refuses_unknown_keys
@@ -308,9 +322,7 @@ class Connections:
     location_providers: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        stated = self.location_providers
-        if not isinstance(stated, str) and isinstance(stated, Sequence):
-            object.__setattr__(self, "location_providers", tuple(stated))
+        keep_as_tuples(self, "location_providers")
 
 
 SECTIONS: Mapping[str, type[Any]] = {

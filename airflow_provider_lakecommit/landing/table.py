@@ -221,7 +221,8 @@ def _wrong_entry(by: str, columns: Mapping[str, str]) -> str | None:
     sized = transform in ("bucket", "truncate")
     if sized != bool(size) or (size and int(size) < 1) or (call is None and re.search(r"[\s(),]", by)):
         return f" is not one of: {_FORMS} [LC1172]"
-    if any(columns.get(above) == MANY for above in _above(column)):
+    path = column.split(".")
+    if any(columns.get(".".join(path[:n])) == MANY for n in range(1, len(path))):
         return f": column {column} is inside a list or map, so a row has several values of it [LC1173]"
     if column not in columns:
         return f": there is no column {column!r}; columns are {', '.join(columns)}{meant(column, columns)} [LC1174]"
@@ -231,12 +232,6 @@ def _wrong_entry(by: str, columns: Mapping[str, str]) -> str | None:
     if kind and takes is not None and not kind.startswith(takes):
         return f": column {column} is {kind}; {transform} takes {', '.join(takes)} [LC1176]"
     return None
-
-
-def _above(column: str) -> Iterator[str]:
-    """Yield the paths of the columns around a nested column."""
-    path = column.split(".")
-    return (".".join(path[:n]) for n in range(1, len(path)))
 
 
 def _is_list(value: Any) -> bool:

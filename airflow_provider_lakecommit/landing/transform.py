@@ -48,10 +48,7 @@ def check_functions(v: Any) -> str | None:
 
 
 def wrong_with_transform(values: Mapping[str, Any], tables: tuple[str, ...]) -> Iterator[str]:
-    """Yield what is wrong with fields that are valid by themselves.
-
-    :param tables: the tables that take rows
-    """
+    """Yield what is wrong with fields that are valid by themselves."""
     transform = values.get("transform")
     if transform is None:
         stated = [key for key in ("record_schema", "functions") if values.get(key)]

@@ -94,10 +94,7 @@ def columns_of_key(key: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def wrong_together(values: Mapping[str, Any], metadata: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with sections that are valid by themselves.
-
-    :param metadata: columns that are filled from the record itself
-    """
+    """Yield what is wrong with sections that are valid by themselves."""
     format_, csv = values.get("format", "json"), values.get("csv", {})
     if isinstance(csv, Mapping) and (format_ == "csv") != bool(csv):
         yield (

@@ -18,7 +18,7 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, Str
 from airflow_provider_lakecommit.core.formats import SCHEMA_SOURCES
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
-from airflow_provider_lakecommit.formats.evolution.changes import Added, Widened, evolution
+from airflow_provider_lakecommit.formats.evolution.changes import Change, evolution
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes, RecordSample, TypeSource, source_for
 from airflow_provider_lakecommit.formats.evolution.records import FramedRecordsSource, RecordsSource
 from airflow_provider_lakecommit.kafka.sample import records_at
@@ -82,8 +82,8 @@ def test_what_records_have_and_the_table_lacks_is_requested(
     found = infer(make(LANDING, {"bootstrap.servers": bootstrap}), TABLE, ranges)
     assert found.misfits == ()
     assert evolution(TABLE, found.columns, widen=True).changes == (
-        Widened(path=("n",), before=IntegerType(), after=LongType()),
-        Added(path=("extra",), kind=StringType()),
+        Change(path=("n",), kind=LongType(), before=IntegerType()),
+        Change(path=("extra",), kind=StringType()),
     )
     assert found.origin
 

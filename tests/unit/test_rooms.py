@@ -176,7 +176,6 @@ RULES = (
         nowhere=AIRFLOW | SPARK,
     ),
     rule("formats/evolution/changes", "formats", nowhere=KAFKA | frozenset({"pyarrow"})),
-    rule("formats/evolution/misfits", nowhere=KAFKA | frozenset({"pyarrow"})),
     rule("formats/column_names", "landing", nowhere=KAFKA | frozenset({"pyarrow"})),
     rule("formats/evolution/paths", nowhere=KAFKA | frozenset({"pyarrow"})),
     rule("formats/evolution/schema", nowhere=KAFKA | frozenset({"pyarrow"})),

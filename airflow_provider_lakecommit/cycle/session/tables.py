@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.core import Role, role_of
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats import Added, create_of, dotted, plain
+from airflow_provider_lakecommit.formats import create_of, dotted, plain
 from airflow_provider_lakecommit.formats.evolution.changes import evolution
 from airflow_provider_lakecommit.iceberg import (
     DEAD_LETTER_SCHEMA,
@@ -187,7 +187,7 @@ def _unfit(schema: Schema) -> str:
         f for f in DEAD_LETTER_SCHEMA.fields if f.name not in OPTIONAL_DEAD_LETTER_COLUMNS - {*schema.column_names}
     ]
     found = evolution(schema, StructType(*fields), widen=False)
-    lacking = ", ".join(f"{dotted(c.path)} {plain(c.kind)}" for c in found.changes if isinstance(c, Added))
+    lacking = ", ".join(f"{dotted(c.path)} {plain(c.kind)}" for c in found.changes if c.adds)
     always = {f.name for f in fields if f.required}
     required = ", ".join(f.name for f in schema.fields if f.required and f.name not in always)
     parts = (f"lacks {lacking}" if lacking else "", f"requires {required}" if required else "")

@@ -9,8 +9,7 @@ by itself. Rows are in the order of their values. Unknown fields are counted by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +21,9 @@ from airflow_provider_lakecommit.formats.avro.block import OctetBlock, pieces
 from airflow_provider_lakecommit.formats.avro.nested import Struct
 from airflow_provider_lakecommit.formats.avro.resolve import Resolver
 from airflow_provider_lakecommit.formats.avro.writer import writer_type
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
-from airflow_provider_lakecommit.formats.framed_values import FramedDecoder, FramedPart
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, together
+from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
+from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, key_text
 
 MOST_OCTETS = 1 << 29
@@ -47,11 +47,13 @@ class AvroDecoder(FramedDecoder[Struct]):
         return self._resolver.target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
+        rejects = list[Reject]()
         if self._stated is not None:
-            everything = FramedPart(key=0, made=self._stated, positions=range(len(values)), start=0)
-            return _together([self._part(values, everything)], [], len(values), self._empty)
-        parts, rejects = self._reader.parts(values)
-        return _together([self._part(values, part) for part in parts], rejects, len(values), self._empty)
+            parts = [(Framed(key=0, start=0, positions=range(len(values))), self._stated)]
+        else:
+            parts, rejects = self._reader.parts(values)
+        found = [each for group, reader in parts for each in self._part(values, group, reader)]
+        return together(found or [(range(0), Decoded(table=self._empty))], rejects, len(values))
 
     def _made(self, schema: RegisteredSchema) -> Struct:
         try:
@@ -60,71 +62,43 @@ class AvroDecoder(FramedDecoder[Struct]):
         except Refusal as refusal:
             raise Refusal(refusal.kind, refusal.column, f"{key_text(schema.key)}: {refusal.reason}") from None
 
-    def _part(self, values: Sequence[bytes], part: FramedPart[Struct]) -> Decoded:
-        own = values if len(part.positions) == len(values) else [values[position] for position in part.positions]
-        suffix = "" if self._stated is not None else f" ({key_text(part.key)})"
-        found = []
+    def _part(self, values: Sequence[bytes], group: Framed, reader: Struct) -> Iterator[tuple[Sequence[int], Decoded]]:
+        """Yield the records of a schema in pieces that can be read together, with their positions."""
+        own = values if len(group.positions) == len(values) else [values[position] for position in group.positions]
+        suffix = "" if self._stated is not None else f" ({key_text(group.key)})"
         for start, end in pieces(own, MOST_OCTETS):
-            found.append(self._block(own[start:end], part, part.positions[start:end], suffix))
-        return _joined(found, self._empty)
+            yield group.positions[start:end], self._block(own[start:end], group.start, reader, suffix)
 
-    def _block(
-        self, values: Sequence[bytes], part: FramedPart[Struct], positions: Sequence[int], suffix: str
-    ) -> Decoded:
-        block = OctetBlock.of(values, part.start)
-        cursor = block.cursor()
-        columns = part.made.columns(cursor, None)
-        cursor.end()
+    def _block(self, values: Sequence[bytes], start: int, reader: Struct, suffix: str) -> Decoded:
+        block, columns = _read(values, start, reader)
         table = pa.Table.from_arrays(columns, schema=self.schema)
         if not block.failed:
             ignored = Counter({path: sum(map(len, found)) for path, found in block.unknown.items()})
-            return Decoded(table=table, records=positions, ignored=ignored)
+            return Decoded(table=table, ignored=ignored)
         good = ~block.dead
-        self._name_first(block, values, part)
+        failed = block.failed
+        if walked := [position for position in failed if block.walked[position]]:
+            # Name each record's error as if it had been read alone, so that a repeated read returns the same.
+            alone, _ = _read([values[position] for position in walked], start, reader, in_step=True)
+            failed = failed | {walked[n]: refusal for n, refusal in alone.failed.items()}
         rejects = (
-            Reject.of(positions[i], Refusal(bad.kind, bad.column, f"{bad.reason}{suffix}"))
-            for i, bad in sorted(block.failed.items())
+            Reject.of(i, Refusal(bad.kind, bad.column, f"{bad.reason}{suffix}")) for i, bad in sorted(failed.items())
         )
         return Decoded(
             table=table.filter(pa.array(good)),
-            records=[positions[i] for i in np.flatnonzero(good).tolist()],
+            records=np.flatnonzero(good).tolist(),
             rejects=tuple(rejects),
             ignored=Counter(
                 {path: n for path, found in block.unknown.items() if (n := int(sum(good[f].sum() for f in found)))}
             ),
         )
 
-    def _name_first(self, block: OctetBlock, values: Sequence[bytes], part: FramedPart[Struct]) -> None:
-        """Return each record's error as if it had been read alone, so that a repeated read returns the same."""
-        if positions := [position for position in block.failed if block.walked[position]]:
-            alone = OctetBlock.of([values[position] for position in positions], part.start, in_step=True)
-            cursor = alone.cursor()
-            part.made.columns(cursor, None)
-            cursor.end()
-            block.failed |= {positions[n]: refusal for n, refusal in alone.failed.items()}
 
-
-def _joined(found: Sequence[Decoded], empty: pa.Table) -> Decoded:
-    if len(found) == 1:
-        return found[0]
-    ignored: Counter[str] = Counter()
-    for each in found:
-        ignored.update(each.ignored)
-    return Decoded(
-        table=pa.concat_tables([each.table for each in found]) if found else empty,
-        records=[position for each in found for position in each.records or ()],
-        rejects=tuple(reject for each in found for reject in each.rejects),
-        ignored=ignored,
-    )
-
-
-def _together(found: Sequence[Decoded], rejects: Sequence[Reject], many: int, empty: pa.Table) -> Decoded:
-    """Return rows and rejects in the order of their values."""
-    joined = _joined(found, empty)
-    records = joined.records or []
-    bad = tuple(sorted([*joined.rejects, *rejects], key=lambda reject: reject.index))
-    if len(found) > 1:
-        order = np.argsort(np.asarray(records, np.int64), kind="stable")
-        joined = replace(joined, table=joined.table.take(pa.array(order)))
-        records = sorted(records)
-    return replace(joined, records=None if len(records) == many else list(records), rejects=bad)
+def _read(
+    values: Sequence[bytes], start: int, reader: Struct, *, in_step: bool = False
+) -> tuple[OctetBlock, list[pa.Array]]:
+    block = OctetBlock.of(values, start, in_step=in_step)
+    cursor = block.cursor()
+    columns = reader.columns(cursor, None)
+    cursor.end()
+    return block, columns

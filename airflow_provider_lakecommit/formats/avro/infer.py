@@ -13,10 +13,9 @@ from typing import Any
 
 from airflow_provider_lakecommit.formats.avro.writer import WriterType, writer_type
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.infer import ColumnNotes, InferredColumn, noted
+from airflow_provider_lakecommit.formats.infer import MAX_DIGITS, ColumnNotes, InferredColumn, column_of
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 
-MAX_DIGITS = 38
 _NULL = WriterType(kind="null", name="null")
 """The type of a union without another type."""
 _TYPES = {
@@ -55,12 +54,7 @@ def registered_columns(schema: RegisteredSchema) -> list[InferredColumn]:
 
 
 def avro_columns(written: WriterType) -> list[InferredColumn]:
-    columns = []
-    for field in written.fields:
-        kind, notes = noted(field.name, partial(_type, field.type, field.name))
-        required = kind is not None and not field.type.nullable
-        columns.append(InferredColumn(name=field.name, type=kind, required=required, notes=notes))
-    return columns
+    return [column_of(f.name, partial(_type, f.type, f.name), required=not f.type.nullable) for f in written.fields]
 
 
 def _type(written: WriterType, path: str, notes: ColumnNotes) -> Any:

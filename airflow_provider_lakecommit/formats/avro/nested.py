@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
-from airflow_provider_lakecommit.formats.avro.items import each_item
+from airflow_provider_lakecommit.formats.avro.items import each_item, entry_walk
 from airflow_provider_lakecommit.formats.avro.scalars import Reader
-from airflow_provider_lakecommit.formats.avro.walk import entry_walk
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
 
 
@@ -106,9 +105,7 @@ class Struct:
 
     def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
         columns = self.columns(cursor, active)
-        alive = cursor.live(active)
-        mask = None if alive is None else pa.array(~alive)
-        return pa.StructArray.from_arrays(columns, fields=list(self.target), mask=mask)
+        return pa.StructArray.from_arrays(columns, fields=list(self.target), mask=_mask(cursor, active))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

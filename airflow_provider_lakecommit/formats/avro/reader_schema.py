@@ -28,10 +28,7 @@ class WrongDefaultError(ValueError):
 
 
 def reader_schema(text: str) -> WriterType | None:
-    """Parse a landing's reader schema; ``None`` for an empty text.
-
-    :raises TableError: it is not an Avro schema, or is recursive
-    """
+    """Parse a landing's reader schema; ``None`` for an empty text."""
     try:
         return writer_type(text) if text else None
     except Refusal as refusal:
@@ -114,10 +111,7 @@ def _names(written: Sequence[WriterField], requested: Sequence[WriterField]) -> 
 
 
 def encoded(requested: WriterType, default: Any) -> bytes:
-    """Encode a default, in its JSON form, in Avro's binary encoding.
-
-    :raises WrongDefaultError: it is not a value of the type
-    """
+    """Encode a default, in its JSON form, in Avro's binary encoding."""
     if requested.kind == "union":
         return _first(requested, default)
     if requested.kind == "record" and isinstance(default, Mapping):

@@ -44,14 +44,6 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.avro.block import OctetBlock
-from airflow_provider_lakecommit.formats.avro.convert import (
-    MOST_DIGITS,
-    Convert,
-    decimal_of,
-    exact_number,
-    text,
-    whole_numbers,
-)
 from airflow_provider_lakecommit.formats.avro.nested import (
     Absent,
     Branches,
@@ -70,13 +62,21 @@ from airflow_provider_lakecommit.formats.avro.reader_schema import (
     reader_schema,
     renamed,
 )
-from airflow_provider_lakecommit.formats.avro.scalars import Reader, Scalar, raw_of
+from airflow_provider_lakecommit.formats.avro.scalars import (
+    MOST_DIGITS,
+    Reader,
+    Scalar,
+    decimal_of,
+    exact_number,
+    raw_of,
+    text,
+    whole_numbers,
+)
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType
-from airflow_provider_lakecommit.formats.connect_times import unread
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.octets import UUID_READING, octet_reading
+from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, Reading, octet_reading
 from airflow_provider_lakecommit.formats.rules import ColumnRules
-from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
+from airflow_provider_lakecommit.formats.times import TEMPORAL, number_times, time_reading, unread
 from airflow_provider_lakecommit.iceberg import arrow_field
 
 _WITH_ZONE = (TimestamptzType, TimestamptzNanoType)
@@ -109,11 +109,7 @@ _PLAIN: tuple[tuple[tuple[str, ...], tuple[type[IcebergType], ...], Convert | No
 
 
 class Resolver:
-    """Makes readers for one table.
-
-    :param skip: top-level columns that are filled from elsewhere
-    :raises TableError: a rule does not fit the table
-    """
+    """Makes readers for one table."""
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
         self._rules = ColumnRules.of(schema, options)
@@ -151,10 +147,7 @@ class Resolver:
         return Absent(target=reader.target, default=value)
 
     def records(self, written: WriterType) -> Struct:
-        """Return the reader of a schema's records for the table.
-
-        :raises Refusal: they do not belong to this table
-        """
+        """Return the reader of a schema's records for the table."""
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
         written = renamed(written, self._requested)
@@ -249,16 +242,13 @@ class Resolver:
             return decimal_of(written.scale)
         encoding = self._rules.encodings.get(column.field_id)
         if written.kind == "string" and encoding is not None:
-            read = octet_reading(encoding).convert
-            return None if read is None else lambda values, target: read(text(values, target), target)
+            return _of_text(octet_reading(encoding))
         if isinstance(kind, StringType) and written.kind != "fixed":
             return text
         if isinstance(kind, BinaryType):
             return None
         if isinstance(kind, UUIDType) and written.kind == "string":
-            parse = UUID_READING.convert
-            assert parse is not None
-            return lambda values, target: parse(text(values, target), target)
+            return _of_text(UUID_READING)
         size = 16 if isinstance(kind, UUIDType) else len(kind) if isinstance(kind, FixedType) else -1
         if written.kind == "fixed" and written.size == size:
             return _fixed
@@ -275,17 +265,15 @@ class Resolver:
             if not isinstance(kind, kinds) and not (stated == rule and isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE)):
                 remedy = f"; set `timestamps` to {rule}" if isinstance(kind, _WITHOUT_ZONE + _WITH_ZONE) else ""
                 raise _UnfitError(f"{unfit}{remedy}")
-            return _timed(kind, rule)
+            return number_times(kind, rule)
         if written.logical is not None:
             raise unfit
         if written.kind in ("int", "long"):
             if (why := unread(written.meaning, stated)) is not None:
                 raise _UnfitError(f"{unfit} {why}")
-            return _timed(kind, stated or "")
+            return number_times(kind, stated or "")
         if written.kind == "string" and (stated is None or stated == "iso8601" or "%" in stated):
-            read = time_reading(kind, stated or "iso8601").convert
-            assert read is not None
-            return lambda values, target: read(text(values, target), target)
+            return _of_text(time_reading(kind, stated or "iso8601"))
         raise unfit
 
     def _union(self, written: WriterType, column: NestedField, path: str) -> Reader:
@@ -340,11 +328,8 @@ def chosen_columns(written: Iterable[WriterField], columns: Iterable[str]) -> di
     return chosen
 
 
-def _timed(kind: IcebergType, rule: str) -> Convert:
-    reading = time_reading(kind, rule)
-    convert = reading.convert
-    assert convert is not None
-    return lambda values, target: convert(values.cast(reading.wire), target)
+def _of_text(reading: Reading) -> Convert:
+    return lambda values, target: reading.convert(text(values, target), target)
 
 
 def _fixed(values: pa.Array, target: pa.DataType) -> pa.Array:

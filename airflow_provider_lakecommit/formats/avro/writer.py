@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema that records were written with, as a tree.
 
-Contract: pure. :func:`writer_type` parses the text of a registry or landing into a tree in which names are resolved
-(:mod:`~airflow_provider_lakecommit.formats.avro.names`), each named type once, however often it is used. ``least`` is a
-value's fewest bytes: it shows if a count of items fits in the rest of a record. Types of a union have distinct names:
-of equal ones, full names are used, with ``_`` for each dot. Parts without effect on the encoding (defaults,
-documentation, names invalid in Avro, invalid logical types) do not refuse a schema.
+Contract: pure. :func:`writer_type` parses the text of a registry or landing into a tree in which names are resolved,
+each named type once, however often it is used: as Avro's specification and, where that is open, its Java library do. A
+name missing in its namespace is searched without one, a null namespace counts as not stated, and a name may precede its
+definition. ``least`` is a value's fewest bytes: it shows if a count of items fits in the rest of a record. Types of a
+union have distinct names: of equal ones, full names are used, with ``_`` for each dot. Parts without effect on the
+encoding (defaults, documentation, names invalid in Avro, invalid logical types) do not refuse a schema.
 
 Failure story: an invalid Avro schema, a recursive type, and nesting beyond :data:`DEEPEST` are a
 :class:`~airflow_provider_lakecommit.formats.decoder.Refusal` that names it: tables have no recursive types, and
@@ -21,8 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
-from airflow_provider_lakecommit.formats.avro.names import PRIMITIVES, Names, SchemaError, full_name
-from airflow_provider_lakecommit.formats.avro.walk import Walk, walk_over
+from airflow_provider_lakecommit.formats.avro.items import Walk, walk_over
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
 DEEPEST = 100
@@ -96,31 +96,55 @@ class WriterField:
     default: str | None = None
 
 
+class _SchemaError(ValueError):
+    """A text is not a schema."""
+
+
 def writer_type(text: str, imported: Sequence[str] = ()) -> WriterType:
     """Return the tree of a schema.
 
     :param imported: texts of the schemas that it imports, each before its user
     :raises Refusal: it is not an Avro schema, or cannot be read into a table
     """
-    names = Names()
+    tree = _Tree()
     try:
         for each in imported:
-            names.define(json.loads(each))
+            tree.define(json.loads(each))
         # Some registries return a primitive type without quotes.
-        stated = text if text in PRIMITIVES else json.loads(text)
-        names.define(stated)
-        return _Tree(names).type(stated, "", ())
+        stated = text if text in _LEAST else json.loads(text)
+        tree.define(stated)
+        return tree.type(stated, "", ())
     except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
-        problem = str(e) if isinstance(e, SchemaError) else f"{type(e).__name__}: {e}"
+        problem = str(e) if isinstance(e, _SchemaError) else f"{type(e).__name__}: {e}"
         raise _refused(f"is not an Avro schema: {problem[:200]}") from None
 
 
-@dataclass(slots=True)
-class _Tree:
-    """Makes the tree. ``made`` are finished named types, by full name."""
+_NAMED = frozenset({"record", "error", "enum", "fixed"})
+_INNER = {"array": "items", "map": "values"}
 
-    names: Names
-    made: dict[str, WriterType] = field(default_factory=dict)
+
+class _Tree:
+    """Makes the tree of a schema, whose named types may be those of the schemas that it imports."""
+
+    def __init__(self) -> None:
+        self._defined: dict[str, tuple[Mapping[str, Any], str]] = {}
+        """Definitions by full name, each with the namespace around it."""
+        self._made: dict[str, WriterType] = {}
+
+    def define(self, stated: Any, space: str = "") -> None:
+        """Register the definitions of a schema. Of several with one name the first one counts."""
+        if isinstance(stated, list):
+            for each in stated:
+                self.define(each, space)
+        elif isinstance(stated, Mapping) and isinstance(kind := stated.get("type"), str):
+            if kind in _INNER:
+                self.define(stated.get(_INNER[kind]), space)
+            elif kind in _NAMED:
+                full = _full_name(stated, space)
+                self._defined.setdefault(full, (stated, space))
+                for each in stated.get("fields", ()) if kind in ("record", "error") else ():
+                    if isinstance(each, Mapping):
+                        self.define(each.get("type"), full.rpartition(".")[0])
 
     def type(self, stated: Any, space: str, above: tuple[str, ...]) -> WriterType:
         """
@@ -144,34 +168,38 @@ class _Tree:
             case "array" | "map" if kind is not stated:
                 inner = self.type(stated["items" if kind == "array" else "values"], space, (*above, kind))
                 return WriterType(kind=kind, name=kind, parts=(inner,), least=1)
-            case str() if kind in PRIMITIVES:
+            case str() if kind in _LEAST:
                 return _scalar(kind, stated if isinstance(stated, Mapping) else {})
         return self._by_name(kind, space, above)
 
     def _by_name(self, name: Any, space: str, above: tuple[str, ...]) -> WriterType:
-        stated, around = self.names.found(name, space)
-        full = full_name(stated, around)
-        if full in self.made and full not in above:
-            return self.made[full]
+        near = f"{space}.{name}" if space and "." not in str(name) else name
+        found = (self._defined[full] for full in (near, name) if isinstance(full, str) and full in self._defined)
+        if (definition := next(found, None)) is None:
+            raise _SchemaError(f"unknown type {str(name)[:100]!r}")
+        stated, around = definition
+        full = _full_name(stated, around)
+        if full in self._made and full not in above:
+            return self._made[full]
         return self._named(stated["type"], stated, around, above)
 
     def _named(self, kind: str, stated: Mapping[str, Any], space: str, above: tuple[str, ...]) -> WriterType:
-        full = full_name(stated, space)
+        full = _full_name(stated, space)
         if full in above:
             raise _refused(f"has the recursive type {full}, which tables cannot hold")
         if kind in ("record", "error"):
             inner = full.rpartition(".")[0]
             fields = tuple(self._field(each, inner, (*above, full)) for each in stated["fields"])
             if twice := [name for name, n in Counter(f.name for f in fields).items() if n > 1]:
-                raise SchemaError(f"type {full} has the field {twice[0]} twice")
+                raise _SchemaError(f"type {full} has the field {twice[0]} twice")
             least = min(sum(f.type.least for f in fields), _MOST_OCTETS)
             made = WriterType(kind="record", name=_short(full), full=full, fields=fields, least=least)
         else:
             made = replace(_scalar(kind, stated), name=_short(full), full=full)
         # A type may be repeated where it is used again, with the same definition.
-        if self.made.setdefault(full, made) != made:
-            raise SchemaError(f"type {full} has two different definitions")
-        return self.made[full]
+        if self._made.setdefault(full, made) != made:
+            raise _SchemaError(f"type {full} has two different definitions")
+        return self._made[full]
 
     def _union(self, stated: list[Any], space: str, above: tuple[str, ...]) -> WriterType:
         parts = [self.type(each, space, (*above, "union")) for each in stated]
@@ -251,8 +279,18 @@ def _size(stated: Any) -> int:
 def _symbols(stated: Any) -> tuple[str, ...]:
     symbols = tuple(stated)
     if isinstance(stated, str) or not all(isinstance(each, str) for each in symbols):
-        raise SchemaError("an enum has symbols that are not texts")
+        raise _SchemaError("an enum has symbols that are not texts")
     return symbols
+
+
+def _full_name(stated: Mapping[str, Any], space: str) -> str:
+    name, own = stated.get("name"), stated.get("namespace")
+    if not isinstance(name, str) or not name:
+        raise _SchemaError(f"type {stated.get('type')} has no name")
+    if "." in name:
+        return name.removeprefix(".")
+    space = space if own is None else str(own)
+    return f"{space}.{name}" if space else name
 
 
 def _short(name: str) -> str:

@@ -23,7 +23,7 @@ anything                     anything else                    misfit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
@@ -43,47 +43,66 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.formats.column_names import TakenNames, unusable
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
-from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
+from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, parts_of, paths_in, plain
 
 MAX_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
-    """A new optional column with everything in it; ids in ``kind`` mean nothing."""
+class Change:
+    """A new optional column with everything in it, whose ids mean nothing; with ``before`` a wider type for one."""
 
     path: Path
     kind: IcebergType
+    before: PrimitiveType | None = None
+
+    @property
+    def adds(self) -> bool:
+        return self.before is None
 
     def __str__(self) -> str:
-        return f"add {dotted(self.path)} {plain(self.kind)}"
+        if self.adds:
+            return f"add {dotted(self.path)} {plain(self.kind)}"
+        return f"widen {dotted(self.path)} from {self.before} to {self.kind}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Widened:
-    """A wider type for a column."""
+class Finding:
+    """Records or a field of them that the table does not take, and why; without ``column`` whatever the table has."""
 
-    path: Path
-    before: PrimitiveType
-    after: PrimitiveType
-
-    def __str__(self) -> str:
-        return f"widen {dotted(self.path)} from {self.before} to {self.after}"
-
-
-Change = Added | Widened
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """A field of the records that is not added, and why."""
-
-    column: str
-    why: str
+    column: str = ""
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.column} is not added: {self.why}"
+        return self.text
+
+
+def left_out(column: str, why: str) -> Finding:
+    """Return the finding of a field that is not added."""
+    return Finding(column=column, text=f"{column} is not added: {why}")
+
+
+def misfit(column: str, in_table: str, in_records: str, why: str = "") -> Finding:
+    """Return the finding of values that the table cannot take, whatever change is allowed."""
+    text = f"column {column} is {in_table} in the table and {in_records} in the records"
+    return Finding(column=column, text=f"{text} ({why})" if why else text)
+
+
+def without_value(column: str, kind: IcebergType, how: str) -> Finding:
+    """Return the misfit of a required column without values."""
+    return misfit(column, f"required {plain(kind)}", how, "make it optional by hand if nulls are valid")
+
+
+def lacking(own: StructType, inferred: StructType, above: Path = ()) -> Iterator[Finding]:
+    """Yield required columns that the writers' schema lacks: their records have no value for them."""
+    there = {f.name: f.field_type for f in inferred.fields}
+    for one in own.fields:
+        path, kind = (*above, one.name), one.field_type
+        if one.name not in there:
+            if one.required:
+                yield without_value(dotted(path), kind, "missing")
+        elif isinstance(kind, StructType) and isinstance(inner := there[one.name], StructType):
+            yield from lacking(kind, inner, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +137,8 @@ class Evolution:
     """The changes, and what is not changed."""
 
     changes: tuple[Change, ...] = ()
-    misfits: tuple[Misfit | Unreadable, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    misfits: tuple[Finding, ...] = ()
+    left_out: tuple[Finding, ...] = ()
 
 
 def evolution(
@@ -133,7 +152,6 @@ def evolution(
 ) -> Evolution:
     """Return the changes after which the table takes the wanted columns, as far as possible.
 
-    :param widen: True if types may be widened
     :param skip: top-level columns that are filled from elsewhere
     """
     scan = _Scan(widen=widen, side=side or TableSide(), limits=limits or Limits())
@@ -149,8 +167,8 @@ class _Scan:
     side: TableSide
     limits: Limits
     changes: list[Change] = field(default_factory=list)
-    misfits: list[Misfit] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    misfits: list[Finding] = field(default_factory=list)
+    left_out: list[Finding] = field(default_factory=list)
 
     def struct(self, own: StructType, inferred: Iterable[NestedField], path: Path) -> None:
         by_name = {f.name: f for f in own.fields}
@@ -163,7 +181,7 @@ class _Scan:
                 self._type(by_name[one.name], one.field_type, at)
             elif (kind := self._addable(one, at, taken)) is not None:
                 taken.add(one.name)
-                self.changes.append(Added(path=at, kind=kind))
+                self.changes.append(Change(path=at, kind=kind))
 
     def _type(self, own: NestedField, inferred: IcebergType, path: Path) -> None:
         kind = own.field_type
@@ -188,13 +206,13 @@ class _Scan:
             why = f"the table's partitioning, order or identifier uses it: make it {wide} by hand"
             self._misfit(path, kind, inferred, why)
         else:
-            self.changes.append(Widened(path=path, before=kind, after=wide))
+            self.changes.append(Change(path=path, kind=wide, before=kind))
 
     def _misfit(self, path: Path, own: IcebergType, inferred: IcebergType, why: str) -> None:
-        self.misfits.append(Misfit(column=dotted(path), in_table=plain(own), in_records=plain(inferred), why=why))
+        self.misfits.append(misfit(dotted(path), plain(own), plain(inferred), why))
 
     def _leave(self, path: Path, why: str) -> None:
-        self.left_out.append(LeftOut(column=dotted(path), why=why))
+        self.left_out.append(left_out(dotted(path), why))
 
     def _addable(self, one: NestedField, path: Path, taken: TakenNames) -> IcebergType | None:
         """Return the type of a new column without impossible parts; ``None`` if nothing is left."""
@@ -242,22 +260,14 @@ class _Scan:
 
     def within_limits(self, columns: int) -> Evolution:
         """Return the result, without new columns if there are too many."""
-        added = [c for c in self.changes if isinstance(c, Added)]
-        many, most = sum(_size(c.kind) for c in added), self.limits
+        added = [c for c in self.changes if c.adds]
+        many, most = sum(1 + sum(1 for _ in paths_in(parts_of(c.kind))) for c in added), self.limits
         if many > most.columns or (many and columns + many > most.table):
             limit = f"{most.columns} in one window" if many > most.columns else f"{most.table} in the table"
             why = f"{many} new columns exceed the limit of {limit}: if the names are not data, add them by hand"
-            self.left_out += [LeftOut(column=dotted(c.path), why=why) for c in added]
-            self.changes = [c for c in self.changes if not isinstance(c, Added)]
+            self.left_out += [left_out(dotted(c.path), why) for c in added]
+            self.changes = [c for c in self.changes if not c.adds]
         return Evolution(changes=tuple(self.changes), misfits=tuple(self.misfits), left_out=tuple(self.left_out))
-
-
-def _size(kind: IcebergType) -> int:
-    if isinstance(kind, StructType):
-        return 1 + sum(_size(f.field_type) for f in kind.fields)
-    if isinstance(kind, ListType):
-        return 1 + _size(kind.element_type)
-    return 2 + _size(kind.value_type) if isinstance(kind, MapType) else 1
 
 
 def holds(own: IcebergType, inferred: IcebergType) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
@@ -86,10 +86,9 @@ def registered_columns(schema: RegisteredSchema, subject: str, message: str = ""
         raise SpecError("LC4010", f"subject {subject} is of type {schema.kind}, which gives no columns; state `create`")
     from airflow_provider_lakecommit.formats.decoder import Refusal
 
-    module, _, name = COLUMNS[schema.kind].partition(":")
     try:
         named = {"message": message} if message else {}
-        found: list[InferredColumn] = getattr(import_module(module), name)(schema, **named)
+        found: list[InferredColumn] = resolve_name(COLUMNS[schema.kind])(schema, **named)
     except Refusal as refusal:
         raise SpecError("LC4011", f"subject {subject}: {refusal.reason}") from None
     return found
@@ -121,9 +120,11 @@ def create_of(
                     f"landing {landing.name!r}: column {column.name} of subject {subject} is {made}, for another topic "
                     f"{columns[column.name]}: {_STATE}, or `create.subject`",
                 )
-    made_of = {**{k: v for k, v in create.items() if k != "subject"}, "schema": list(columns.values())}
-    _check_names(landing, made_of)
-    return made_of
+    stated = list(columns.values())
+    made_of = create_from_spec({"schema": stated})[0].as_struct() if stated else StructType()
+    if wrong := evolution(Schema(), made_of, widen=False, side=TableSide(version=3), limits=UNLIMITED).left_out:
+        raise SpecError("LC4013", f"landing {landing.name!r}: {'; '.join(map(str, wrong))}: {_STATE}")
+    return {**{k: v for k, v in create.items() if k != "subject"}, "schema": stated}
 
 
 def _optional(made: Any) -> Any:
@@ -131,12 +132,6 @@ def _optional(made: Any) -> Any:
     if isinstance(made, Mapping):
         return {key: _optional(part) for key, part in made.items() if key != "required"}
     return [_optional(part) for part in made] if isinstance(made, list) else made
-
-
-def _check_names(landing: Landing, create: Mapping[str, Any]) -> None:
-    columns = create_from_spec({"schema": create["schema"]})[0].as_struct() if create["schema"] else StructType()
-    if wrong := evolution(Schema(), columns, widen=False, side=TableSide(version=3), limits=UNLIMITED).left_out:
-        raise SpecError("LC4013", f"landing {landing.name!r}: {'; '.join(map(str, wrong))}: {_STATE}")
 
 
 MOST_IDS = 20

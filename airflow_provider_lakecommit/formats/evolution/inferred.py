@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Protocol, cast
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from airflow_provider_lakecommit.core import SCHEMA_SOURCES, Coverage
-from airflow_provider_lakecommit.formats.evolution.changes import LeftOut, Limits
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
+from airflow_provider_lakecommit.formats.evolution.changes import Finding, Limits
 from airflow_provider_lakecommit.landing import Landing
 
 MOST_NAMED = 3
@@ -64,8 +63,8 @@ class InferredTypes:
 
     columns: StructType
     origin: str
-    left_out: tuple[LeftOut, ...] = ()
-    misfits: tuple[Misfit | Unreadable, ...] = ()
+    left_out: tuple[Finding, ...] = ()
+    misfits: tuple[Finding, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
 
@@ -88,6 +87,4 @@ class TypeSource(Protocol):
 
 def source_for(landing: Landing, kafka: Mapping[str, Any]) -> TypeSource:
     """Return the source of a landing's format."""
-    module, _, name = SCHEMA_SOURCES[landing.decoding.name].partition(":")
-    factory = getattr(import_module(module), name)
-    return cast(TypeSource, factory(landing, kafka))
+    return cast(TypeSource, resolve_name(SCHEMA_SOURCES[landing.decoding.name])(landing, kafka))

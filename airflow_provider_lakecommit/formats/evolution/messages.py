@@ -26,17 +26,11 @@ from pyiceberg.types import (
     StructType,
 )
 
-from airflow_provider_lakecommit.formats.evolution.changes import LeftOut
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, lacking
+from airflow_provider_lakecommit.formats.evolution.changes import Finding, lacking, left_out, misfit
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.formats.evolution.paths import plain
-from airflow_provider_lakecommit.formats.protobuf.descriptors import (
-    DescriptorError,
-    file_of,
-    message_at,
-    message_named,
-    registered_file,
-)
+from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_at, message_named, registered_file
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns
 from airflow_provider_lakecommit.formats.protobuf.infer import message_columns
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
@@ -67,22 +61,20 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
 
     def _wants(
         self, schema: Schema, written: Descriptor, new: Collection[str] = ()
-    ) -> tuple[StructType, list[LeftOut]]:
+    ) -> tuple[StructType, list[Finding]]:
         columns = message_columns(written)
         typed = [c.to_dict() for c in columns if c.type is not None]
         inferred = columns_from_spec(typed).as_struct()
-        left_out = [LeftOut(column=c.name, why="; ".join(c.notes)) for c in columns if c.type is None]
-        return _struct(schema.as_struct(), inferred), left_out
+        without = [left_out(c.name, "; ".join(c.notes)) for c in columns if c.type is None]
+        return _struct(schema.as_struct(), inferred), without
 
-    def _unfit(self, schema: Schema, written: Descriptor) -> Iterator[Misfit]:
+    def _unfit(self, schema: Schema, written: Descriptor) -> Iterator[Finding]:
         yield from lacking(schema.as_struct(), self._wants(schema, written)[0])
         _, _, wrong = MessageColumns.of(written, schema.fields, ColumnRules.of(schema, self._rules(schema)))
         for text in wrong:
             if (found := _COLUMN.match(text)) is not None:
-                kind = plain(schema.find_type(found["path"].rstrip(":")))
-                yield Misfit(
-                    column=found["path"].rstrip(":"), in_table=kind, in_records="another field", why=found["what"]
-                )
+                path = found["path"].rstrip(":")
+                yield misfit(path, plain(schema.find_type(path)), "another field", found["what"])
 
 
 def _struct(own: StructType, inferred: StructType) -> StructType:

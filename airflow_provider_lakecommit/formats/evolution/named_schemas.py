@@ -25,7 +25,7 @@ bytes, and texts with them             ``binary``
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -55,19 +55,18 @@ from airflow_provider_lakecommit.formats.evolution.changes import (
     MAX_DIGITS,
     OF_SCHEMAS,
     UNLIMITED,
-    LeftOut,
+    Finding,
     evolution,
     holds,
+    left_out,
 )
 from airflow_provider_lakecommit.formats.evolution.inferred import MOST_NAMED, InferredTypes, RecordSample
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, Unreadable
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.evolution.records import framed_value, sampled
 from airflow_provider_lakecommit.formats.evolution.schema import evolved_schema
 from airflow_provider_lakecommit.formats.registry.client import needed, registry_of
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
 from airflow_provider_lakecommit.formats.registry.schemas import (
-    Learned,
     RegisteredSchema,
     UnknownSchemaError,
     key_text,
@@ -76,40 +75,6 @@ from airflow_provider_lakecommit.formats.registry.schemas import (
 from airflow_provider_lakecommit.landing import Landing
 
 T = TypeVar("T")
-
-
-def combined(
-    schema: Schema,
-    written: Sequence[T],
-    before: Sequence[T],
-    wants: Callable[[Schema, T, Collection[str]], tuple[StructType, Iterable[LeftOut]]],
-    unfit: Callable[[Schema, T], Iterable[Misfit]],
-    origin: str,
-) -> InferredTypes:
-    """Return the columns that several schemas need in a table.
-
-    :param before: schemas of earlier records, of which misfits are not reported
-    :param wants: returns the columns that one schema wants, and what of it cannot be one
-    :param unfit: returns the misfits of one schema
-    """
-    left_out, joined = list[LeftOut](), JoinedColumns()
-    for one in dict.fromkeys((*written, *before)):
-        columns, without = wants(schema, one, [f.name for f in joined.columns.fields])
-        joined.add(columns)
-        left_out += without
-    found = evolution(schema, joined.columns, widen=True, limits=UNLIMITED)
-    left_out += [*joined.left_out.values(), *found.left_out]
-    now = evolved_schema(schema, found.changes, last_id=max(schema.field_ids, default=0), schema_id=0)
-    misfits: list[Misfit | Unreadable] = []
-    for one in written:
-        misfits += [*evolution(now, wants(now, one, ())[0], widen=True, limits=UNLIMITED).misfits, *unfit(now, one)]
-    return InferredTypes(
-        columns=now.as_struct(),
-        origin=origin,
-        left_out=tuple(dict.fromkeys(left_out)),
-        misfits=tuple(dict.fromkeys(misfits)),
-        limits=OF_SCHEMAS,
-    )
 
 
 class NamedSchemasSource(ABC, Generic[T]):
@@ -130,35 +95,62 @@ class NamedSchemasSource(ABC, Generic[T]):
     def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
         if self._options.schema:
             origin, stated = self._stated()
-            return combined(schema, stated, (), self._wants, self._unfit, origin)
+            return self._combined(schema, origin, stated)
         own, before = ([v for _, v in some if v is not None] for some in (sample.own, sample.before))
-        unreadable = list[Unreadable]()
-        named = [key_text(group.key) for group in framed(own + before).groups]
+        named = [key_text(group.key) for group in framed(own + before)[0]]
         more = f" and {len(named) - MOST_NAMED} more schemas" if len(named) > MOST_NAMED else ""
         names = ", ".join(named[:MOST_NAMED]) + more or "no schema"
-        written = self._schemas(own, unreadable)
-        of_before = self._schemas(before, [])
-        found = combined(schema, written, of_before, self._wants, self._unfit, f"{names} of {sample.description}")
+        written, unreadable = self._schemas(own)
+        of_before, _ = self._schemas(before)
+        found = self._combined(schema, f"{names} of {sample.description}", written, of_before)
         return replace(found, misfits=(*unreadable, *found.misfits))
+
+    def _combined(self, schema: Schema, origin: str, written: Sequence[T], before: Sequence[T] = ()) -> InferredTypes:
+        """Return the columns that several schemas need in a table.
+
+        :param before: schemas of earlier records, of which misfits are not reported
+        """
+        without, joined = list[Finding](), JoinedColumns()
+        for one in dict.fromkeys((*written, *before)):
+            columns, left = self._wants(schema, one, [f.name for f in joined.columns.fields])
+            joined.add(columns)
+            without += left
+        found = evolution(schema, joined.columns, widen=True, limits=UNLIMITED)
+        without += [*joined.left_out.values(), *found.left_out]
+        now = evolved_schema(schema, found.changes, last_id=max(schema.field_ids, default=0), schema_id=0)
+        misfits = list[Finding]()
+        for one in written:
+            misfits += evolution(now, self._wants(now, one)[0], widen=True, limits=UNLIMITED).misfits
+            misfits += self._unfit(now, one)
+        return InferredTypes(
+            columns=now.as_struct(),
+            origin=origin,
+            left_out=tuple(dict.fromkeys(without)),
+            misfits=tuple(dict.fromkeys(misfits)),
+            limits=OF_SCHEMAS,
+        )
 
     def _rules(self, schema: Schema) -> FormatOptions:
         return self._options.of_columns({field.name for field in schema.fields})
 
-    def _schemas(self, values: Sequence[bytes], unreadable: list[Unreadable]) -> list[T]:
-        groups = framed(values).groups
+    def _schemas(self, values: Sequence[bytes]) -> tuple[list[T], list[Finding]]:
+        """Return the schemas of records, and those whose records never become rows."""
+        groups, _ = framed(values)
         registry = needed(registry_of(self._kafka), self._landing.name, self._landing.decoding.name)
         found = learned(registry, (group.key for group in groups))
-        return list(dict.fromkeys(one for g in groups for one in self._of(g, found[g.key], values, unreadable)))
-
-    def _of(self, group: Framed, found: Learned, values: Sequence[bytes], unreadable: list[Unreadable]) -> Iterator[T]:
-        if isinstance(found, UnknownSchemaError):
-            return
-        try:
-            if found.kind != WITH_REGISTRY[self._landing.decoding.name]:
-                raise Refusal("wrong_schema", None, f"it is of type {found.kind}")
-            yield from self._named(found, group, values)
-        except Refusal as refusal:
-            unreadable.append(Unreadable(schema=key_text(group.key), why=refusal.reason))
+        written, unreadable = dict[T, None](), list[Finding]()
+        for group in groups:
+            schema = found[group.key]
+            if isinstance(schema, UnknownSchemaError):
+                continue
+            try:
+                if schema.kind != WITH_REGISTRY[self._landing.decoding.name]:
+                    raise Refusal("wrong_schema", None, f"it is of type {schema.kind}")
+                for one in self._named(schema, group, values):
+                    written[one] = None
+            except Refusal as refusal:
+                unreadable.append(Finding(text=f"{key_text(group.key)}: {refusal.reason}"))
+        return list(written), unreadable
 
     @abstractmethod
     def _stated(self) -> tuple[str, list[T]]:
@@ -166,20 +158,17 @@ class NamedSchemasSource(ABC, Generic[T]):
 
     @abstractmethod
     def _named(self, found: RegisteredSchema, group: Framed, values: Sequence[bytes]) -> Iterable[T]:
-        """Yield the types of a schema's records.
-
-        :raises Refusal: it has none
-        """
+        """Yield the types of a schema's records."""
 
     @abstractmethod
-    def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[LeftOut]]:
+    def _wants(self, schema: Schema, written: T, new: Collection[str] = ()) -> tuple[StructType, list[Finding]]:
         """Return the columns that one of them wants, and what of it cannot be one.
 
         :param new: names of columns that the table lacks and others want
         """
 
     @abstractmethod
-    def _unfit(self, schema: Schema, written: T) -> Iterable[Misfit]:
+    def _unfit(self, schema: Schema, written: T) -> Iterable[Finding]:
         """Yield the parts of one schema that do not fit."""
 
 
@@ -194,7 +183,7 @@ class JoinedColumns:
     """The columns of all structs that were added."""
 
     columns: StructType = field(default_factory=StructType)
-    left_out: dict[Path, LeftOut] = field(default_factory=dict)
+    left_out: dict[Path, Finding] = field(default_factory=dict)
 
     def add(self, columns: StructType) -> None:
         self.columns = StructType(*self._fields(self.columns.fields, columns.fields, ()))
@@ -224,7 +213,7 @@ class JoinedColumns:
             return None if inner is None else MapType(1, one.key_type, 2, inner, value_required=False)
         if (found := _common(one, other)) is None:
             why = f"its schemas disagree: {plain(one)} and {plain(other)}"
-            self.left_out[path] = LeftOut(column=dotted(path), why=why)
+            self.left_out[path] = left_out(dotted(path), why)
         return found
 
 
@@ -239,7 +228,8 @@ def _common(one: IcebergType, other: IcebergType) -> IcebergType | None:
     if all(isinstance(kind, (*_WHOLE, *_FRACTIONS)) for kind in both):
         return DoubleType()
     if all(isinstance(kind, (*_WHOLE, DecimalType)) for kind in both):
-        return _decimal(*map(_digits, both))
+        whole, scale = (max(digits) for digits in zip(*map(_digits, both), strict=True))
+        return DecimalType(whole + scale, scale) if whole + scale <= MAX_DIGITS else None
     if all(isinstance(kind, UUIDType | StringType) for kind in both):
         return StringType()
     if all(isinstance(kind, (*_OCTETS, StringType)) for kind in both):
@@ -249,8 +239,3 @@ def _common(one: IcebergType, other: IcebergType) -> IcebergType | None:
 
 def _digits(kind: PrimitiveType) -> tuple[int, int]:
     return (kind.precision - kind.scale, kind.scale) if isinstance(kind, DecimalType) else (_WHOLE[type(kind)], 0)
-
-
-def _decimal(one: tuple[int, int], other: tuple[int, int]) -> DecimalType | None:
-    whole, scale = (max(pair) for pair in zip(one, other, strict=True))
-    return DecimalType(whole + scale, scale) if whole + scale <= MAX_DIGITS else None

@@ -34,8 +34,8 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.core import DEFAULTS, FormatOptions
-from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, without_value
+from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, Finding, left_out, misfit, without_value
+from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.infer import is_map_in_disguise
 from airflow_provider_lakecommit.formats.sampled import Node, Numbers, SampledValues
@@ -57,27 +57,20 @@ _TYPE_NAMES: Mapping[str, str] = {
 }
 
 
-@dataclass(slots=True)
-class ObservedTypes:
-    """The inferred columns, and fields that cannot be one."""
-
-    columns: StructType
-    left_out: list[LeftOut]
-    misfits: list[Misfit]
-
-
-def observed_types(schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS) -> ObservedTypes:
+def observed_types(
+    schema: Schema, found: SampledValues, options: FormatOptions = DEFAULTS, origin: str = ""
+) -> InferredTypes:
     """Return the columns that the sample needs in a table with this schema."""
     scan = _Scan(options)
-    columns = scan.fields(schema.as_struct(), found.root, ())
-    return ObservedTypes(StructType(*columns), scan.left_out, scan.misfits)
+    columns = StructType(*scan.fields(schema.as_struct(), found.root, ()))
+    return InferredTypes(columns=columns, origin=origin, left_out=tuple(scan.left_out), misfits=tuple(scan.misfits))
 
 
 @dataclass(slots=True)
 class _Scan:
     options: FormatOptions
-    left_out: list[LeftOut] = field(default_factory=list)
-    misfits: list[Misfit] = field(default_factory=list)
+    left_out: list[Finding] = field(default_factory=list)
+    misfits: list[Finding] = field(default_factory=list)
     _ids: count[int] = field(default_factory=lambda: count(1))
 
     def fields(self, own: StructType, node: Node, path: Path) -> list[NestedField]:
@@ -90,9 +83,10 @@ class _Scan:
             if kind is not None:
                 out.append(NestedField(next(self._ids), name, kind, required=False))
         for one in own.fields:
-            if one.required and (lack := _lack(node, node.fields.get(one.name))):
-                misfit = dotted((*path, one.name)), plain(one.field_type), f"missing or null in {lack}"
-                self.misfits.append(without_value(*misfit))
+            inner = node.fields.get(one.name, Node())
+            if one.required and (lack := node.kinds.get("object", 0) - (inner.observed - inner.nulls)):
+                how = f"missing or null in {lack}"
+                self.misfits.append(without_value(dotted((*path, one.name)), one.field_type, how))
         return out
 
     def own(self, kind: IcebergType, node: Node, path: Path) -> IcebergType | None:
@@ -157,14 +151,14 @@ class _Scan:
         return DoubleType()
 
     def _leave(self, path: Path, why: str) -> None:
-        self.left_out.append(LeftOut(column=dotted(path), why=why))
+        self.left_out.append(left_out(dotted(path), why))
 
     def _check(self, kind: IcebergType, node: Node, path: Path, taken: set[str]) -> None:
         if strange := set(node.kinds) - taken:
             self._misfit(kind, path, _text(node, strange))
 
     def _misfit(self, kind: IcebergType, path: Path, what: str) -> None:
-        self.misfits.append(Misfit(column=dotted(path), in_table=plain(kind), in_records=what))
+        self.misfits.append(misfit(dotted(path), plain(kind), what))
 
     def _number(self, kind: IcebergType, node: Node, path: Path) -> IcebergType:
         low, high = _bounds(node)
@@ -184,7 +178,10 @@ class _Scan:
     def _decimal(self, kind: DecimalType, node: Node, path: Path) -> IcebergType:
         """Return the decimal, by the digits of numbers and texts: JSON keeps exact numbers as texts."""
         unscaled = ".".join(path) in self.options.encodings
-        exact = [_unscaled(text, kind.scale) if unscaled else _exact(text) for text in node.texts]
+        exact = [
+            _unscaled(text, kind.scale) if unscaled else Decimal(text) if _DECIMAL.fullmatch(text) else None
+            for text in node.texts
+        ]
         if none := exact.count(None):
             self._misfit(kind, path, f"a text that is not a number in {none}")
         found = Numbers()
@@ -202,10 +199,6 @@ class _Scan:
         elif digits > kind.precision:
             return DecimalType(digits, kind.scale)
         return kind
-
-
-def _exact(text: str) -> Decimal | None:
-    return Decimal(text) if _DECIMAL.fullmatch(text) else None
 
 
 def _unscaled(text: str, scale: int) -> Decimal | None:
@@ -234,11 +227,6 @@ def _taken_by(kind: IcebergType, rule: str) -> set[str]:
             return _NUMBERS | {"text"}
         case _:
             return {"int"} if rule in WHOLE_NUMBERS else {"text"}
-
-
-def _lack(objects: Node, inner: Node | None) -> int:
-    had = 0 if inner is None else inner.observed - inner.nulls
-    return objects.kinds.get("object", 0) - had
 
 
 def _bounds(node: Node) -> tuple[Decimal, Decimal]:

@@ -10,6 +10,7 @@ time is a smaller sample.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Message
@@ -17,7 +18,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import Coverage
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes, RecordSample
-from airflow_provider_lakecommit.formats.evolution.observed_types import ObservedTypes, observed_types
+from airflow_provider_lakecommit.formats.evolution.observed_types import observed_types
 from airflow_provider_lakecommit.formats.registry.framing import framed, with_header
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.kafka import ValueOf, headers_of, records_at, sample_of
@@ -47,21 +48,18 @@ class RecordsSource:
         return sampled(self._kafka, ranges, observed, self.value_of)
 
     def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
-        found = self._types(schema, [*sample.own, *sample.before])
+        found = self._types(schema, [*sample.own, *sample.before], sample.description)
         # What was met before has had its fate.
-        misfits = self._types(schema, sample.own).misfits if sample.before else found.misfits
-        return InferredTypes(
-            columns=found.columns, origin=sample.description, left_out=tuple(found.left_out), misfits=tuple(misfits)
-        )
+        return replace(found, misfits=self._types(schema, sample.own, "").misfits) if sample.before else found
 
     def json_of(self, value: bytes) -> bytes:
         return value
 
-    def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]]) -> ObservedTypes:
+    def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]], origin: str) -> InferredTypes:
         texts = ((location, None if value is None else self.json_of(value)) for location, value in taken)
         found = sample_values(texts, row_in) if self._unwraps else sample_values(texts)
         # Of several tables each takes the rules of the columns that it has.
-        return observed_types(schema, found, self._options.of_columns({field.name for field in schema.fields}))
+        return observed_types(schema, found, self._options.of_columns({f.name for f in schema.fields}), origin)
 
 
 class FramedRecordsSource(RecordsSource):
@@ -73,8 +71,8 @@ class FramedRecordsSource(RecordsSource):
 
     def json_of(self, value: bytes) -> bytes:
         """Return the part behind the id; a value without an id is no record."""
-        found = framed([value]).groups
-        return value[found[0].start :] if found else b""
+        groups, _ = framed([value])
+        return value[groups[0].start :] if groups else b""
 
 
 def framed_value(message: Message) -> bytes | None:

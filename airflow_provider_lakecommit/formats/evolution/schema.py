@@ -7,14 +7,14 @@ highest ever given, so that none is mistaken for a dropped one; their comment te
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import count
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from airflow_provider_lakecommit.formats.evolution.changes import Added, Change, TableSide, Widened
+from airflow_provider_lakecommit.formats.evolution.changes import Change, TableSide
 from airflow_provider_lakecommit.formats.evolution.paths import Path, paths_in
 
 
@@ -35,22 +35,20 @@ def evolved_schema(schema: Schema, changes: Iterable[Change], *, last_id: int, s
     :param last_id: the highest id that any column of the table ever had
     :param doc: comment of new columns
     """
-    by_parent: dict[Path, list[Added]] = {}
-    wider: dict[Path, Widened] = {}
+    by_parent: dict[Path, list[Change]] = {}
+    wider: dict[Path, IcebergType] = {}
     for change in changes:
-        if isinstance(change, Added):
+        if change.adds:
             by_parent.setdefault(change.path[:-1], []).append(change)
         else:
-            wider[change.path] = change
+            wider[change.path] = change.kind
     ids = count(last_id + 1)
 
     def struct(kind: StructType, path: Path) -> StructType:
         kept = [field(f, (*path, f.name)) for f in kind.fields]
-        new = [
-            NestedField(next(ids), a.path[-1], _numbered(a.kind, ids), required=False, doc=doc or None)
-            for a in by_parent.get(path, ())
-        ]
-        return StructType(*kept, *new)
+        added = by_parent.get(path, ())
+        new = [NestedField(0, a.path[-1], a.kind, required=False, doc=doc or None) for a in added]
+        return StructType(*kept, *(assign_fresh_schema_ids(Schema(f), lambda: next(ids)).fields[0] for f in new))
 
     def field(own: NestedField, path: Path) -> NestedField:
         return own.model_copy(update={"field_type": inner(own.field_type, path)})
@@ -64,25 +62,7 @@ def evolved_schema(schema: Schema, changes: Iterable[Change], *, last_id: int, s
         if isinstance(kind, MapType):
             value = inner(kind.value_type, (*path, "value"))
             return MapType(kind.key_id, kind.key_type, kind.value_id, value, value_required=kind.value_required)
-        return wider[path].after if path in wider else kind
+        return wider.get(path, kind)
 
     fields = struct(schema.as_struct(), ()).fields
     return Schema(*fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
-
-
-def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
-    """Return a new type with numbered, optional fields."""
-    if isinstance(kind, StructType):
-        own = [next(ids) for _ in kind.fields]
-        return StructType(
-            *(
-                NestedField(i, f.name, _numbered(f.field_type, ids), required=False, doc=f.doc)
-                for i, f in zip(own, kind.fields, strict=True)
-            )
-        )
-    if isinstance(kind, ListType):
-        return ListType(next(ids), _numbered(kind.element_type, ids), element_required=False)
-    if isinstance(kind, MapType):
-        key, value = next(ids), next(ids)
-        return MapType(key, kind.key_type, value, _numbered(kind.value_type, ids), value_required=False)
-    return kind

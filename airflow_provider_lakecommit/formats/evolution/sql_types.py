@@ -48,7 +48,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, OF_SCHEMAS, LeftOut
+from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, OF_SCHEMAS, Finding, left_out
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
 
 _BOOLEAN, _UUID = pa.bool8(), pa.uuid()
@@ -86,7 +86,7 @@ class _Scan:
 
     def __init__(self, widen: bool) -> None:
         self._widen = widen
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[Finding] = []
 
     def struct(self, own: StructType, given: list[pa.Field], above: str) -> StructType:
         names, out = {f.name: f.field_type for f in own.fields}, dict[str, IcebergType]()
@@ -113,7 +113,7 @@ class _Scan:
         if kinds.is_struct(given):
             inner = self.struct(StructType(), list(given), f"{path}.")
             if len({f.name for f in given}) < given.num_fields:
-                self.left_out.append(LeftOut(column=path, why="its fields have no names: give each one of its own"))
+                self.left_out.append(left_out(path, "its fields have no names: give each one of its own"))
             # Without all of its fields it would not be what the SQL gives.
             return inner if len(inner.fields) == given.num_fields else None
         if kinds.is_list(given):
@@ -123,7 +123,7 @@ class _Scan:
             key, value = self._new(given.key_type, f"{path}.key"), self._new(given.item_type, f"{path}.value")
             return None if key is None or value is None else MapType(1, key, 2, value, value_required=False)
         if (found := _scalar(given)) is None:
-            self.left_out.append(LeftOut(column=path, why=f"columns cannot have type {given}: cast it"))
+            self.left_out.append(left_out(path, f"columns cannot have type {given}: cast it"))
         return found
 
 

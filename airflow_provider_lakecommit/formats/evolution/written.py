@@ -31,8 +31,7 @@ from airflow_provider_lakecommit.formats.avro.reader_schema import reader_schema
 from airflow_provider_lakecommit.formats.avro.resolve import Resolver, chosen_columns
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, LeftOut
-from airflow_provider_lakecommit.formats.evolution.misfits import Misfit, without_value
+from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, Finding, left_out, misfit, without_value
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
 from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
 from airflow_provider_lakecommit.formats.registry.framing import Framed
@@ -64,11 +63,11 @@ class WrittenSource(NamedSchemasSource[WriterType]):
 
     def _wants(
         self, schema: Schema, written: WriterType, new: Collection[str] = ()
-    ) -> tuple[StructType, list[LeftOut]]:
+    ) -> tuple[StructType, list[Finding]]:
         scan = _Scan()
         return StructType(*scan.fields(schema.as_struct(), written, (), new)), scan.left_out
 
-    def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Misfit]:
+    def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Finding]:
         # One that envelopes are read by is none of their rows.
         rules = self._rules(schema)
         options = rules if self._landing.transform.unwrap is None else replace(rules, reader_schema="")
@@ -77,9 +76,9 @@ class WrittenSource(NamedSchemasSource[WriterType]):
         except Refusal:
             return
         for one in _unfit_in(readers):
-            kind = plain(schema.find_type(one.path))
+            kind = schema.find_type(one.path)
             if isinstance(one, Unfit):
-                yield Misfit(column=one.path, in_table=kind, in_records=str(one.written), why=one.why)
+                yield misfit(one.path, plain(kind), str(one.written), one.why)
             else:
                 yield without_value(one.path, kind, "missing")
 
@@ -88,7 +87,7 @@ class WrittenSource(NamedSchemasSource[WriterType]):
 class _Scan:
     """What one schema wants of a table: types that differ only in width as written, others as the table has them."""
 
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[Finding] = field(default_factory=list)
 
     def fields(self, own: StructType, written: WriterType, path: Path, new: Collection[str] = ()) -> list[NestedField]:
         names = {f.name: f.field_type for f in own.fields}
@@ -139,20 +138,17 @@ class _Scan:
             return StructType(*self.fields(kind, whole, path))
         for part in parts:
             found = self.own(kind, part, path)
-            kind = _joined(kind, found) if isinstance(kind, StructType) and isinstance(found, StructType) else found
+            if isinstance(kind, StructType) and isinstance(found, StructType):
+                found = StructType(*{f.name: f for f in (*kind.fields, *found.fields)}.values())
+            kind = found
         return kind
 
     def new(self, one: WriterField, path: Path) -> IcebergType | None:
         (column,) = avro_columns(WriterType(kind="record", name="", fields=(one,)))
         if column.type is None:
-            self.left_out.append(LeftOut(column=dotted(path), why="; ".join(column.notes)))
+            self.left_out.append(left_out(dotted(path), "; ".join(column.notes)))
             return None
         return columns_from_spec([column.to_dict()]).fields[0].field_type
-
-
-def _joined(own: StructType, found: StructType) -> StructType:
-    """Return a struct with its own fields and those found."""
-    return StructType(*{f.name: f for f in (*own.fields, *found.fields)}.values())
 
 
 def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:

@@ -8,8 +8,8 @@ could not run, was killed or timed out a :class:`~airflow_provider_lakecommit.ex
 record's fault.
 
 Confluent's Java clients of 2020 to 2024 wrote ``map<string, int32> tags`` as ``repeated TagsEntry tags`` and a message
-with the option ``map_entry``, which the compiler refuses in a text. :func:`compilable` replaces the option by a
-reserved number, and :func:`as_entries` restores it, so that messages keep their places.
+with the option ``map_entry``, which the compiler refuses in a text. The option is replaced by a reserved number
+and restored in what is compiled, so that messages keep their places.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from google.protobuf import descriptor_pb2
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto
 from google.protobuf.message import DecodeError
 
 from airflow_provider_lakecommit.exceptions import CompilerError, TableError
@@ -61,10 +62,7 @@ def in_base64(text: str) -> bytes | None:
 
 
 def file_in(text: str, name: str = "") -> descriptor_pb2.FileDescriptorProto | None:
-    """Return the file that a text is in serialized form, as some clients register it.
-
-    :param name: name by which it is imported, if any
-    """
+    """Return the file that a text is in serialized form, as some clients register it."""
     try:
         file = descriptor_pb2.FileDescriptorProto.FromString(in_base64(text) or b"")
     except DecodeError:
@@ -79,8 +77,6 @@ def compiled(text: str, imported: Imported) -> list[descriptor_pb2.FileDescripto
     """Return the files of a text, the text's own last.
 
     :param imported: name and text of each file that it imports
-    :raises DescriptorError: it does not compile
-    :raises CompilerError: the compiler cannot be run now
     """
     known = _known_paths()
     try:
@@ -100,7 +96,7 @@ def _put(folder: str, name: str, text: str) -> None:
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
         raise DescriptorError(f"the schema imports {name!r}, which is not a file name")
     try:
-        octets = compilable(text).encode()
+        octets = _WRITTEN_OUT.sub(f"reserved {_MARK};", text).encode()
     except UnicodeEncodeError:
         raise DescriptorError("the schema is not valid UTF-8") from None
     place = Path(folder, path)
@@ -141,7 +137,8 @@ def _run(folder: str, options: Sequence[str]) -> list[descriptor_pb2.FileDescrip
     if done.returncode:
         raise _error(done.returncode, done.stderr.decode(errors="backslashreplace").replace(f"{folder}/", ""))
     files = list(descriptor_pb2.FileDescriptorSet.FromString(Path(folder, _MADE).read_bytes()).file)
-    as_entries(files)
+    for file in files:
+        _restore_entries(file.message_type)
     return files
 
 
@@ -176,24 +173,13 @@ _MARK = 536_870_911
 """The highest field number; an entry has fields 1 and 2 only."""
 
 
-def compilable(text: str) -> str:
-    """Return the text in a form that the compiler accepts."""
-    return _WRITTEN_OUT.sub(f"reserved {_MARK};", text)
-
-
-def as_entries(files: Iterable[FileDescriptorProto]) -> None:
-    """Make the marked messages of compiled files what they were written as."""
-    for file in files:
-        _of(file.message_type)
-
-
-def _of(messages: Iterable[DescriptorProto]) -> None:
+def _restore_entries(messages: Iterable[DescriptorProto]) -> None:
     for message in messages:
         numbers = [(reserved.start, reserved.end) for reserved in message.reserved_range]
         if numbers == [(_MARK, _MARK + 1)] and {f.number for f in message.field} == {1, 2}:
             message.ClearField("reserved_range")
             message.options.map_entry = True
-        _of(message.nested_type)
+        _restore_entries(message.nested_type)
 
 
 CONFLUENT = "confluent/"
@@ -205,15 +191,8 @@ _FILES = ("meta_pb2", "type.decimal_pb2", "type.variant_pb2", "types.decimal_pb2
 @cache
 def confluent_files() -> tuple[bytes, ...]:
     """Return Confluent's own files, which no registry serves, as serialized ``FileDescriptorProto``, imports first."""
-    return tuple(_found())
-
-
-def _found() -> Iterator[bytes]:
+    found = []
     for name in _FILES:
-        module = f"{_PACKAGE}.{name}"
-        try:
-            there = find_spec(module)
-        except ModuleNotFoundError:
-            continue
-        if there is not None:
-            yield import_module(module).DESCRIPTOR.serialized_pb
+        with suppress(ModuleNotFoundError):
+            found.append(import_module(f"{_PACKAGE}.{name}").DESCRIPTOR.serialized_pb)
+    return tuple(found)

@@ -28,18 +28,18 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, with_positions
+from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, together, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
+from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
 from airflow_provider_lakecommit.formats.protobuf.descriptors import (
-    DescriptorError,
     file_of,
     message_at,
     message_named,
+    read_alike,
     registered_file,
 )
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
-from airflow_provider_lakecommit.formats.protobuf.open_enums import read_alike
 from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, key_text
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
@@ -65,7 +65,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
             raise TableError("LC4019", "; ".join(self._rules.wrong))
         self._strict = options.unknown_fields == "dead_letter"
         self._message = options.message
-        self._target = pa.schema([arrow_field(f) for f in self._columns])
+        self._schema = pa.schema([arrow_field(f) for f in self._columns])
         self._parsers: dict[tuple[object, Path], _Parser | Refusal] = {}
         self._stated: _Parser | None = None
         if options.schema:
@@ -73,27 +73,28 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
                 self._stated = self._parser_of(message_named(file_of(options.schema), options.message))
             except (DescriptorError, Refusal) as e:
                 raise TableError("LC4020", f"`schema` cannot be read into the table: {e}") from None
-        return self._target
+        return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         if self._stated is not None:
             return self._stated.decode(values)
         parts, rejects = self._reader.parts(values)
         pieces: list[tuple[Sequence[int], Decoded]] = []
-        for part in parts:
-            of_part = values if len(part.positions) == len(values) else [values[i] for i in part.positions]
-            found, wrong = paths_of(of_part, part.start)
-            rejects += [Reject.of(part.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
+        for group, file in parts:
+            of_part = values if len(group.positions) == len(values) else [values[i] for i in group.positions]
+            found, wrong = paths_of(of_part, group.start)
+            rejects += [Reject.of(group.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
             for (path, start), positions in found.items():
                 one = len(positions) == len(of_part)
-                at = part.positions if one else [part.positions[i] for i in positions]
-                parser = self._parser(part.key, part.made, path)
+                at = group.positions if one else [group.positions[i] for i in positions]
+                parser = self._parser(group.key, file, path)
                 if isinstance(parser, Refusal):
                     rejects += [Reject.of(i, parser) for i in at]
                 else:
                     own = of_part if one else [of_part[i] for i in positions]
                     pieces.append((at, parser.decode([value[start:] for value in own])))
-        return _joined(pieces, rejects, self._target, len(values))
+        empty = Decoded(table=pa.Table.from_batches([], schema=self._schema))
+        return together(pieces or [(range(0), empty)], rejects, len(values))
 
     def _made(self, schema: RegisteredSchema) -> FileDescriptor:
         return registered_file(schema)
@@ -122,7 +123,7 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
             wrong = ["it has none of the table's columns"]
         if wrong:
             raise Refusal("wrong_schema", None, f"{whose}: {'; '.join(wrong)}")
-        return _Parser(message, columns, file.handler(columns.wire), self._target, strict=self._strict, whose=whose)
+        return _Parser(message, columns, file.handler(columns.wire), self._schema, strict=self._strict, whose=whose)
 
 
 class _Parser:
@@ -216,22 +217,3 @@ def _unknown_numbers(message: Any) -> str:
     if len(message.SerializePartialToString()) == size:
         return ""
     return f"the field {', '.join(map(str, numbers))}" if numbers else "a field of a nested message"
-
-
-def _joined(
-    pieces: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject], target: pa.Schema, values: int
-) -> Decoded:
-    """Return the rows of all messages, in the order of their values."""
-    if len(pieces) == 1 and len(pieces[0][0]) == values and not rejects:
-        return pieces[0][1]
-    moved = [with_positions(decoded, positions, ()) for positions, decoded in pieces]
-    records = [i for d in moved for i in (d.records or ())]
-    table = pa.concat_tables([d.table for d in moved]) if moved else pa.Table.from_batches([], schema=target)
-    if len(moved) > 1:
-        order = np.argsort(np.array(records, np.int64), kind="stable")
-        table, records = table.take(pa.array(order)), [records[i] for i in order]
-    ignored: Counter[str] = Counter()
-    for decoded in moved:
-        ignored.update(decoded.ignored)
-    found = [*rejects, *(r for d in moved for r in d.rejects)]
-    return Decoded(table=table, records=records, rejects=tuple(sorted(found, key=lambda r: r.index)), ignored=ignored)

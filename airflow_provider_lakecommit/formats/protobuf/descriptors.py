@@ -8,11 +8,12 @@ schema has a pool of its own: versions of a message never meet. Results are cach
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from google.protobuf import descriptor_pb2
-from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
@@ -27,8 +28,6 @@ from airflow_provider_lakecommit.formats.protobuf.compiler import (
 )
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema, key_text
 
-__all__ = ["MOST_KEPT", "DescriptorError", "file_of", "message_at", "message_named", "registered_file"]
-
 MOST_KEPT = 256
 
 
@@ -37,7 +36,6 @@ def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
     """Return the descriptor of a schema.
 
     :param imported: name and text of each file that it imports, dependencies first
-    :raises DescriptorError: it is none, or an import is missing
     """
     files = _serialized(text, imported) or compiled(text, imported)
     pool = DescriptorPool()
@@ -50,10 +48,7 @@ def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
 
 
 def registered_file(schema: RegisteredSchema) -> FileDescriptor:
-    """Return the descriptor of a registry's schema, with its imports.
-
-    :raises Refusal: it is none
-    """
+    """Return the descriptor of a registry's schema, with its imports."""
     try:
         return file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
     except DescriptorError as e:
@@ -61,10 +56,7 @@ def registered_file(schema: RegisteredSchema) -> FileDescriptor:
 
 
 def message_named(file: FileDescriptor, name: str) -> Descriptor:
-    """Return the message with that full name, or the first one.
-
-    :raises DescriptorError: there is none
-    """
+    """Return the message with that full name, or the first one."""
     found = {m.full_name: m for m in _messages(list(file.message_types_by_name.values()))}
     if not found:
         raise DescriptorError("the schema has no message")
@@ -103,7 +95,7 @@ def _messages(of: Sequence[Descriptor]) -> list[Descriptor]:
     return [m for each in of for m in (each, *_messages(list(each.nested_types)))]
 
 
-def _serialized(text: str, imported: Imported) -> list[descriptor_pb2.FileDescriptorProto]:
+def _serialized(text: str, imported: Imported) -> list[FileDescriptorProto]:
     """Return the files of a serialized schema, dependencies first; empty if it is none."""
     if (octets := in_base64(text)) is None:
         return []
@@ -119,16 +111,84 @@ def _serialized(text: str, imported: Imported) -> list[descriptor_pb2.FileDescri
     return [*_known(files), *files]
 
 
-def _known(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> list[descriptor_pb2.FileDescriptorProto]:
+def _known(files: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
     """Return the imported files of `google/protobuf` that are not among the files."""
     missing = {name for f in files for name in f.dependency} - {f.name for f in files}
     return _known_files(tuple(sorted(missing))) if missing else []
 
 
 @lru_cache(MOST_KEPT)
-def _known_files(names: tuple[str, ...]) -> list[descriptor_pb2.FileDescriptorProto]:
+def _known_files(names: tuple[str, ...]) -> list[FileDescriptorProto]:
     return compiled(_importing(names), ())[:-1]
 
 
 def _importing(names: Iterable[str]) -> str:
     return 'syntax = "proto3";\n' + "".join(f'import "{name}";\n' for name in names)
+
+
+def read_alike(message: Descriptor, *, strict: bool = False) -> Descriptor:
+    """Return a variant of a message that every parser reads alike; the same message if nothing changes.
+
+    Protobuf's own parser moves unknown numbers of closed enums (all of proto2) out of order. The variant has plain
+    numbers for such enums: the same bytes, in order.
+
+    :param strict: leave out groups and extensions, so that they are found as unknown fields
+    """
+    fields = (f for each in (message, *_within(message)) for f in each.fields)
+    if not strict and not any(_closed(f) for f in fields):
+        return message
+    pool = DescriptorPool()
+    for file in _files(message.file, set()):
+        copied = FileDescriptorProto()
+        file.CopyToProto(copied)
+        for each in copied.message_type:
+            _changed(each, file.message_types_by_name[each.name], strict)
+        if strict:
+            copied.ClearField("extension")
+        pool.Add(copied)
+    return pool.FindMessageTypeByName(message.full_name)
+
+
+def _within(message: Descriptor) -> Iterator[Descriptor]:
+    """Yield all nested messages, each once."""
+    found: dict[str, Descriptor] = {}
+    left = [message]
+    while left:
+        for field in left.pop().fields:
+            if (inner := field.message_type) is not None and inner.full_name not in found:
+                found[inner.full_name] = inner
+                left.append(inner)
+    yield from found.values()
+
+
+def _files(file: FileDescriptor, visited: set[str]) -> Iterator[FileDescriptor]:
+    """Yield a file after its imports."""
+    if file.name not in visited:
+        visited.add(file.name)
+        for each in file.dependencies:
+            yield from _files(each, visited)
+        yield file
+
+
+def _closed(field: FieldDescriptor) -> bool:
+    return field.type == FieldDescriptor.TYPE_ENUM and bool(field.enum_type.is_closed)
+
+
+def _changed(message: DescriptorProto, of: Descriptor, strict: bool) -> None:
+    for field in message.field:
+        original = of.fields_by_number[field.number]
+        if _closed(original):
+            field.type = FieldDescriptorProto.TYPE_INT32
+        elif strict and original.type == FieldDescriptor.TYPE_GROUP:
+            # Another wire type than a group, so a present group is an unknown field.
+            field.type = FieldDescriptorProto.TYPE_BYTES
+            if field.options.HasField("features"):
+                field.options.features.ClearField("message_encoding")
+        else:
+            continue
+        field.ClearField("type_name")
+        field.ClearField("default_value")
+    if strict:
+        message.ClearField("extension")
+    for inner in message.nested_type:
+        _changed(inner, of.nested_types_by_name[inner.name], strict)

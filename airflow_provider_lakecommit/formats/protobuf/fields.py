@@ -110,11 +110,11 @@ class MessageColumns:
         return made, declaring.file, declaring.wrong
 
     def arrays(self, rows: pa.StructArray) -> list[pa.Array]:
-        """Return the columns of these rows.
-
-        :raises Refusal: a value that a column cannot take
-        """
-        return [_nulls(v, rows) if v.wire is None else v.read(child(rows, v.wire)) for v in self.values]
+        """Return the columns of these rows."""
+        return [
+            pa.nulls(len(rows), arrow_field(v.column).type) if v.wire is None else v.read(child(rows, v.wire))
+            for v in self.values
+        ]
 
     def ambiguous(self, rows: pa.StructArray) -> bool:
         """Return True if Protobuf's own parser may read some rows differently."""
@@ -204,7 +204,8 @@ def _declared(
         read = _reader(convert, target, path)
         if not fields:
             d.file.add(message, found.number, BYTES, repeated=True)
-            return read if repeated else _of_pieces(read, b"" if optional else None), None
+            absent = b"" if optional else None
+            return read if repeated else (lambda array: read(joined(array, absent=absent))), None
         inner = d.file.message()
         for number, type_ in fields.items():
             d.file.add(inner, number, type_)
@@ -237,10 +238,6 @@ def _wrapper(
     return of_wrapper, None
 
 
-def _of_pieces(read: Read, absent: bytes | None) -> Read:
-    return lambda array: read(joined(array, absent=absent))
-
-
 def _reader(convert: Convert, target: pa.DataType, path: str) -> Read:
     def read(array: pa.Array) -> pa.Array:
         try:
@@ -268,13 +265,6 @@ def _struct_reader(below: MessageColumns, target: pa.DataType) -> Read:
         return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
 
     return of_struct
-
-
-def _nulls(value: _Value, rows: pa.StructArray) -> pa.Array:
-    target = arrow_field(value.column).type
-    if isinstance(target, pa.BaseExtensionType):
-        return target.wrap_array(pa.nulls(len(rows), target.storage_type))
-    return pa.nulls(len(rows), target)
 
 
 def _within(value: _Value, array: pa.Array) -> pa.StructArray:

@@ -14,8 +14,9 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.infer import ColumnNotes, InferredColumn, noted
-from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorError, file_of, message_named
+from airflow_provider_lakecommit.formats.infer import ColumnNotes, InferredColumn, column_of
+from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_named
 from airflow_provider_lakecommit.formats.protobuf.known_messages import WRAPPERS
 from airflow_provider_lakecommit.formats.protobuf.scalars import type_name
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
@@ -62,11 +63,7 @@ def registered_columns(schema: RegisteredSchema, message: str = "") -> list[Infe
 
 
 def message_columns(message: Descriptor) -> list[InferredColumn]:
-    columns = []
-    for field in message.fields:
-        kind, notes = noted(field.name, partial(_type, field, field.name, (message,)))
-        columns.append(InferredColumn(name=field.name, type=kind, required=False, notes=notes))
-    return columns
+    return [column_of(f.name, partial(_type, f, f.name, (message,))) for f in message.fields]
 
 
 def _type(field: FieldDescriptor, path: str, above: Sequence[Descriptor], notes: ColumnNotes) -> Any:

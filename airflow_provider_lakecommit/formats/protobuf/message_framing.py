@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from google.protobuf.descriptor import FileDescriptor
 
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
-from airflow_provider_lakecommit.formats.framed_values import FramedPart
-from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorError, message_at, registered_file
+from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
+from airflow_provider_lakecommit.formats.protobuf.descriptors import message_at, registered_file
+from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, key_text
 from airflow_provider_lakecommit.formats.schema_names import SchemaNames
 
@@ -58,10 +59,7 @@ def paths_of(values: Sequence[bytes], start: int) -> tuple[Mapping[Message, Sequ
 
 
 def message_path(value: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """Return the path of a value's message, and where its payload begins.
-
-    :raises ValueError: there is none
-    """
+    """Return the path of a value's message, and where its payload begins."""
     count, at = _varint(value, start)
     if not 0 <= count <= DEEPEST:
         raise ValueError(f"the value names its message by {count} indexes, which is not the path of a message")
@@ -92,13 +90,13 @@ class MessageNames(SchemaNames[FileDescriptor]):
         return registered_file(schema)
 
     def _named(
-        self, values: Sequence[bytes], part: FramedPart[FileDescriptor], rejects: list[Reject]
+        self, values: Sequence[bytes], group: Framed, file: FileDescriptor, rejects: list[Reject]
     ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        found, wrong = paths_of([values[i] for i in part.positions], part.start)
-        rejects += [Reject.of(part.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
+        found, wrong = paths_of([values[i] for i in group.positions], group.start)
+        rejects += [Reject.of(group.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
         for (path, _), positions in found.items():
-            at = [part.positions[i] for i in positions]
+            at = [group.positions[i] for i in positions]
             try:
-                yield message_at(part.made, path).full_name, at
+                yield message_at(file, path).full_name, at
             except DescriptorError as e:
-                rejects += [Reject.of(i, Refusal("wrong_schema", None, f"{key_text(part.key)}: {e}")) for i in at]
+                rejects += [Reject.of(i, Refusal("wrong_schema", None, f"{key_text(group.key)}: {e}")) for i in at]

@@ -28,10 +28,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.formats.octets import UUID_READING
-from airflow_provider_lakecommit.formats.reading import Convert, require
+from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, require, unchanged
 from airflow_provider_lakecommit.formats.text_columns import decimals_of
-from airflow_provider_lakecommit.formats.times import TEMPORAL, time_reading
+from airflow_provider_lakecommit.formats.times import TEMPORAL, number_times, time_reading
 
 F = FieldDescriptor
 _INTEGERS = {
@@ -56,19 +55,16 @@ def is_integer(field: FieldDescriptor) -> bool:
 
 
 def scalar_convert(field: FieldDescriptor, kind: IcebergType, rule: str | None) -> Convert | str:
-    """Return the conversion of a field's values to a column's, or a text why it is impossible.
-
-    :param rule: the declared rule for times, if any
-    """
+    """Return the conversion of a field's values to a column's, or a text why it is impossible."""
     if field.type in _INTEGERS:
         return _of_integer(kind, rule)
     made: Convert | None = None
     if field.type == F.TYPE_BOOL and isinstance(kind, BooleanType):
-        made = _as_is
+        made = unchanged
     elif field.type == F.TYPE_FLOAT and isinstance(kind, FloatType | DoubleType):
         made = _cast
     elif field.type == F.TYPE_DOUBLE and isinstance(kind, DoubleType):
-        made = _as_is
+        made = unchanged
     elif field.type == F.TYPE_STRING:
         made = _of_text(kind, rule)
     elif field.type == F.TYPE_BYTES:
@@ -89,16 +85,13 @@ def _of_integer(kind: IcebergType, rule: str | None) -> Convert | str:
         if rule is None or rule == "iso8601" or "%" in rule:
             named = "epoch_days" if isinstance(kind, DateType) else "epoch_millis or another"
             return f"is {kind}, the field is a number: state its meaning in `timestamps` ({named})"
-        reading = time_reading(kind, rule)
-        convert = reading.convert
-        assert convert is not None
-        return lambda array, target: convert(array.cast(reading.wire), target)
+        return number_times(kind, rule)
     return f"is {kind}, the field is a whole number"
 
 
 def _of_text(kind: IcebergType, rule: str | None) -> Convert | None:
     if isinstance(kind, StringType):
-        return _as_is
+        return unchanged
     if isinstance(kind, UUIDType):
         return UUID_READING.convert
     if isinstance(kind, DecimalType):
@@ -111,14 +104,10 @@ def _of_text(kind: IcebergType, rule: str | None) -> Convert | None:
 
 def _of_octets(kind: IcebergType) -> Convert | None:
     if isinstance(kind, BinaryType):
-        return _as_is
+        return unchanged
     if isinstance(kind, FixedType):
         return _fixed(len(kind))
     return _fixed(_UUID_OCTETS) if isinstance(kind, UUIDType) else None
-
-
-def _as_is(array: pa.Array, _target: pa.DataType) -> pa.Array:
-    return array
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -38,10 +38,7 @@ T = TypeVar("T")
 
 
 class Connection:
-    """The client of one registry, usable by several threads.
-
-    :param settings: of the client, without a prefix
-    """
+    """The client of one registry, usable by several threads."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = with_numbers(with_login_apart(settings))

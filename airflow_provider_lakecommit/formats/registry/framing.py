@@ -33,36 +33,21 @@ class Framed:
     positions: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FramedValues:
-    """A block by schema, in order of appearance; ``unframed`` are other values by position, with the reason."""
-
-    groups: tuple[Framed, ...]
-    unframed: dict[int, str]
-
-
-def framed(values: Sequence[bytes]) -> FramedValues:
-    """Return the schemas that the values of a block name."""
-    positions: dict[bytes, list[int]] = {}
-    groups: dict[tuple[SchemaKey, int], list[int]] = {}
-    unframed: dict[int, str] = {}
+def framed(values: Sequence[bytes]) -> tuple[list[Framed], dict[int, str]]:
+    """Return a block by schema, in order of appearance, and the reasons of values without one, by position."""
     heads = [value[:_ID_LENGTH] for value in values]
     if len(set(heads)) == 1 and heads[0][:1] == _ID and _wrong(heads[0]) is None:
-        return FramedValues(groups=(_group(heads[0], range(len(values))),), unframed={})
+        return [_group(heads[0], range(len(values)))], {}
+    positions: dict[bytes, list[int]] = {}
     for i, head in enumerate(heads):
-        if head[:1] == _GUID:
-            head = values[i][:_GUID_LENGTH]
-        positions.setdefault(head, []).append(i)
+        positions.setdefault(values[i][:_GUID_LENGTH] if head[:1] == _GUID else head, []).append(i)
+    groups, unframed = list[Framed](), dict[int, str]()
     for head, at in positions.items():
-        if (wrong := _wrong(head)) is not None:
-            unframed |= dict.fromkeys(at, wrong)
+        if (wrong := _wrong(head)) is None:
+            groups.append(_group(head, at))
         else:
-            found = _group(head, at)
-            groups[found.key, found.start] = at
-    return FramedValues(
-        groups=tuple(Framed(key=key, start=start, positions=at) for (key, start), at in groups.items()),
-        unframed=dict(sorted(unframed.items())),
-    )
+            unframed |= dict.fromkeys(at, wrong)
+    return groups, dict(sorted(unframed.items()))
 
 
 def with_header(value: bytes, headers: Iterable[tuple[str, bytes | None]] | None, header: str = VALUE_HEADER) -> bytes:

@@ -68,10 +68,7 @@ Learned = RegisteredSchema | UnknownSchemaError
 
 
 def learned(source: SchemaSource, keys: Iterable[SchemaKey]) -> dict[SchemaKey, Learned]:
-    """Return the schemas of these keys, or that there is none, by at most :data:`MOST_AT_ONCE` requests at a time.
-
-    :raises RegistryError: one cannot be learned now; no further key is requested
-    """
+    """Return the schemas of these keys, or that there is none, by at most :data:`MOST_AT_ONCE` requests at a time."""
     requested = list(dict.fromkeys(keys))
     if len(requested) < 2:
         return {key: _one(source, key) for key in requested}

@@ -62,7 +62,6 @@ def engine(functions: Mapping[str, str], stopped: list[BaseException]) -> duckdb
     """Return an engine with only these functions.
 
     :param stopped: takes outside exceptions during one of them
-    :raises TableError: one of them cannot be imported
     """
     connection = duckdb.connect(":memory:", config=_ALONE)
     try:
@@ -149,9 +148,7 @@ _TYPES = "bool, int, float, str, bytes, and lists and dicts of them,"
 def add_function(connection: duckdb.DuckDBPyConnection, name: str, path: str, stopped: list[BaseException]) -> None:
     """Register a function for SQL.
 
-    :param path: its ``module.function``
     :param stopped: takes outside exceptions during the function
-    :raises TableError: it cannot be imported, lacks annotations, or SQL has one of that name
     """
     module, _, function = path.rpartition(".")
     try:

@@ -6,13 +6,13 @@ converts the others. Nothing is rounded, cut or filled in: numbers or digits tha
 dates beyond the years 1 to 9999, 24:00, and missing required values inside structs, lists and maps are a
 :class:`~airflow_provider_lakecommit.formats.decoder.Refusal`.
 
-Floating-point numbers that SQL made too large.
-
 The engine makes infinity of ``1e200 * 1e200``, where the record must be refused. A record that has a non-finite number
 itself, or a text of one, may have it in its rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -48,10 +48,11 @@ def misfit(made: pa.DataType, target: pa.DataType) -> bool:
             not kinds.is_map(made) or misfit(made.key_type, target.key_type) or misfit(made.item_type, target.item_type)
         )
     if kinds.is_list(target):
-        return not _is_list(made) or misfit(made.value_type, target.value_type)
+        of_list = kinds.is_list(made) or kinds.is_large_list(made)
+        return not of_list or misfit(made.value_type, target.value_type)
     if kinds.is_floating(made) and kinds.is_floating(target):
         return bool(made.bit_width > target.bit_width)
-    return not any(is_one(made) and is_one(target) for is_one in _ALIKE)
+    return not _family(target) or _family(made) != _family(target)
 
 
 def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None = None) -> pa.Array:
@@ -63,7 +64,7 @@ def fitted(array: pa.Array, field: pa.Field, path: str, parent: pa.Array | None 
     if not field.nullable and parent is not None and pc.any(pc.and_(array.is_null(), parent), min_count=0).as_py():
         raise Refusal("missing_required", path, f"required column {path} is missing or null")
     target = field.type
-    if array.type == target and not _has_times(target):
+    if array.type == target and not _has(target, kinds.is_temporal):
         return array
     if array.type == _BYTE:
         return array.storage.cast(target)
@@ -108,6 +109,11 @@ def refused_values(array: pa.Array, field: pa.Field, positions: np.ndarray) -> d
     return found
 
 
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
 def _scalars(array: pa.Array, target: pa.DataType) -> pa.Array:
     if kinds.is_temporal(target):
         return plausible(array, target)
@@ -139,44 +145,29 @@ def _all(array: pa.Array) -> pa.Array:
     return pa.repeat(pa.scalar(True), len(array))
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
-
-
-def _is_octets(kind: pa.DataType) -> bool:
-    return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind))
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    return bool(kinds.is_timestamp(kind)) and kind.tz is not None
-
-
-def _is_local(kind: pa.DataType) -> bool:
-    return bool(kinds.is_timestamp(kind)) and kind.tz is None
-
-
-def _is_exact(kind: pa.DataType) -> bool:
-    return bool(kinds.is_integer(kind) or kinds.is_decimal(kind) or _is_wide(kind))
+def _family(kind: pa.DataType) -> str:
+    """Return what types have in common whose values convert to each other where they fit; empty for other types."""
+    if kinds.is_timestamp(kind):
+        return "local" if kind.tz is None else "moment"
+    families = {
+        "exact": kinds.is_integer(kind) or kinds.is_decimal(kind) or _is_wide(kind),
+        "text": kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind),
+        "octets": kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind),
+        "time": kinds.is_time(kind),
+        "date": kinds.is_date(kind),
+    }
+    return next((name for name, found in families.items() if found), "")
 
 
 def _is_wide(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.OpaqueType) and kind.type_name in _WIDE
 
 
-def _has_times(kind: pa.DataType) -> bool:
-    if kinds.is_map(kind):
-        return _has_times(kind.key_type) or _has_times(kind.item_type)
+def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+    """Return True if a type, or one within it, is of some kind."""
     if kinds.is_nested(kind):
-        return any(_has_times(kind.field(i).type) for i in range(kind.num_fields))
-    return bool(kinds.is_temporal(kind))
-
-
-_ALIKE = (_is_exact, _is_text, _is_octets, _is_moment, _is_local, kinds.is_time, kinds.is_date)
-"""Kinds of types that convert to each other where values fit."""
+        return any(_has(kind.field(i).type, is_one) for i in range(kind.num_fields))
+    return bool(is_one(kind))
 
 
 _IS_ONE = r"(?i)^\s*[+-]?(nan|inf|infinity)\s*$"
@@ -189,7 +180,7 @@ def overflown(column: pa.ChunkedArray, positions: np.ndarray, records: pa.Table)
     :param column: a column of the SQL
     :param positions: the record of each row
     """
-    if not _has_floats(column.type):
+    if not _has(column.type, kinds.is_floating):
         return []
     suspects = np.unique(positions[_odd_rows(column)])
     if not len(suspects):
@@ -198,12 +189,6 @@ def overflown(column: pa.ChunkedArray, positions: np.ndarray, records: pa.Table)
     for own in records.columns:
         have |= _odd_rows(own, texts=True)
     return [int(i) for i in suspects[~have[suspects]]]
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    if kinds.is_nested(kind):
-        return any(_has_floats(kind.field(i).type) for i in range(kind.num_fields))
-    return bool(kinds.is_floating(kind))
 
 
 def _odd_rows(column: pa.ChunkedArray, *, texts: bool = False) -> Rows:

@@ -5,8 +5,6 @@ DuckDB makes null or infinity of a division by zero, where the record must be re
 ``*`` leaves out the record's place. Numbers keep their written type: ``1e2`` is a ``double``, which DuckDB's text of a
 tree forgets.
 
-Find the records of a block in which SQL fails, by one query for all of them.
-
 :func:`suspects` turns a transform's guarded tree into a query for the places of records in which it probably fails, by
 ``try(…)``. It may name too many or too few, and cannot run with ``unnest``: the caller tries each suspect alone, and
 then the rest. ``try`` takes no volatile function such as ``error``, so a failing cast replaces it.

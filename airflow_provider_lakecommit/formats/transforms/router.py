@@ -5,9 +5,6 @@ The field is read for a whole block by the landing's format, as the only column 
 gets its values, in order. Unreadable values are rejects of the format. Values without the field, or without a matching
 table, go to ``other`` of the :class:`~airflow_provider_lakecommit.core.destinations.Route`. Nothing is dropped: records
 for a missing table are rejects of kind ``missing_table``, unmatched ones of kind ``not_routed``.
-
-A block of records with its results for all tables of a landing.
-
 Each value gives at least one row of at least one table, or is a reject, or is filtered.
 """
 
@@ -62,7 +59,7 @@ class Router:
             decoded = _decoded(decoder, values, mine)
             rejects += decoded.rejects
             filtered += decoded.filtered
-            tables[table] = Decoded(table=decoded.table, records=decoded.records, ignored=decoded.ignored)
+            tables[table] = replace(decoded, rejects=(), filtered=())
         return Block(
             tables=tables,
             rejects=tuple(sorted(rejects, key=lambda r: r.index)),
@@ -126,13 +123,7 @@ def _decoded(decoder: Decoder, values: Sequence[bytes], positions: np.ndarray) -
     if len(positions) == len(values):
         decoded = decoder.decode(values)
         every = range(len(values)) if decoded.records is None else decoded.records
-        return Decoded(
-            table=decoded.table,
-            records=every,
-            rejects=decoded.rejects,
-            filtered=decoded.filtered,
-            ignored=decoded.ignored,
-        )
+        return replace(decoded, records=every)
     mine = positions.tolist()
     return with_positions(decoder.decode([values[i] for i in mine]), mine, ())
 

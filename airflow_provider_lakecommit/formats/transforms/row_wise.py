@@ -98,9 +98,8 @@ def _text(connection: duckdb.DuckDBPyConnection, told: Mapping[str, Any], node: 
 
 def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     """Parse one statement, no deeper than :data:`MOST_LEVELS`."""
-    text = connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0]
     try:
-        told: dict[str, Any] = json.loads(text)
+        told = _parsed(connection, sql)
         levels = max(level for _, level in _nodes(told))
     except RecursionError:
         levels = MOST_LEVELS + 1
@@ -114,6 +113,11 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
         raise TableError("LC4038", f"transform: {told['error_message']}")
     if len(told["statements"]) != 1:
         raise TableError("LC4039", f"transform: it has {len(told['statements'])} statements, but must have one")
+    return told
+
+
+def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0])
     return told
 
 
@@ -250,9 +254,7 @@ class _Walk:
         if name in self._macros or definition is None:
             return
         self._macros[name] = definition
-        told = json.loads(
-            self._connection.execute("select json_serialize_sql(?)", [f"select {definition}"]).fetchall()[0][0]
-        )
+        told = _parsed(self._connection, f"select {definition}")
         if told["error"]:
             raise TableError("LC4041", f"transform: it is unknown if {name} reads one record only")
         try:

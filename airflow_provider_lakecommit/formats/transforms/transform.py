@@ -14,6 +14,7 @@ Wrong SQL, columns that the table lacks or that can never have its type, and fun
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -21,9 +22,17 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Refusal, Reject, halved, with_positions
+from airflow_provider_lakecommit.formats.decoder import (
+    BaseDecoder,
+    Decoded,
+    Decoder,
+    Refusal,
+    Reject,
+    halved,
+    with_positions,
+)
 from airflow_provider_lakecommit.formats.transforms.engine import columns_of, engine, error_text, run
-from airflow_provider_lakecommit.formats.transforms.fit import fitted, misfit, overflown, refused_values
+from airflow_provider_lakecommit.formats.transforms.fit import fitted, misfit, overflown, refused_values, whole
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.iceberg import arrow_schema
 from airflow_provider_lakecommit.landing import meant
@@ -36,7 +45,7 @@ _OF_MEANS = duckdb.OperationalError
 """Lack of memory, for many records at once or on this machine. All other errors are of values."""
 
 
-class TransformDecoder:
+class TransformDecoder(BaseDecoder):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of a table whose rows SQL makes.
 
     :param records: decodes values into the columns of ``record``; it is closed with this one
@@ -56,7 +65,7 @@ class TransformDecoder:
     ) -> None:
         self._records, self._beside = records, beside
         self._observed = pa.schema([f for f in records.schema if f.name not in beside])
-        self._target = pa.schema([f for f in arrow_schema(schema) if f.name not in skip])
+        self._schema = pa.schema([f for f in arrow_schema(schema) if f.name not in skip])
         self._functions = functions
         # What came from outside while one of them was at work.
         self._stopped: list[BaseException] = []
@@ -67,10 +76,6 @@ class TransformDecoder:
         except BaseException:
             self._connection.close()
             raise
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         found = self._records.decode(values)
@@ -84,21 +89,9 @@ class TransformDecoder:
 
         made = halved(range(rows.num_rows), block, alike=failing, most_alike=rows.num_rows)
         if found.records is None:
-            return Decoded(
-                table=made.table,
-                records=made.records,
-                rejects=made.rejects,
-                filtered=made.filtered,
-                ignored=found.ignored,
-            )
+            return replace(made, ignored=found.ignored)
         moved = with_positions(made, found.records, found.rejects)
-        return Decoded(
-            table=moved.table,
-            records=moved.records,
-            rejects=moved.rejects,
-            filtered=sorted([*moved.filtered, *found.filtered]),
-            ignored=found.ignored,
-        )
+        return replace(moved, filtered=sorted([*moved.filtered, *found.filtered]), ignored=found.ignored)
 
     def close(self) -> None:
         self._connection.close()
@@ -106,7 +99,7 @@ class TransformDecoder:
 
     def _resolved(self) -> Mapping[str, int]:
         """Return the position in the SQL of each table column that it fills."""
-        known = self._target.names
+        known = self._schema.names
         given: dict[str, int] = {}
         wrong: list[str] = []
         # Behind the place of the record.
@@ -116,13 +109,13 @@ class TransformDecoder:
             elif field.name not in known:
                 near = meant(field.name, known) or "; rename it with `as`, or leave it out"
                 wrong.append(f"it returns column {field.name!r}, which the table lacks{near}")
-            elif misfit(field.type, self._target.field(field.name).type):
-                target = self._target.field(field.name).type
+            elif misfit(field.type, self._schema.field(field.name).type):
+                target = self._schema.field(field.name).type
                 wrong.append(f"column {field.name} is {field.type}, but {target} in the table: cast it")
             given[field.name] = position
         wrong += [
             f"it does not return {f.name}, which the table requires"
-            for f in self._target
+            for f in self._schema
             if not f.nullable and f.name not in given
         ]
         if wrong:
@@ -185,7 +178,7 @@ class TransformDecoder:
         there[positions] = True
         there[list(refused)] = True
         return Decoded(
-            table=pa.Table.from_arrays(arrays, schema=self._target),
+            table=pa.Table.from_arrays(arrays, schema=self._schema),
             records=positions.tolist(),
             rejects=tuple(refused[i] for i in sorted(refused)),
             filtered=np.flatnonzero(~there).tolist(),
@@ -194,17 +187,17 @@ class TransformDecoder:
     def _fitted(self, made: pa.Table, positions: np.ndarray, rows: pa.Table) -> list[pa.Array]:
         def column(field: pa.Field) -> pa.Array:
             if field.name in self._columns:
-                return fitted(_whole(made.column(self._columns[field.name])), field, field.name)
+                return fitted(whole(made.column(self._columns[field.name])), field, field.name)
             if field.name in self._beside:
-                return _whole(rows.column(field.name).take(pa.array(positions, pa.int64())))
+                return whole(rows.column(field.name).take(pa.array(positions, pa.int64())))
             return pa.nulls(made.num_rows, field.type)
 
-        return [column(field) for field in self._target]
+        return [column(field) for field in self._schema]
 
     def _unfit(self, made: pa.Table, positions: np.ndarray) -> dict[int, Reject]:
         found: dict[int, Reject] = {}
-        for field in (f for f in self._target if f.name in self._columns):
-            column = _whole(made.column(self._columns[field.name]))
+        for field in (f for f in self._schema if f.name in self._columns):
+            column = whole(made.column(self._columns[field.name]))
             for position, refusal in refused_values(column, field, positions).items():
                 found.setdefault(position, Reject.of(position, refusal))
         return found
@@ -220,7 +213,7 @@ class TransformDecoder:
 
     def _lacking(self, made: pa.Table, positions: np.ndarray) -> dict[int, Reject]:
         found: dict[int, Reject] = {}
-        for field in self._target:
+        for field in self._schema:
             if not field.nullable:
                 column = made.column(self._columns[field.name])
                 for position in positions[np.asarray(column.is_null())].tolist() if column.null_count else ():
@@ -242,7 +235,3 @@ def _without(refused: Mapping[int, Reject], made: pa.Table, positions: np.ndarra
         return made, positions
     kept = ~np.isin(positions, list(refused))
     return made.filter(pa.array(kept)), positions[kept]
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

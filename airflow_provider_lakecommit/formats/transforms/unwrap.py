@@ -25,10 +25,12 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType, Ti
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Decoder, Reject, with_positions
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Decoder, Reject, with_positions
+from airflow_provider_lakecommit.formats.rules import no_column
 from airflow_provider_lakecommit.formats.transforms.connect_schema import EnvelopeSchemas
+from airflow_provider_lakecommit.formats.transforms.fit import whole
 from airflow_provider_lakecommit.iceberg import arrow_schema
-from airflow_provider_lakecommit.landing import DELETED, IMAGES, PAYLOAD, meant
+from airflow_provider_lakecommit.landing import DELETED, IMAGES, PAYLOAD
 
 NO_CHANGE = "no_change"
 TRUNCATED = "truncated"
@@ -38,7 +40,7 @@ _FIELDS = ("op", "ddl", "status")
 """Fields that identify the kind of a value."""
 
 
-class UnwrapDecoder:
+class UnwrapDecoder(BaseDecoder):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of a table whose rows are in envelopes.
 
     :param make: makes the format's decoder for a schema; they are closed with this one
@@ -53,7 +55,7 @@ class UnwrapDecoder:
                 "LC4044",
                 "transform.unwrap: for fields in an envelope only `columns.unknown_fields: ignore` is possible",
             )
-        self._target = arrow_schema(schema)
+        self._schema = arrow_schema(schema)
         there = {f.name: f for f in schema.fields}
         _check_rules(options, there)
         self._taken = {name: path for name, path in columns.items() if name in there}
@@ -65,10 +67,6 @@ class UnwrapDecoder:
         self._there, self._options, self._make = there, options, make
         self._decoder = self._reading((_BEFORE, _AFTER))
         self._of_after: Decoder | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._target
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         wrong = list(self._schemas.wrong(values)) if self._wraps else []
@@ -116,13 +114,11 @@ class UnwrapDecoder:
             if decoder is not None:
                 decoder.close()
 
-    # -- what is read -------------------------------------------------------------------------------------------------
-
     def _reading(self, images: Collection[str]) -> Decoder:
-        fields = [*self._envelope(self._there, images)]
+        fields = [*self._envelope(images)]
         if self._wraps:
             fields.append(_optional(PAYLOAD, StructType(*fields)))
-        rules = {**self._units(self._there), **self._options.timestamps}
+        rules = {**self._units(), **self._options.timestamps}
         described = replace(
             self._options,
             timestamps=dict(self._moved(rules, images)),
@@ -130,13 +126,13 @@ class UnwrapDecoder:
         )
         return self._make(assign_fresh_schema_ids(Schema(*fields)), described)
 
-    def _envelope(self, there: Mapping[str, NestedField], images: Collection[str]) -> Iterator[NestedField]:
+    def _envelope(self, images: Collection[str]) -> Iterator[NestedField]:
         row = StructType(*(_optional(f.name, f.field_type) for f in self._row))
         for image in images:
             yield _optional(image, row)
         tree: dict[str, IcebergType | dict[str, IcebergType]] = {name: StringType() for name in _FIELDS}
         for name, path in self._taken.items():
-            kind = there[name].field_type
+            kind = self._there[name].field_type
             root, _, inner = path.partition(".")
             if path == DELETED:
                 if str(kind) != "boolean":
@@ -170,16 +166,14 @@ class UnwrapDecoder:
                 if self._wraps:
                     yield f"{PAYLOAD}.{position}{dot}{rest}", rule
 
-    def _units(self, there: Mapping[str, NestedField]) -> dict[str, str]:
+    def _units(self) -> dict[str, str]:
         """Return the rules for times of envelopes, by column."""
         found = {name: _UNITS.get(path.rpartition(".")[2]) for name, path in self._taken.items()}
         times = (TimestampType, TimestamptzType)
-        return {n: unit for n, unit in found.items() if unit and isinstance(there[n].field_type, times)}
-
-    # -- what it means ------------------------------------------------------------------------------------------------
+        return {n: unit for n, unit in found.items() if unit and isinstance(self._there[n].field_type, times)}
 
     def _unwrapped(self, table: pa.Table) -> Decoded:
-        parts = {f.name: _whole(table.column(f.name)) for f in table.schema}
+        parts = {f.name: whole(table.column(f.name)) for f in table.schema}
         if self._wraps:
             inner = parts.pop(PAYLOAD)
             wrapped = inner.is_valid()
@@ -199,16 +193,16 @@ class UnwrapDecoder:
         columns = {f.name: _within(image, f.name) for f in self._row}
         for name, path in self._taken.items():
             columns[name] = deleted if path == DELETED else _at(parts, path)
-        for field in self._target:
+        for field in self._schema:
             if not field.nullable:
                 for i in pc.indices_nonzero(columns[field.name].is_null()).to_pylist():
                     why = f"required column {field.name} is missing or null"
                     rejects.setdefault(i, Reject(index=i, kind="missing_required", column=field.name, reason=why))
-        arrays = [columns[f.name] for f in self._target]
+        arrays = [columns[f.name] for f in self._schema]
         kept = [i for i in range(table.num_rows) if i not in rejects]
         made = pa.Table.from_arrays(
-            [a.cast(f.type) if a.type != f.type else a for a, f in zip(arrays, self._target, strict=True)],
-            schema=self._target,
+            [a.cast(f.type) if a.type != f.type else a for a, f in zip(arrays, self._schema, strict=True)],
+            schema=self._schema,
         )
         if not rejects:
             return Decoded(table=made)
@@ -258,7 +252,7 @@ def _no_row(op: str | None, described: Mapping[str, str | None]) -> Reject:
 
 def _check_rules(options: FormatOptions, there: Collection[str]) -> None:
     wrong = [
-        f"{key}: the table has no column {path!r} (its columns are {', '.join(there)}){meant(path, there)}"
+        no_column(key, path, there)
         for key, rules in {"timestamps": options.timestamps, "encodings": options.encodings}.items()
         for path in rules
         if path.partition(".")[0] not in there
@@ -270,10 +264,6 @@ def _check_rules(options: FormatOptions, there: Collection[str]) -> None:
 def _optional(name: str, kind: IcebergType) -> NestedField:
     # Numbered anew with all that it is in.
     return NestedField(field_id=0, name=name, field_type=kind, required=False)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _chosen(mask: pa.Array, these: pa.Array, others: pa.Array) -> pa.Array:

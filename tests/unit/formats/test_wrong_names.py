@@ -11,7 +11,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, StructT
 from airflow_provider_lakecommit.core import DEFAULTS
 from airflow_provider_lakecommit.formats.decoder import decoder_for
 from airflow_provider_lakecommit.formats.times import Suspects
-from airflow_provider_lakecommit.formats.wrong_names import cased_names
+from airflow_provider_lakecommit.formats.unknown_fields import cased_names
 
 ADDRESS = StructType(
     NestedField(5, "zip", StringType(), required=False), NestedField(6, "town", StringType(), required=False)

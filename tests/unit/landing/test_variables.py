@@ -12,7 +12,7 @@ from airflow_provider_lakecommit.cli.adopt import catalog_of, connect_of
 from airflow_provider_lakecommit.cli.control_log import source_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing, load_spec
-from airflow_provider_lakecommit.landing.variables import Variables
+from airflow_provider_lakecommit.landing.yaml_file import Variables
 
 SPEC = """
 name: orders

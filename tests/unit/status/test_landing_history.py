@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.formats.evolution.changes import Added, Change
+from airflow_provider_lakecommit.formats.evolution.changes import Change
 from airflow_provider_lakecommit.formats.evolution.commit import EvolveRequest, evolve_table
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
@@ -155,7 +155,7 @@ def test_a_snapshot_that_cannot_be_read_is_named(
 def test_changes_of_columns_are_reported_with_their_reason(landing: FakeLanding, read_it: Run) -> None:
     landing.cycle("a")
     assert "of columns" not in read_it()
-    change = Added(path=("extra",), kind=StringType())
+    change = Change(path=("extra",), kind=StringType())
 
     def lacking(metadata: TableMetadata) -> tuple[Change, ...]:
         return () if "extra" in metadata.schema().column_names else (change,)

@@ -15,12 +15,12 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitRefusedError, CommitUnknownError, LakecommitError
-from airflow_provider_lakecommit.formats.evolution.changes import Added, Change
+from airflow_provider_lakecommit.formats.evolution.changes import Change
 from airflow_provider_lakecommit.formats.evolution.commit import EvolveRequest, evolve_table, evolved_to_text
 from tests.fakes.catalog import Fault
 from tests.fakes.lake import NAME, Lake, section, staged
 
-EXTRA = Added(path=("extra",), kind=StringType())
+EXTRA = Change(path=("extra",), kind=StringType())
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_table_that_was_made_anew_meanwhile_is_left_alone(lake: Lake) -> None:
 
 
 def test_the_decision_in_the_summary_stays_small(lake: Lake) -> None:
-    many = [Added(path=(f"column_{n}",), kind=StringType()) for n in range(5_000)]
+    many = [Change(path=(f"column_{n}",), kind=StringType()) for n in range(5_000)]
     text = evolved_to_text(3, many, "because")
     assert len(text) < 5_000
     assert "more" in json.loads(text)["changes"][-1]
@@ -153,7 +153,7 @@ def test_the_decision_in_the_summary_stays_small(lake: Lake) -> None:
 @pytest.mark.parametrize("number", [1, 2, 3, 7])
 def test_however_long_names_types_and_the_reason_are(number: int) -> None:
     wide = StructType(*(NestedField(n + 1, f"inner_{n}", StringType(), required=False) for n in range(400)))
-    text = evolved_to_text(3, [Added(path=(f"c{n}",), kind=wide) for n in range(number)], "because " * 2_000)
+    text = evolved_to_text(3, [Change(path=(f"c{n}",), kind=wide) for n in range(number)], "because " * 2_000)
     answer = json.loads(text)
     assert len(text) < 5_000
     assert answer["changes"][0].startswith("add c0 struct<inner_0")

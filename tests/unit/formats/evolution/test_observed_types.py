@@ -11,21 +11,22 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StructType
 
 from airflow_provider_lakecommit.core.formats import DEFAULTS, FormatOptions
-from airflow_provider_lakecommit.formats.evolution.observed_types import ObservedTypes, observed_types
+from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
+from airflow_provider_lakecommit.formats.evolution.observed_types import observed_types
 from airflow_provider_lakecommit.formats.evolution.paths import plain
 from airflow_provider_lakecommit.formats.evolution.records import row_in
 from airflow_provider_lakecommit.formats.sampled import sample_values
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 
 
-def observed(columns: dict[str, str], *records: Any, options: FormatOptions = DEFAULTS) -> ObservedTypes:
+def observed(columns: dict[str, str], *records: Any, options: FormatOptions = DEFAULTS) -> InferredTypes:
     fields = [{"name": name, "type": kind} for name, kind in {"id": "long", **columns}.items()]
     schema: Schema = create_from_spec({"schema": fields})[0]
     texts = (r if isinstance(r, str) else json.dumps(r) for r in records)
     return observed_types(schema, sample_values((f"t[0]@{n}", text.encode()) for n, text in enumerate(texts)), options)
 
 
-def inferred(found: ObservedTypes) -> dict[str, str]:
+def inferred(found: InferredTypes) -> dict[str, str]:
     return {f.name: plain(f.field_type).replace("optional ", "") for f in found.columns.fields}
 
 
@@ -49,7 +50,7 @@ def test_a_new_field_has_the_type_that_holds_all_its_values(records: list[str], 
 @pytest.mark.parametrize("record", ['{"c": null}', '{"c": []}', '{"c": {}}', '{"c": {"a": null}}', '{"c": [null]}'])
 def test_a_field_without_a_value_waits_in_silence(record: str) -> None:
     found = observed({}, record)
-    assert (inferred(found), found.left_out, found.misfits) == ({}, [], [])
+    assert (inferred(found), found.left_out, found.misfits) == ({}, (), ())
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_names_that_are_data_become_no_columns() -> None:
 )
 def test_a_column_of_the_table_keeps_its_type_unless_only_width_is_lacking(column: str, value: str, kind: str) -> None:
     found = observed({"c": column}, f'{{"c": {value}}}')
-    assert (inferred(found), found.misfits) == ({"c": kind}, [])
+    assert (inferred(found), found.misfits) == ({"c": kind}, ())
 
 
 @pytest.mark.parametrize(
@@ -187,4 +188,4 @@ def test_of_envelopes_the_rows_are_checked() -> None:
 
 def test_what_is_no_record_at_all_wants_nothing() -> None:
     found = observed({}, "no json", "[1]", '{"a": 1, "a": 2}', '{"a": NaN}')
-    assert (inferred(found), found.left_out, found.misfits) == ({}, [], [])
+    assert (inferred(found), found.left_out, found.misfits) == ({}, (), ())

@@ -55,7 +55,7 @@ def test_what_no_column_is_of_is_left_out_by_its_name() -> None:
     found = inferred_from_sql(NOTHING, given(OTHERS), widen=True)
     assert found.columns == StructType()
     assert [one.column for one in found.left_out] == [*("c", "d", "e", "f", "g", "h", "i.y", "j.element", "k.key")]
-    assert all("cast it" in one.why for one in found.left_out)
+    assert all("cast it" in one.text for one in found.left_out)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from base64 import b64encode
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from airflow_provider_lakecommit.formats.protobuf.descriptors import DescriptorError, file_of
+from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
+from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of
 
 HEAD = 'syntax = "proto3"; package shop;'
 MONEY = f'{HEAD} import "google/protobuf/timestamp.proto"; message Money {{ google.protobuf.Timestamp at = 1; }}'

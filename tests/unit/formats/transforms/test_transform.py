@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.exceptions import SpecError, TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, NothingOpen
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded
 from airflow_provider_lakecommit.formats.transforms import transform
 from airflow_provider_lakecommit.formats.transforms.row_wise import row_wise
 from airflow_provider_lakecommit.formats.transforms.transform import TransformDecoder
@@ -190,11 +190,11 @@ def test_a_message_of_the_engine_that_is_cut_off_within_a_character_is_that_of_i
     assert rows(made, "id") == [(2,)]
 
 
-class Read(NothingOpen):
+class Read(BaseDecoder):
     """A decoder that has read its values before."""
 
     def __init__(self, columns: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> None:
-        self.schema = arrow_schema(schema_of(columns))
+        self._schema = arrow_schema(schema_of(columns))
         self._rows = rows
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
