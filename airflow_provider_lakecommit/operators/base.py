@@ -277,7 +277,6 @@ def check_planned(planned: str, landing: Landing) -> None:
     """Raise unless the plan of a task belongs to its landing.
 
     :param planned: name of the landing in the plan
-    :raises SpecError: the plan is of another landing
     """
     if planned != landing.name:
         raise SpecError(

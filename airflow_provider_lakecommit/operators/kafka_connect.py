@@ -304,10 +304,7 @@ ACTIONS: Mapping[str, type[_Action]] = {
 
 
 def _known(rest: ConnectRest, connector: str) -> ConnectorStatus:
-    """Return the status before a change.
-
-    :raises ConnectorError: the connector is missing, or was stopped
-    """
+    """Return the status before a change."""
     status = rest.status(connector)
     if status.connector.state == "STOPPED":
         raise ConnectorError("LC8331", f"{status}: a user stopped it, so it is left alone; resume it first")

@@ -70,7 +70,6 @@ class SetRun:
         """Do rounds until nothing is left.
 
         :param most: at most this many
-        :raises LakecommitError: neither topics nor the catalog can be read
         """
         from airflow_provider_lakecommit.cycle import MOST_IDLE_CYCLES
 

@@ -113,7 +113,6 @@ def lane_tables(session: LandingSession, *, some: bool = False) -> Prepared:
     """Return every table of a backfill, in its current state.
 
     :param some: leave out tables in which it is no longer open, for example after a rollback
-    :raises LakecommitError: one cannot be read, or the backfill is not open there
     """
     cluster = session.control.ensure().cluster_id
     found = {name: state for name in session.landing.tables if (state := ledger_state(session, name)) is not None}
@@ -135,10 +134,7 @@ def _has_log(session: LandingSession, prepared: Prepared) -> bool:
 
 
 def _as_they_are(session: LandingSession, found: Mapping[str, LedgerState]) -> Prepared:
-    """Return the tables that have the backfill, without reading a control log.
-
-    :raises LedgerError: the ledger of one needs a decision first
-    """
+    """Return the tables that have the backfill, without reading a control log."""
     tables = []
     for name, state in found.items():
         require_ledger(state, name)
@@ -210,7 +206,6 @@ def publish_reported(session: LandingSession, prepared: Prepared, decision: Deci
     :param session: of the backfill
     :param prepared: its tables
     :param decision: the user who closes it
-    :raises LakecommitError: a table cannot be written
     """
     if any(t.ledger.section.replaces for t in prepared.tables):
         return Coverage()

@@ -34,7 +34,6 @@ def level(session: LandingSession, run: RunIdentity, why: str) -> None:
     :param session: of the landing
     :param run: owner of the cycles that publish reported slices
     :param why: for the plans of these cycles, which have no window
-    :raises LakecommitError: the reason that prevents reported slices from being published
     """
     session.control.ensure()
     for name in session.landing.tables:
@@ -66,10 +65,7 @@ def take_passed(session: LandingSession, run: RunIdentity, why: str) -> None:
 
 
 def check_pending(session: LandingSession, taken: Coverage) -> None:
-    """Refuse to remove ranges if reported slices would be lost.
-
-    :raises LedgerError: they can neither be published nor be read again
-    """
+    """Refuse to remove ranges if reported slices would be lost."""
     for name in session.landing.tables:
         if (state := ledger_state(session, name)) is None:
             continue

@@ -35,7 +35,6 @@ def overdue(session: LandingSession, older_than: timedelta) -> Coverage:
     """Return what the topics have had for longer than that, and the live stream has not landed in the data table.
 
     :param session: of the landing's live stream
-    :raises LakecommitError: the catalog or the brokers are unreachable
     """
     landing = session.landing
     state = ledger_state(session, landing.table)

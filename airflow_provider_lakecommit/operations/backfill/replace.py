@@ -193,10 +193,6 @@ def replace_preview(session: LandingSession, coverage: Coverage, *, hard: bool =
     """Return the effect of removing ranges for each table that has some of them; writes nothing.
 
     :param hard: also remove rows of earlier readings of the landing's topics
-
-    :raises LedgerError: a ledger is lost, or rows of the ranges do not identify their record
-    :raises TableError: a table has unsupported files
-    :raises CatalogError: the catalog or the storage cannot be reached
     """
     found = (preview_of(session, d.table, coverage, hard=hard) for d in session.landing.destinations)
     return tuple(one for one in found if one is not None)
@@ -229,10 +225,6 @@ def replace(
     :param control_end: how far the control log was read, so that a snapshot with slices is announced once
     :param extra: further summary keys, without prefix
     :param decision: the user who decided
-    :raises LedgerError: see :func:`~airflow_provider_lakecommit.committer.replace.replace_ranges`
-    :raises TableError: as :func:`replace_preview`
-    :raises CommitUnknownError: a request was sent and its outcome stays unknown
-    :raises CatalogError: the catalog or the storage cannot be reached
     """
     previewed = replace_preview(session, coverage, hard=hard) if previews is None else previews
     check_rows(previewed, fewer=fewer)
@@ -265,8 +257,6 @@ def replace_all(
 ) -> dict[str, ReplaceOutcome]:
     """Perform the requests, table by table. All tables are checked, and all copies made, before the first one is
     changed.
-
-    :raises LakecommitError: as :func:`replace`
     """
     with ExitStack() as stack:
         works = [_Replacement(session, r.table, session.tables.load(r.table), r.coverage, hard=hard) for r in requests]

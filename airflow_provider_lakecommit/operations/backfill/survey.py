@@ -73,11 +73,7 @@ class Survey:
         self._positions = DeletePositions(name)
 
     def scan(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
-        """Return the files of the branch's head that have rows of the ranges.
-
-        :raises TableError: names what has no correct answer
-        :raises StorageError: the storage cannot be read
-        """
+        """Return the files of the branch's head that have rows of the ranges."""
         if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
             raise TableError(
                 "LC7232",

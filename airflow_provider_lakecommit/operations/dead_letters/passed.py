@@ -33,10 +33,7 @@ from airflow_provider_lakecommit.operations.dead_letters.open_set import Reading
 
 
 def passed(session: LandingSession, prepared: Prepared) -> tuple[tuple[AcceptedSlice, ...], FoldedLog]:
-    """Return what the data table has passed, in the order in which it can be published, and the log that has it.
-
-    :raises LakecommitError: the control topic or the source cannot be read
-    """
+    """Return what the data table has passed, in the order in which it can be published, and the log that has it."""
     folded, landing = session.read_state(prepared.ledgers), session.landing
     table = next((t for t in prepared.tables if t.name == landing.table), None)
     if table is None:
@@ -52,10 +49,7 @@ def passed(session: LandingSession, prepared: Prepared) -> tuple[tuple[AcceptedS
 
 
 def bring_forward(session: LandingSession) -> None:
-    """Publish what the data table has passed.
-
-    :raises LakecommitError: it cannot be done now
-    """
+    """Publish what the data table has passed."""
     prepared, landing = prepare_for_commit(session), session.landing
     for failure in prepared.failures.values():
         raise failure

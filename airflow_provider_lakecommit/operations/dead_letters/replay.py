@@ -230,8 +230,6 @@ def _published(
 def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledgers) -> Coverage:
     """Return what was removed from the data table, or landed again, since a batch was read: its dead letters have
     changed.
-
-    :raises LedgerError: the ledgers no longer show it
     """
     landing, found = session.landing, Coverage()
     head = next(ancestry(first.data.metadata, landing.branch)).snapshot_id

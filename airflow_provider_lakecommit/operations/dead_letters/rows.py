@@ -100,7 +100,6 @@ def made_of(
     :param kafka: settings of the source, with those of a registry
     :param io: properties of its storage; ``None`` writes nothing
     :param new_id: names the files
-    :raises TableError: the landing cannot fill the table
     """
     out = Rows()
     target = target_of(landing.table, table, new_id)

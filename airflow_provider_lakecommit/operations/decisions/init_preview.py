@@ -71,10 +71,7 @@ def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> Ini
 
 
 def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> dict[str, SectionInit]:
-    """Return the new ledger entries by table, in the order of the landing.
-
-    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.decisions.ledger_init.ledger_init`
-    """
+    """Return the new ledger entries by table, in the order of the landing."""
     session.control.ensure()
     states = ledger_states(session)
     source = _source(session, states)
@@ -133,10 +130,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
 
 
 def _source(session: LandingSession, states: Mapping[str, LedgerState | None]) -> SourceState:
-    """Return the source; it is empty for a landing that has landed its topics, all of which were deleted.
-
-    :raises SourceError: a topic does not exist
-    """
+    """Return the source; it is empty for a landing that has landed its topics, all of which were deleted."""
     try:
         return session.source.watermarks()
     except SourceError:
@@ -200,7 +194,6 @@ def published_before(session: LandingSession, name: str, remembered: LedgerSecti
     """Return what this stream had published in a table.
 
     :param remembered: the newest ledger of the lane that the table's metadata know, if there is one
-    :raises ControlTopicError: the control topic cannot be read
     """
     reported: list[Coverage] = []
     published: list[Coverage] = []

@@ -88,10 +88,7 @@ def ledger_init(
 
 
 def check_init(session: LandingSession, start: Start, way: Way = PLAIN) -> None:
-    """Refuse what :func:`ledger_init` would refuse; nothing is written.
-
-    :raises LakecommitError: as :func:`ledger_init`
-    """
+    """Refuse what :func:`ledger_init` would refuse; nothing is written."""
     _check_lost(session, section_inits(session, start, way), False)
 
 

@@ -173,8 +173,6 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
     """Write a bin to a new file.
 
     :param dead: positions of deleted rows by source, sorted, each once
-    :raises TableError: a source cannot be read in the columns of the table
-    :raises StorageError: the storage cannot be read or written
     """
     partition = one.sources[0].file.partition
     writing = GroupedFile(table.io.new_output(path), layout.format, layout.metrics, layout.arrow, partition)

@@ -51,10 +51,7 @@ class LaneScan:
 
 @contextmanager
 def lane_scans(session: LandingSession) -> Iterator[list[LaneScan]]:
-    """Yield the session's own stream first, then the open backfills.
-
-    :raises LakecommitError: a control log cannot be read
-    """
+    """Yield the session's own stream first, then the open backfills."""
     try:
         lanes = open_lanes(session)
     except LakecommitError:
@@ -93,8 +90,6 @@ class LaneFiles:
     def record_void(self, attempts: set[UUID]) -> set[UUID]:
         """Record in the log that these attempts are void; return those that were reported before that, which are not
         void.
-
-        :raises LakecommitError: the record cannot be sent
         """
         session = self._session
         sender = session.sender(ROLE, session.new_id())
@@ -154,10 +149,7 @@ class TableLanes:
         return Kept.OTHERS if lane is None else lane.disposition_of(attempt)
 
     def record_void(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
-        """Record void attempts, by mark; return those that were reported before, which are not void.
-
-        :raises LakecommitError: a record cannot be sent
-        """
+        """Record void attempts, by mark; return those that were reported before, which are not void."""
         late: set[UUID] = set()
         for mark, attempts in unreported.items():
             lane = self._by_mark[mark]
@@ -165,10 +157,7 @@ class TableLanes:
         return late
 
     def opened_again(self, metadata: TableMetadata) -> Collection[str]:
-        """Return the marks of streams that are in the ledger now.
-
-        :raises LakecommitError: this is unknown
-        """
+        """Return the marks of streams that are in the ledger now."""
         return set(self._marks_in(metadata))
 
     def _marks_in(self, metadata: TableMetadata) -> list[str]:
@@ -217,10 +206,7 @@ def _ready(session: LandingSession, name: str) -> PreparedTable | None:
 
 
 def check_log(table: PreparedTable, folded: FoldedLog) -> None:
-    """Check that the log still contains everything that is pending.
-
-    :raises LedgerError: it was cut
-    """
+    """Check that the log still contains everything that is pending."""
     low = table.ledger.section.control.low
     if low is not None and folded.begin.offset > low:
         raise LedgerError(

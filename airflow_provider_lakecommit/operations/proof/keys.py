@@ -76,10 +76,7 @@ class Landed:
 
 
 def newest_of(io: FileIO, rows: Sequence[str], tombstones: Sequence[str], columns: Columns, landed: Landed) -> Changes:
-    """Read the changes in the files of a proof, and return the newest of each key.
-
-    :raises StorageError: a file cannot be read
-    """
+    """Read the changes in the files of a proof, and return the newest of each key."""
     parts = [part for path in rows for part in _changes(io, path, columns)]
     live = sum(len(order.offset) for _, order in parts)
     parts += [part for path in tombstones for part in _changes(io, path, columns)]
@@ -100,10 +97,7 @@ def _changes(io: FileIO, path: str, columns: Columns) -> Iterator[tuple[list[pa.
 
 
 def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: Landed) -> Differences:
-    """Return the keys whose row is not that of their newest change.
-
-    :raises StorageError: a file cannot be read
-    """
+    """Return the keys whose row is not that of their newest change."""
     out, marks = Differences(), rows_of.ids
     compared = RowRanges(marks, landed.compared.items())
     there = np.zeros(len(changes.is_delete), np.int64)

@@ -78,12 +78,7 @@ class ProofPlan:
 
 
 def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
-    """Return which ranges to compare; writes nothing.
-
-    :raises TableError: no rows of a table name their record
-    :raises SourceError: the sample names ranges of which nothing was landed
-    :raises LakecommitError: a table or the source cannot be read
-    """
+    """Return which ranges to compare; writes nothing."""
     landing = session.landing
     tables = {name: t for name in landing.tables if (t := session.tables.find(name)) is not None}
     states = {name: read_ledger(t.metadata, landing.branch) for name, t in tables.items()}

@@ -151,11 +151,7 @@ def source_findings(
 def prove(
     session: LandingSession, plan: ProofPlan, engine: Engine, progress: Callable[[str], None] = lambda _: None
 ) -> Proof:
-    """Compare.
-
-    :raises SparkJobError: a job ended early
-    :raises LakecommitError: a table cannot be read
-    """
+    """Compare."""
     work = _Work(session, plan, engine, progress)
     try:
         return work.run()

@@ -171,8 +171,6 @@ def preview_deletion(session: LandingSession, start: str | None, way: Way | None
 
     :param start: the first offsets; ``None``: all rows of the landing
     :param fewer: accept tables with fewer rows than were landed
-    :raises NothingToDoError: nothing is landed
-    :raises LakecommitError: the rows to delete cannot be identified
     """
     from airflow_provider_lakecommit.operations import check_rows
 
@@ -195,8 +193,6 @@ def delete_as_previewed(
     """Apply the preview.
 
     :param agreed: the values of :func:`preview_deletion`
-    :raises DecisionError: the effect would now be another one
-    :raises LakecommitError: it cannot be done
     """
     from dataclasses import replace
 

@@ -106,7 +106,6 @@ def decision_by(answer: Any, command: str, context: Context, landing: str, reaso
 
     :param answer: the answer of an approval task, or a name
     :param reason: by default the reason in the answer
-    :raises DecisionError: it is not approved
     """
     user, given = decided(answer)
     return _decision(command, user, context, landing, reason or given)
@@ -128,7 +127,6 @@ def decided(answer: Any) -> tuple[str, str]:
     """Return the user who decided, and the reason in the answer.
 
     :param answer: the answer of an approval task, or a name
-    :raises DecisionError: it is not decided, or rejected
     """
     if isinstance(answer, Mapping):
         chosen, user = answer.get("chosen_options"), answer.get("responded_by_user")

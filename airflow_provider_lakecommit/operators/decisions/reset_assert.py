@@ -100,10 +100,7 @@ class ResetAssert(ApprovedOperation):
 
 
 def others_of(others: str) -> str:
-    """Check the answer about rows of other landings before it is approved.
-
-    :raises SpecError: it is invalid
-    """
+    """Check the answer about rows of other landings before it is approved."""
     if others not in OTHERS:
         raise SpecError("LC8324", f"others={others!r}: use {', '.join(OTHERS[:-1])} or {OTHERS[-1]}")
     return others

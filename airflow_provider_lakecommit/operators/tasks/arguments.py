@@ -41,7 +41,6 @@ def one_of(name: object, known: Collection[str], what: str) -> str:
     """Return a known name.
 
     :param what: meaning of the name, for the error
-    :raises SpecError: the name is unknown; the error has the nearest one
     """
     if isinstance(name, str) and name in known:
         return name
@@ -54,7 +53,6 @@ def check_arguments(kind: type[Any], arguments: Any, task: str) -> None:
 
     :param kind: dataclass whose fields are the arguments
     :param task: task and operation, for the error
-    :raises SpecError: naming all mistakes
     """
     if not isinstance(arguments, Mapping):
         if is_stated(arguments):
@@ -77,10 +75,7 @@ def check_arguments(kind: type[Any], arguments: Any, task: str) -> None:
 
 
 def filled(kind: type[T], arguments: Any, task: str) -> T:
-    """Return the arguments as their dataclass, once their templates are filled.
-
-    :raises SpecError: naming the mistakes
-    """
+    """Return the arguments as their dataclass, once their templates are filled."""
     if not isinstance(arguments, Mapping):
         raise SpecError("LC8350", f"{task}: arguments={arguments!r} is not a mapping of names and values")
     check_arguments(kind, arguments, task)
@@ -93,10 +88,7 @@ def _needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _taken(kind: Any, value: Any) -> Any:
-    """Return a value as its type. A text from a template is parsed as the argument's type.
-
-    :raises ValueError: it matches no type
-    """
+    """Return a value as its type. A text from a template is parsed as the argument's type."""
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     kinds = typing.get_args(kind) if union else (kind,)
     plain = [typing.get_origin(each) or each for each in kinds]

@@ -79,18 +79,12 @@ class WriteJobs:
         self._early_end.request("the task was stopped", KILL_GRACE)
 
     def run(self, job: WindowJob, control: ControlPort) -> list[SliceResult]:
-        """Run one job to its end.
-
-        :raises SparkJobError: it ended early, or did not start
-        """
+        """Run one job to its end."""
         with self._under_way([(job, control)]) as [begun]:
             return self.engine.run(begun, self._secrets(begun))
 
     def run_together(self, engine: SparkSubmit, requested: Sequence[tuple[WindowJob, ControlPort]]) -> None:
-        """Run several jobs to their end, as one Spark job.
-
-        :raises SparkJobError: it ended early, or did not start
-        """
+        """Run several jobs to their end, as one Spark job."""
         with self._under_way(requested) as jobs:
             engine.run_together([(job, self._secrets(job)) for job in jobs])
 
