@@ -37,10 +37,10 @@ from airflow_provider_lakecommit.operations.decisions.init_preview import init_p
 from airflow_provider_lakecommit.operations.decisions.key_change import change_key as change_key
 from airflow_provider_lakecommit.operations.decisions.key_change import key_preview as key_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init as ledger_init
-from airflow_provider_lakecommit.operations.decisions.migrate import SAME as SAME
-from airflow_provider_lakecommit.operations.decisions.migrate import Move as Move
 from airflow_provider_lakecommit.operations.decisions.migrate import migrate_landing as migrate_landing
-from airflow_provider_lakecommit.operations.decisions.migrate import migration_preview as migration_preview
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import SAME as SAME
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import MigrationPreview as MigrationPreview
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import migration_preview as migration_preview
 from airflow_provider_lakecommit.operations.decisions.prune import Prunable as Prunable
 from airflow_provider_lakecommit.operations.decisions.prune import prunable_sections as prunable_sections
 from airflow_provider_lakecommit.operations.decisions.prune import prune as prune
