@@ -31,10 +31,6 @@ from airflow_provider_lakecommit.operations import (
     SAME,
     BlockedPart,
     MigrationPreview,
-    assertion_text,
-    assertion_to_dict,
-    init_text,
-    init_to_dict,
     lane_request,
     migrate_landing,
     migration_preview,
@@ -57,8 +53,8 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
         raise SpecError("LC8025", "--partition needs a time, earliest or latest: offsets name their partitions")
     way = Way(only=only, fill=lane_request(name=options.fill).name if options.fill else "", again=options.again)
     preview = init_preview(session, positions, way)
-    values = {"unknown": preview.unknown or None, "tables": [init_to_dict(t) for t in preview.tables]}
-    if (code := ends_with_preview(options, output, values, init_text(preview))) is not None:
+    values = {"unknown": preview.unknown or None, "tables": [t.to_dict() for t in preview.tables]}
+    if (code := ends_with_preview(options, output, values, preview.lines())) is not None:
         return code
     done = ledger_init.ledger_init(
         session,
@@ -106,8 +102,8 @@ def reset_assert(session: LandingSession, options: Namespace, output: Output) ->
     else:
         hint = f"--at {options.at!r}: use TOPIC:PARTITION=OFFSET,… for example orders:0=1500, or a JSON object"
         found = assertion.from_offsets(session, parse_offsets(options.at or "", hint), options.table)
-    values = {"tables": [assertion_to_dict(t) for t in found.tables]}
-    if (code := ends_with_preview(options, output, values, assertion_text(found))) is not None:
+    values = {"tables": [t.to_dict() for t in found.tables]}
+    if (code := ends_with_preview(options, output, values, found.lines())) is not None:
         return code
     done = assertion.assert_tables(
         session,

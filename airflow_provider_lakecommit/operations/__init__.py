@@ -32,7 +32,8 @@ __getattr__ = lazy_names(
         "maintenance.sweep": "Garbage SweptTable least_age sweep",
         "proof.chosen": "sample_of",
         "proof.prove": "Proof source_findings",
-        "decisions.assertion": "Assertion assert_tables",
+        "decisions.asserted": "Assertion",
+        "decisions.assertion": "assert_tables",
         "decisions.audit": "audit_preview decide_audit",
         "decisions.delete_back": "DeleteBack delete_back delete_preview",
         "decisions.init_preview": "init_preview",
@@ -46,6 +47,5 @@ __getattr__ = lazy_names(
         "decisions.stated": "parse_offsets parse_partition parse_ranges parse_start ranges_of",
         "decisions.unblock": "BlockedPart blocked_parts unblock",
         "decisions.starts": "PLAIN Start Way",
-        "decisions.wording": "assertion_text assertion_to_dict init_text init_to_dict",
     },
 )

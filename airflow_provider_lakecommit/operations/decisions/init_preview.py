@@ -44,12 +44,7 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka import SourceState
-from airflow_provider_lakecommit.operations.decisions.section_init import (
-    InitPreview,
-    PublishedBefore,
-    SectionInit,
-    ends_of,
-)
+from airflow_provider_lakecommit.operations.decisions.section_init import InitPreview, SectionInit, ends_of
 from airflow_provider_lakecommit.operations.decisions.starts import (
     PLAIN,
     Start,
@@ -100,6 +95,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             firsts: Mapping[SourcePartition, int] = {}
         else:
             firsts = _firsts(session, name, ledger, old, source) if data is None else ends_of(data, source.partitions)
+        published, reported = published_before(session, name, newest) if old is None else (Coverage(), Coverage())
         settings[name] = SectionInit(
             name=name,
             source=source,
@@ -113,7 +109,8 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             remembered=newest,
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
-            before=PublishedBefore() if old is not None else published_before(session, name, newest),
+            published_before=published,
+            reported_before=reported,
             unsigned=removed(unsigned_ranges(session, name, newest), source.partitions) if newest else Coverage(),
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
@@ -190,8 +187,8 @@ def _firsts(
     return {p: joined.get(p, mark.start) for p, mark in source.partitions.items()}
 
 
-def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> PublishedBefore:
-    """Return what this stream had published in a table.
+def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> tuple[Coverage, Coverage]:
+    """Return what this stream had published in a table, and what was reported and never came into it.
 
     :param remembered: the newest ledger of the lane that the table's metadata know, if there is one
     """
@@ -205,4 +202,4 @@ def published_before(session: LandingSession, name: str, remembered: LedgerSecti
                 reported.append(e.report.coverage)
     known = Coverage() if remembered is None else remembered.covered
     had, there = Coverage.union(reported), Coverage.union(published) | known
-    return PublishedBefore(published=(had & there) | known, reported=had - there)
+    return (had & there) | known, had - there

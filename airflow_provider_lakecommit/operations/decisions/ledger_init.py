@@ -20,7 +20,6 @@ from airflow_provider_lakecommit.committer import OtherSections, SnapshotKind, c
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     LAND,
-    RESET_ASSERT,
     Coverage,
     Decision,
     LedgerSection,
@@ -39,13 +38,8 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.decisions.init_preview import section_inits
-from airflow_provider_lakecommit.operations.decisions.section_init import InitPreview, SectionInit
+from airflow_provider_lakecommit.operations.decisions.section_init import BEHIND, InitPreview, SectionInit
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
-
-BEHIND = (
-    f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "
-    "TOPIC:PARTITION=OFFSET,…`"
-)
 
 
 def ledger_init(

@@ -80,10 +80,10 @@ class ResetOffsets(ApprovedOperation):
         """Return where each table would continue, and what that gives up."""
         if self.delete:
             return preview_deletion(session, self.start, self._way(), fewer=self.fewer)
-        from airflow_provider_lakecommit.operations import init_preview, init_text
+        from airflow_provider_lakecommit.operations import init_preview
 
         preview = init_preview(session, parse_start(self.start, "start:"), self._way())
-        return Preview(values=self._values(session, preview), lines=list(init_text(preview)))
+        return Preview(values=self._values(session, preview), lines=list(preview.lines()))
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Set it, giving up no more than was previewed."""
@@ -118,10 +118,8 @@ class ResetOffsets(ApprovedOperation):
         return Way(only=only, fill=lane_request(name=self.fill).name if self.fill else "", again=self.again)
 
     def _values(self, session: LandingSession, preview: InitPreview) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations import init_to_dict
-
         ids = {p.topic: p.topic_id for t in preview.tables for p in t.ends}
-        tables = [init_to_dict(t) for t in preview.tables]
+        tables = [t.to_dict() for t in preview.tables]
         return {"landing": session.landing.name, "from": self.start, "topic_ids": ids, "tables": tables}
 
 
