@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from airflow_provider_lakecommit.cycle import Closed, LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle import Closed, EarlierCycles, LandingSession, PublishedSnapshot, RunIdentity
     from airflow_provider_lakecommit.spark import Engine
 
 CYCLE, CLOSED = "cycle", "closed"
@@ -271,6 +271,22 @@ def _other_of_its_dag(task: LandingTask) -> str | None:
         if twin and other.task_id != task.task_id:
             return str(other.task_id)
     return None
+
+
+def without_event(
+    session: LandingSession, run: RunIdentity, in_events: Collection[int]
+) -> tuple[EarlierCycles, tuple[PublishedSnapshot, ...]] | None:
+    """Return the cycles of a run and what they published, if Airflow lacks an event of some of it.
+
+    :param in_events: the snapshots that Airflow has an event for
+    """
+    from airflow_provider_lakecommit.cycle import cycles_of, published_by
+
+    earlier = cycles_of(session, run)
+    published = published_by(session, earlier) if earlier else ()
+    if earlier is None or all(p.snapshot_id in in_events for p in published):
+        return None
+    return earlier, published
 
 
 def check_planned(planned: str, landing: Landing) -> None:

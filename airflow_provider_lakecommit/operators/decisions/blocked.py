@@ -74,7 +74,7 @@ class ResetBlocked(ApprovedOperation):
             raise NothingToDoError(str(e)) from None
         blocked = {"blocked": [str(p) for p in parts], "ranges": _plain(parts)}
         values = {"landing": session.landing.name, **request, **blocked}
-        return Preview(values=values, lines=[f"{self._becomes(p)}: {p}" for p in parts])
+        return values, [f"{self._becomes(p)}: {p}" for p in parts]
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Decide about what was previewed."""
@@ -110,8 +110,7 @@ class ResetBlocked(ApprovedOperation):
         found = audit_preview(session, drop=request["how"] == "drop")
         if not found.tables:
             raise NothingToDoError("; ".join(found.lines()))
-        values = {"landing": session.landing.name, **request, **found.to_dict()}
-        return Preview(values=values, lines=list(found.lines()))
+        return {"landing": session.landing.name, **request, **found.to_dict()}, list(found.lines())
 
     def _request(self) -> dict[str, Any]:
         """Return the arguments as they are compared with the preview."""

@@ -51,7 +51,7 @@ class Migrate(ApprovedOperation):
         """Return where each partition would continue."""
         start = self.start if self._by_old_offsets else parse_start(str(self.start), "start")
         preview = self._preview(session, start)
-        return Preview(values={"landing": session.landing.name, **preview.to_dict()}, lines=list(preview.lines()))
+        return {"landing": session.landing.name, **preview.to_dict()}, list(preview.lines())
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Continue at the previewed offsets."""

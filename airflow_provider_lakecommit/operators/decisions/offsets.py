@@ -19,7 +19,7 @@ continues after offsets that the source has removed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core import RESET_HARD, RESET_OFFSETS, RangeSet, spoken
@@ -83,7 +83,7 @@ class ResetOffsets(ApprovedOperation):
         from airflow_provider_lakecommit.operations import init_preview
 
         preview = init_preview(session, parse_start(self.start, "start:"), self._way())
-        return Preview(values=self._values(session, preview), lines=list(preview.lines()))
+        return self._values(session, preview), list(preview.lines())
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Set it, giving up no more than was previewed."""
@@ -153,9 +153,8 @@ def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
     for t in now["tables"]:
         previewed = before.get(t["table"], {})
         for what in ("given_up", "back", "again"):
-            ranges, allowed = ranges_of(t[what]), ranges_of(previewed.get(what, {}))
-            more = {p: s - allowed.get(p, RangeSet()) for p, s in ranges.items()}
-            found += [f"{t['table']} {what.replace('_', ' ')} {p[0]}[{p[1]}] {s}" for p, s in more.items() if s]
+            more = _beyond(t[what], previewed.get(what, {}))
+            found += [f"{t['table']} {what.replace('_', ' ')} {text}" for text in more]
         if t["lost"] and t["lost"] != previewed.get("lost"):
             found.append(f"{t['table']} loses {t['lost']}")
     return found
@@ -176,7 +175,7 @@ def preview_deletion(session: LandingSession, start: str | None, way: Way | None
     if not found.deletes and start is not None:
         raise NothingToDoError(f"the tables have no rows of landing {session.landing.name}: no row is deleted")
     check_rows(found.tables, fewer=fewer)
-    return Preview(values={"landing": session.landing.name, "from": start, **_values(found)}, lines=list(found.lines()))
+    return {"landing": session.landing.name, "from": start, **_values(found)}, list(found.lines())
 
 
 def delete_as_previewed(
@@ -192,8 +191,6 @@ def delete_as_previewed(
 
     :param agreed: the values of :func:`preview_deletion`
     """
-    from dataclasses import replace
-
     from airflow_provider_lakecommit.core import Coverage
     from airflow_provider_lakecommit.operations import delete_back
 
@@ -202,7 +199,7 @@ def delete_as_previewed(
     found = _preview(session, start, way)
     if more := list(_deleted_more(_values(found), agreed)):
         raise not_as_previewed("; ".join(more))
-        # If an attempt was killed after deleting the rows, the landing's new start must still be set.
+    # If an attempt was killed after deleting the rows, the landing's new start must still be set.
     known = {(p.topic, p.partition): p for p in session.source.watermarks().partitions}
     previewed = {known[p]: ranges for p, ranges in ranges_of(agreed["removed"]).items() if p in known}
     return delete_back(session, replace(found, removed=found.removed | Coverage(previewed)), decision, fewer=fewer)
@@ -232,7 +229,12 @@ def _deleted_more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> Iterator
             if more := ranges - RangeSet.of((first, BEYOND)):
                 yield f"{t['table']} deletes {p[0]}[{p[1]}] {more}"
     for what in ("removed", "before"):
-        allowed = ranges_of(agreed[what])
-        for p, ranges in ranges_of(now[what]).items():
-            if more := ranges - allowed.get(p, RangeSet()):
-                yield f"{what} {p[0]}[{p[1]}] {more}"
+        yield from (f"{what} {text}" for text in _beyond(now[what], agreed[what]))
+
+
+def _beyond(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ranges that the preview did not have, as text."""
+    allowed = ranges_of(agreed)
+    for (topic, number), ranges in ranges_of(now).items():
+        if more := ranges - allowed.get((topic, number), RangeSet()):
+            yield f"{topic}[{number}] {more}"

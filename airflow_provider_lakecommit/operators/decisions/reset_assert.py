@@ -56,7 +56,7 @@ class ResetAssert(ApprovedOperation):
     def preview(self, session: LandingSession) -> Preview:
         """Return the statement about each table, and what is read again."""
         asserted = self._asserted(session)
-        return Preview(values=self._values(session, asserted), lines=list(asserted.lines()))
+        return self._values(session, asserted), list(asserted.lines())
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Write the statement."""
