@@ -143,24 +143,17 @@ def source_findings(
         progress(line)
     if plan.readings:
         engine.start()
-    proof = prove(session, plan, engine, progress)
-    found = [Finding(level=Severity.WRONG, table=name, text=text) for name, text in proof.wrong()]
-    return proof, found + [Finding(level=Severity.NOTE, table=name, text=text) for name, text in proof.notes()]
-
-
-def prove(
-    session: LandingSession, plan: ProofPlan, engine: Engine, progress: Callable[[str], None] = lambda _: None
-) -> Proof:
-    """Compare."""
     work = _Work(session, plan, engine, progress)
     try:
-        return work.run()
+        proof = work.run()
     except BaseException:
         # Its tasks end with it, and write no further file.
         engine.close()
         raise
     finally:
         work.clean()
+    found = [Finding(level=Severity.WRONG, table=name, text=text) for name, text in proof.wrong()]
+    return proof, found + [Finding(level=Severity.NOTE, table=name, text=text) for name, text in proof.notes()]
 
 
 class _Work:
@@ -169,9 +162,13 @@ class _Work:
     ) -> None:
         self._session, self._plan, self._engine, self._progress = session, plan, engine, progress
         self._landing = session.landing
-        self._proof = Proof(ranges=plan.coverage, sampled=plan.sampled, unlanded=plan.unlanded)
-        self._proof.differences = {n: Differences() for n in plan.tables}
-        self._proof.others = {n: found.others for n, found in plan.ranges.items() if found.others}
+        self._proof = Proof(
+            ranges=plan.coverage,
+            sampled=plan.sampled,
+            unlanded=plan.unlanded,
+            differences={n: Differences() for n in plan.tables},
+            others={n: found.others for n, found in plan.ranges.items() if found.others},
+        )
         self._jobs: list[WindowJob] = []
         self._kept: list[str] = []
         self._heads: dict[str, HeadRows] = {}
