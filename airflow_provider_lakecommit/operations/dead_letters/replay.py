@@ -54,18 +54,9 @@ from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
 from airflow_provider_lakecommit.landing import Landing, require_appends
-from airflow_provider_lakecommit.operations.dead_letters.dead_letter import (
-    WHOLE,
-    DeadLetter,
-    Selection,
-    select,
-)
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import WHOLE, DeadLetter, Selection, select
 from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
-from airflow_provider_lakecommit.operations.dead_letters.open_set import (
-    OpenSet,
-    State,
-    readings_by,
-)
+from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, State, readings_by
 from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, to_be_published, with_readings
 from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_of
 

@@ -22,13 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_lakecommit.committer import (
-    Condition,
-    OtherSections,
-    assert_section,
-    has_ledger,
-    sections_of,
-)
+from airflow_provider_lakecommit.committer import Condition, OtherSections, assert_section, has_ledger, sections_of
 from airflow_provider_lakecommit.core import (
     LAND,
     RESET_ASSERT,

@@ -32,13 +32,7 @@ from airflow_provider_lakecommit.core import (
     OffsetRange,
     SourcePartition,
 )
-from airflow_provider_lakecommit.cycle import (
-    LandingSession,
-    all_sections,
-    initial_position,
-    ledger_states,
-    new_section,
-)
+from airflow_provider_lakecommit.cycle import LandingSession, all_sections, initial_position, ledger_states, new_section
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.decisions.migrate_preview import MigrationPreview
 

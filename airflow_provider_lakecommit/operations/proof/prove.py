@@ -27,17 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.committer import Columns
-from airflow_provider_lakecommit.core import (
-    LIVE,
-    Coverage,
-    OffsetRange,
-    Plan,
-    Role,
-    Slice,
-    Span,
-    role_of,
-    slice_id,
-)
+from airflow_provider_lakecommit.core import LIVE, Coverage, OffsetRange, Plan, Role, Slice, Span, role_of, slice_id
 from airflow_provider_lakecommit.cycle import LandingSession, secrets_for, vended_of
 from airflow_provider_lakecommit.iceberg import delete_unused, opened
 from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, source_has
@@ -45,13 +35,7 @@ from airflow_provider_lakecommit.operations.proof.compare import Differences, co
 from airflow_provider_lakecommit.operations.proof.keys import UNDECIDED, Landed, compare_keys, newest_of
 from airflow_provider_lakecommit.operations.proof.plan import NOT_LANDED, ProofPlan, proof_plan
 from airflow_provider_lakecommit.operations.proof.rows import HeadRows
-from airflow_provider_lakecommit.spark import (
-    ProofSlice,
-    WindowJob,
-    proof_target,
-    read_proof,
-    result_path,
-)
+from airflow_provider_lakecommit.spark import ProofSlice, WindowJob, proof_target, read_proof, result_path
 from airflow_provider_lakecommit.status import Finding, Severity
 
 if TYPE_CHECKING:
