@@ -42,14 +42,13 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
     Prepared,
-    RunIdentity,
-    drain,
     ledger_state,
     ledger_states,
     prepare_for_commit,
     prepared_table,
 )
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.operations.backfill.level import drain_or_log
 
 
 def lane_rest(session: LandingSession, *, some: bool = False) -> Coverage:
@@ -91,11 +90,6 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     passed = _passed(session, prepared)
     for t in reversed(prepared.tables):
         own = t.ledger.section
-        decided = (
-            None
-            if decision is None
-            else replace(decision, what=f"closes the backfill, gives up {lacking.get(t.name, rest)}")
-        )
         merge_section(
             session.tables,
             t.name,
@@ -103,7 +97,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             had=evaluated_in(passed.get(t.name, {}), own.bounds - own.covered),
             cluster_id=session.control.describe().cluster_id,
             branch=session.landing.branch,
-            decision=decided,
+            decision=decision and replace(decision, what=f"closes the backfill, gives up {lacking.get(t.name, rest)}"),
         )
     session.log(f"closed backfill {session.lane}, " + (f"{rest} is given up" if rest else "its range is in the tables"))
     return rest
@@ -229,11 +223,7 @@ def publish_reported(session: LandingSession, prepared: Prepared, decision: Deci
             branch=session.landing.branch,
             decision=replace(decision, what=f"gives up {given_up}"),
         )
-    run = RunIdentity(deployment="person", dag_id=f"{spoken(BACKFILL)} --close", run_id=str(session.new_id()))
-    try:
-        drain(session, run, "publishes reported slices before the backfill is closed")
-    except LakecommitError as e:
-        session.log(f"could not publish all reported slices: {e}")
+    drain_or_log(session, f"{spoken(BACKFILL)} --close", "publishes reported slices before the backfill is closed")
     return left_out
 
 

@@ -18,13 +18,14 @@ from airflow_provider_lakecommit.cycle import (
     RunIdentity,
     after_rollback,
     close_cycle,
+    drain,
     endangered,
     ledger_state,
     open_lanes,
     prepare_for_commit,
     start_without_tables,
 )
-from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
 
 
@@ -62,6 +63,17 @@ def take_passed(session: LandingSession, run: RunIdentity, why: str) -> None:
         close_cycle(session, run, start_without_tables(session, run, why).ticket)
     finally:
         session.landing = landing
+
+
+def drain_or_log(session: LandingSession, command: str, why: str) -> None:
+    """Publish the reported slices that can be published, in a cycle of a user's command; the log names the reason that
+    prevents others.
+    """
+    run = RunIdentity(deployment="person", dag_id=command, run_id=str(session.new_id()))
+    try:
+        drain(session, run, why)
+    except LakecommitError as e:
+        session.log(f"could not publish all reported slices: {e}")
 
 
 def check_pending(session: LandingSession, taken: Coverage) -> None:

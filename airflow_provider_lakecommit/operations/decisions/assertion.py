@@ -225,7 +225,7 @@ def assert_tables(
                 keep=t.endangered.keys(),
                 source=t.source,
                 branch=session.landing.branch,
-                decision=None if decision is None else replace(decision, what=what),
+                decision=decision and replace(decision, what=what),
                 rehearse=rehearse,
             )
             if not rehearse:

@@ -138,7 +138,7 @@ def unblock(
     run = RunIdentity(deployment="person", dag_id="unblock", run_id=_run_id(session, decision))
     cycle = new_cycle(session, run, folded.state)
     plan = empty_plan(session, f"unblock {coverage}")
-    decided = None if decision is None else replace(decision, what=_what(given_up, again))
+    decided = decision and replace(decision, what=_what(given_up, again))
     directives = Directives(raised=raised, decided=() if decided is None else (decided,))
     sent = send_start(session, folded.partition, cycle, plan, directives)
     if given_up:
