@@ -48,9 +48,8 @@ from airflow_provider_lakecommit.operators.base import (
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
-from airflow_provider_lakecommit.operators.outcome import ENDS, outcome_of
+from airflow_provider_lakecommit.operators.outcome import ADVICE, ENDS, has_outcome_task, outcome_of, why_red
 from airflow_provider_lakecommit.operators.plan import CYCLES
-from airflow_provider_lakecommit.operators.run_result import ADVICE, has_outcome_task, why_red
 from airflow_provider_lakecommit.operators.targets import log_set_line, named_failures, outlets_of, set_target
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.telemetry import COMMIT_FAILURES, Sample, closed_samples

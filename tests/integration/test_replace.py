@@ -20,13 +20,14 @@ from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType
 
+from airflow_provider_lakecommit.committer import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.replace import ReplaceOutcome
 from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, Replacement, replaced_of, sections_after
-from airflow_provider_lakecommit.committer.stage import StagedSlice, stage
+from airflow_provider_lakecommit.committer.stage import stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.core import LIVE, Coverage
 from airflow_provider_lakecommit.cycle import LandingSession

@@ -21,9 +21,10 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from airflow_provider_lakecommit.committer import Columns, Order, live_rows, rank
-from airflow_provider_lakecommit.core import Coverage
+from airflow_provider_lakecommit.core import LIVE, Coverage, LedgerSection
 from airflow_provider_lakecommit.iceberg import DeletePositions, KeySet, Numbers, opened
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
+from airflow_provider_lakecommit.operations.proof.chosen import TableRanges
 from airflow_provider_lakecommit.operations.proof.compare import Differences, Example
 from airflow_provider_lakecommit.operations.proof.rows import HeadRows
 
@@ -52,6 +53,27 @@ class Landed:
     readings: Mapping[tuple[str, int, int], str]
     """Topic ids by topic, partition and generation."""
     unmarked: bool = False
+
+    @classmethod
+    def of(cls, sections: Sequence[LedgerSection], ranges: TableRanges, compared: Mapping[int, Coverage]) -> Landed:
+        """Return the landed ranges of a table.
+
+        :param sections: its entries of the landing
+        :param compared: those that were compared, by the generation of their reading
+        """
+        entries = [e for section in sections for e in section.provenance]
+        readings = {(p.topic, p.partition, e.generation): p.topic_id for e in entries for p in e.coverage.parts}
+        topics: dict[str, int] = {}
+        for (_, _, generation), topic_id in readings.items():
+            topics[topic_id] = min(generation, topics.get(topic_id, generation))
+        return cls(
+            compared={g: c for g, c in compared.items() if c},
+            others=ranges.covered - Coverage.union(compared.values()),
+            topics=topics,
+            readings=readings,
+            # A row that names no record stays when a backfill has its key.
+            unmarked=ranges.unmarked or any(s.lane != LIVE for s in sections),
+        )
 
     def aged(self, order: Order, columns: Columns) -> Order:
         """Return an order whose generations are the first ones of the rows' topics."""

@@ -322,22 +322,10 @@ class _Work:
     def _compare_keys(self) -> None:
         landing, rows = self._landing, self._rows(self._landing.table)
         columns = Columns(rows.table.schema(), tuple(landing.upsert.key), landing.upsert.order_column)
-        entries = [e for section in self._plan.sections for e in section.provenance]
-        readings = {(p.topic, p.partition, e.generation): p.topic_id for e in entries for p in e.coverage.parts}
-        topics: dict[str, int] = {}
-        for (_, _, generation), topic_id in readings.items():
-            topics[topic_id] = min(generation, topics.get(topic_id, generation))
         parts = self._plan.readings.items()
         planned = {g: Coverage.union(c for tables, c in by.items() if rows.name in tables) for g, by in parts}
         own = {g: c - self._not_compared for g, c in planned.items()}
-        landed = Landed(
-            compared={g: c for g, c in own.items() if c},
-            others=self._plan.ranges[rows.name].covered - Coverage.union(own.values()),
-            topics=topics,
-            readings=readings,
-            # A row that names no record stays when a backfill has its key.
-            unmarked=self._plan.ranges[rows.name].unmarked or any(s.lane != LIVE for s in self._plan.sections),
-        )
+        landed = Landed.of(self._plan.sections, self._plan.ranges[rows.name], own)
         changes = newest_of(rows.table.io, *self._changes, columns, landed)
         self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
         diffs = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)
