@@ -182,7 +182,11 @@ class LakeCommitOperator(LandingTask):
         return {name: landed_line(closed[name]) for name in published}
 
     def _close(self, context: Context) -> Closed:
-        ticket, retry, in_events = self._ticket(context), self.is_retry(context), self.in_events(context)
+        from airflow_provider_lakecommit.cycle import CycleTicket
+
+        planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLE, map_indexes=-1)
+        ticket = CycleTicket.from_dict(planned) if planned else None
+        retry, in_events = self.is_retry(context), self.in_events(context)
         with no_retry_in_vain(self):
             try:
                 if ticket is not None:
@@ -204,12 +208,6 @@ class LakeCommitOperator(LandingTask):
             return True
         left = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) or ""
         return str(left).startswith(f"{type(error).__name__}:")
-
-    def _ticket(self, context: Context) -> CycleTicket | None:
-        from airflow_provider_lakecommit.cycle import CycleTicket
-
-        found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLE, map_indexes=-1)
-        return CycleTicket.from_dict(found) if found else None
 
 
 def _end_without_snapshot(why: str, red: str) -> NoReturn:

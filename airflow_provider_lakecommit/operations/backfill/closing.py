@@ -20,14 +20,13 @@ backfill is open, perhaps with a range that begins later, or with rows in some t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider_lakecommit.committer import Condition, LedgerState, SnapshotKind, change_section, require_ledger
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.core import (
     BACKFILL,
-    AcceptedSlice,
     Coverage,
     Decision,
     EvaluatedBy,
@@ -80,7 +79,9 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
         raise LedgerError(
             "LC7206", f"backfill {session.lane} of landing {session.landing.name} is not complete: it lacks {rest}"
         )
-    if (half := _half_replaced(session, prepared, lacking)) and _can_be_read(session, rest):
+    half = _half_replaced(session, prepared, lacking)
+    # Of topics that the source no longer has, nothing can be read again.
+    if half and rest.parts.keys() <= session.source.watermarks(missing_ok=True).partitions.keys():
         raise LedgerError(
             "LC7207",
             f"backfill {session.lane} of landing {session.landing.name} has replaced its range only in "
@@ -141,11 +142,6 @@ def _as_they_are(session: LandingSession, found: Mapping[str, LedgerState]) -> P
     return Prepared(tables=tuple(tables))
 
 
-def _can_be_read(session: LandingSession, rest: Coverage) -> bool:
-    """Return True if the source still has the topics of these ranges."""
-    return {*rest.parts} <= {*session.source.watermarks(missing_ok=True).partitions}
-
-
 def _half_replaced(session: LandingSession, prepared: Prepared, lacking: Mapping[str, Coverage]) -> list[str]:
     """Return the tables in which a backfill has replaced ranges that another table does not have of the same reading.
     After a rollback of one table, the backfill can be open there alone, and complete in the others.
@@ -166,18 +162,16 @@ def _half_replaced(session: LandingSession, prepared: Prepared, lacking: Mapping
     ]
 
 
-def _passed(session: LandingSession, prepared: Prepared) -> dict[str, EvaluatedBy]:
+def _passed(session: LandingSession, prepared: Prepared) -> Mapping[str, EvaluatedBy]:
     """Return what has passed without a row, by its rules; nothing of a backfill that has former rows to remove."""
     if any(t.ledger.section.replaces for t in prepared.tables) or not _has_log(session, prepared):
         return {}
     state = session.read_state(prepared.ledgers).state
-    return {name: _by_rules(state.accepted[name], ranges) for name, ranges in passed_by_all(state).items()}
-
-
-def _by_rules(slices: Iterable[AcceptedSlice], ranges: Coverage) -> EvaluatedBy:
-    found: dict[str, Coverage] = {}
-    for a in slices:
-        found[a.report.rules] = found.get(a.report.rules, Coverage()) | a.coverage & ranges
+    found: dict[str, dict[str, Coverage]] = {}
+    for name, ranges in passed_by_all(state).items():
+        rules = found.setdefault(name, {})
+        for a in state.accepted[name]:
+            rules[a.report.rules] = rules.get(a.report.rules, Coverage()) | a.coverage & ranges
     return found
 
 

@@ -22,7 +22,7 @@ Failure story: without the log's record of it, the range is replayed once more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace as changed
 from uuid import uuid5
@@ -62,8 +62,6 @@ from airflow_provider_lakecommit.operations.backfill.replace import (
     replace_all,
     replace_preview,
 )
-
-Accepted = Mapping[str, Sequence[AcceptedSlice]]
 
 
 def rows_to_replace(session: LandingSession, found: LanePreview, *, fewer: bool = False) -> tuple[ReplacePreview, ...]:
@@ -114,13 +112,15 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
             f"it was opened. Run `{BACKFILL} SPEC --close {session.lane}`, then start it again",
         )
     folded = session.read_state(prepared.ledgers)
-    if unreported := Coverage.union(_unreported(t, folded.state.accepted) for t in prepared.tables):
+    accepted = folded.state.accepted
+    reported = {t.name: Coverage.union(a.coverage for a in accepted[t.name]) for t in prepared.tables}
+    if unreported := Coverage.union(_lacking(t) - reported[t.name] for t in prepared.tables):
         session.log(f"backfill {session.lane} stays open, {unreported} is not read yet: nothing was replaced")
         return None
     end = changed(folded.begin, offset=folded.end)
     waiting = [t for t in prepared.tables if _lacking(t)]
     # Check all before the first one is changed: a slice that is refused then is read again for all.
-    staged = [_staged(session, t, folded.state.accepted[t.name]) for t in waiting]
+    staged = [_staged(session, t, accepted[t.name]) for t in waiting]
     if None in staged:
         return None
     _replace(session, waiting, [slices or () for slices in staged], end)
@@ -164,10 +164,6 @@ def _lacking(t: PreparedTable) -> Coverage:
     """Return what the backfill has not landed again in a table: all of its range, none, or what was removed since."""
     section = t.ledger.section
     return section.bounds - section.covered if section.replaces else Coverage()
-
-
-def _unreported(t: PreparedTable, accepted: Accepted) -> Coverage:
-    return _lacking(t) - Coverage.union(a.coverage for a in accepted[t.name])
 
 
 def _staged(

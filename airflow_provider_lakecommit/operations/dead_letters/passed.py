@@ -58,9 +58,14 @@ def bring_forward(session: LandingSession) -> None:
 
 def to_be_published(session: LandingSession) -> Readings:
     """Return what :func:`bring_forward` would publish, without renewing anything."""
-    tables = tuple(t for name in session.landing.tables if (t := _as_it_is(session, name)) is not None)
+    tables: list[PreparedTable] = []
+    for name in session.landing.tables:
+        table = session.tables.find(name)
+        state = None if table is None else read_ledger(table.metadata, session.landing.branch)
+        if table is not None and state is not None and state.section(session.landing.name, session.lane) is not None:
+            tables.append(prepared_table(session, name, table, state))
     readings: Readings = {}
-    if (found := _passed(session, Prepared(tables=tables))) is not None:
+    if (found := _passed(session, Prepared(tables=tuple(tables)))) is not None:
         for one in found[1]:
             readings = with_readings(readings, {one.report.generation: one.coverage})
     return readings
@@ -90,11 +95,3 @@ def _passed(
 
 def with_readings(known: Readings, more: Readings) -> Readings:
     return {g: known.get(g, Coverage()) | more.get(g, Coverage()) for g in known.keys() | more.keys()}
-
-
-def _as_it_is(session: LandingSession, name: str) -> PreparedTable | None:
-    table = session.tables.find(name)
-    state = None if table is None else read_ledger(table.metadata, session.landing.branch)
-    if table is None or state is None or state.section(session.landing.name, session.lane) is None:
-        return None
-    return prepared_table(session, name, table, state)

@@ -96,6 +96,8 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         else:
             firsts = _firsts(session, name, ledger, old, source) if data is None else ends_of(data, source.partitions)
         published, reported = published_before(session, name, newest) if old is None else (Coverage(), Coverage())
+        # Pending work that another control topic has cannot be published.
+        own_log = old is None or old.control.topic == session.control.name
         settings[name] = SectionInit(
             name=name,
             source=source,
@@ -105,7 +107,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             firsts=firsts,
             diverged=_diverged(session, source, ledger),
             pending=state.accepted.get(name, ()) if state else (),
-            publishable=ledger is not None and ledger.newest and _same_topic(session, old),
+            publishable=ledger is not None and ledger.newest and own_log,
             remembered=newest,
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
@@ -165,11 +167,6 @@ def _in_order(session: LandingSession, states: Mapping[str, LedgerState | None])
         s and s.condition is Condition.PRESENT and s.section(session.landing.name, session.lane)
         for s in states.values()
     )
-
-
-def _same_topic(session: LandingSession, section: LedgerSection | None) -> bool:
-    """Return True if the ledger's pending work is in the control topic that the landing names."""
-    return section is None or section.control.topic == session.control.name
 
 
 def _firsts(

@@ -190,7 +190,8 @@ def _parts(
 def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPart:
     """Return a blocked part with the counts of the newest report on its range; without one, with unknown counts."""
     for report in reversed(reports):
-        counted = next((s for s in report.spans if _holds(s.span, span)), None)
+        spans = (s for s in report.spans if s.span.partition == span.partition)
+        counted = next((s for s in spans if RangeSet.of(s.span.range).covers(span.range)), None)
         if counted is None:
             continue
         counts = counted.counts
@@ -202,10 +203,6 @@ def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPar
             bad = counts.rejected if counted.span == span else None
             return BlockedPart(span=span, reason=reason, bad=bad, good=counts.landed)
     return BlockedPart(span=span, reason=reason)
-
-
-def _holds(one: Span, other: Span) -> bool:
-    return one.partition == other.partition and RangeSet.of(one.range).covers(other.range)
 
 
 def _coverage(parts: Sequence[BlockedPart]) -> Coverage:

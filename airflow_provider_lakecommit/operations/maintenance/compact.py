@@ -186,15 +186,12 @@ class _TableCompaction:
                     self._out.later += len(some)
                     continue
                 if at:
-                    self._renew_keys()
+                    # With new storage keys from the catalog: the first ones may have expired.
+                    old, new = self._table, self._session.tables.load(self._name)
+                    self._table = Table(old.name(), old.metadata, old.metadata_location, new.io, old.catalog)
                 if written := [w for w in pool.map(self._write, some) if w is not None]:
                     self._commit(written)
                 progress(self._out)
-
-    def _renew_keys(self) -> None:
-        """Get new storage keys from the catalog: the first ones may have expired."""
-        old, new = self._table, self._session.tables.load(self._name)
-        self._table = Table(old.name(), old.metadata, old.metadata_location, new.io, old.catalog)
 
     def _write(self, one: Bin) -> WrittenBin | None:
         """Write a bin; ``None``: it cannot be written, which is reported and stops no other bin."""

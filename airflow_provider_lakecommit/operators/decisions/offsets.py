@@ -79,7 +79,7 @@ class ResetOffsets(ApprovedOperation):
     def preview(self, session: LandingSession) -> Preview:
         """Return where each table would continue, and what that gives up."""
         if self.delete:
-            return preview_deletion(session, self.start, self._way(), fewer=self.fewer)
+            return _preview_deletion(session, self.start, self._way(), fewer=self.fewer)
         from airflow_provider_lakecommit.operations import init_preview
 
         preview = init_preview(session, parse_start(self.start, "start:"), self._way())
@@ -88,7 +88,7 @@ class ResetOffsets(ApprovedOperation):
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Set it, giving up no more than was previewed."""
         if self.delete:
-            return delete_as_previewed(session, agreed, self.start, self._way(), decision, fewer=self.fewer)
+            return _delete_as_previewed(session, agreed, self.start, self._way(), decision, fewer=self.fewer)
         from airflow_provider_lakecommit.committer import OtherSections
         from airflow_provider_lakecommit.operations import init_preview, ledger_init
 
@@ -137,11 +137,11 @@ class ResetHard(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return the rows to delete, and what cannot be read again."""
-        return preview_deletion(session, None, None, fewer=self.fewer)
+        return _preview_deletion(session, None, None, fewer=self.fewer)
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Delete them, giving up no more than was previewed."""
-        return delete_as_previewed(session, agreed, None, None, decision, fewer=self.fewer)
+        return _delete_as_previewed(session, agreed, None, None, decision, fewer=self.fewer)
 
 
 def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
@@ -163,11 +163,10 @@ def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
 BEYOND = 1 << 62
 
 
-def preview_deletion(session: LandingSession, start: str | None, way: Way | None, *, fewer: bool) -> Preview:
+def _preview_deletion(session: LandingSession, start: str | None, way: Way | None, *, fewer: bool) -> Preview:
     """Return the rows to delete.
 
     :param start: the first offsets; ``None``: all rows of the landing
-    :param fewer: accept tables with fewer rows than were landed
     """
     from airflow_provider_lakecommit.operations import check_rows
 
@@ -178,7 +177,7 @@ def preview_deletion(session: LandingSession, start: str | None, way: Way | None
     return {"landing": session.landing.name, "from": start, **_values(found)}, list(found.lines())
 
 
-def delete_as_previewed(
+def _delete_as_previewed(
     session: LandingSession,
     agreed: Mapping[str, Any],
     start: str | None,
@@ -187,10 +186,7 @@ def delete_as_previewed(
     *,
     fewer: bool,
 ) -> dict[str, Any]:
-    """Apply the preview.
-
-    :param agreed: the values of :func:`preview_deletion`
-    """
+    """Delete what the preview showed."""
     from airflow_provider_lakecommit.core import Coverage
     from airflow_provider_lakecommit.operations import delete_back
 

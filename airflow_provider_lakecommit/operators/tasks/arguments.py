@@ -102,7 +102,8 @@ def _taken(kind: Any, value: Any) -> Any:
             return text.lower() == "true"
         if int in plain and text.isdecimal():
             return int(text)
-    raise ValueError(f"use {' or '.join(_name_of(each) for each in plain)}")
+    names = (_NAMES.get(each, getattr(each, "__name__", str(each))) for each in plain)
+    raise ValueError(f"use {' or '.join(names)}")
 
 
 def _is_a(value: Any, kind: Any) -> bool:
@@ -112,10 +113,6 @@ def _is_a(value: Any, kind: Any) -> bool:
     if isinstance(value, str):
         return kind is str
     return (kind in (int, float) and isinstance(value, int)) or isinstance(value, kind)
-
-
-def _name_of(kind: Any) -> str:
-    return _NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 _NAMES = {
