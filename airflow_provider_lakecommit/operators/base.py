@@ -24,10 +24,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_lakecommit.assets import table_assets_of
 from airflow_provider_lakecommit.core import LIVE
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
-from airflow_provider_lakecommit.hooks import Settings, without_secrets
+from airflow_provider_lakecommit.hooks import Settings, hide, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet, declares_set
 from airflow_provider_lakecommit.operators.links import ErrorLink
-from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
+from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of, refuse_unknown
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, send_hours, snapshots_in_events
 from airflow_provider_lakecommit.telemetry import Commit, catalog_namespace, kafka_namespace, lineage_of
 
@@ -245,8 +245,12 @@ class LandingTask(BaseOperator):
 class SparkTask(LandingTask):
     """A task that runs Spark jobs."""
 
-    spark_conn_id: str
-    spark_conf: Mapping[str, Any] | None
+    def __init__(self, *, spark_conn_id: str, spark_conf: Mapping[str, Any] | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        hide({"conf": mapping_of(spark_conf)})
+        self._engine: Engine | None = None
 
     def engine(self, lane: str = LIVE) -> Engine:
         """Return the engine of the task's connection; the caller closes it."""
