@@ -138,18 +138,11 @@ def replay(
     out, known = Replayed(), ledgers(session, table)
     if decision is None:
         known = replace(known, readings=with_readings(known.readings, to_be_published(session)))
+    open_set = known.open_set
     for batch in _batches(known, session.landing, selection, out):
         if decision is None:
-            made = made_of(
-                session.landing,
-                known.data,
-                batch,
-                known.open_set,
-                kafka=session.kafka,
-                io=None,
-                new_id=session.new_id(),
-            )
-            out.add(made, _coverage(known.open_set, made.done))
+            made = made_of(session, known.data, batch, open_set, write=False)
+            out.add(made, _coverage(open_set, made.done))
         else:
             _published(session, known, batch, table, decision, out)
         progress(out)
@@ -192,8 +185,7 @@ def _published(
         known = replace(known, readings={g: coverage - anew for g, coverage in known.readings.items()})
         open_set = known.open_set
         left = [letter for letter in batch if open_set.state(letter) is State.OPEN]
-        io = session.tables.storage(session.landing.table).properties
-        made = made_of(session.landing, known.data, left, open_set, kafka=session.kafka, io=io, new_id=session.new_id())
+        made = made_of(session, known.data, left, open_set, write=True)
         coverage = _coverage(open_set, made.done)
         try:
             snapshot_id = _swapped(session, first, known.lane, made, coverage, decision) if coverage else None
