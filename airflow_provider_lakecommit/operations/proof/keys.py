@@ -12,7 +12,7 @@ Memory: the keys of all compared changes, and one row group of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -135,8 +135,9 @@ def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: 
         unsure = ~nameless & (changes.mixed[which] | (new.source != old.source))
         out.counts[UNDECIDED] += int(unsure.sum())
         stale = ~unsure & older & ~nameless
-        _note(out, "stale", new, columns, np.flatnonzero(nameless), new.offset, changes.is_delete[which], named=False)
-        _note(out, "stale", old, columns, np.flatnonzero(stale), new.offset, changes.is_delete[which])
+        deleted = changes.is_delete[which]
+        _note(out, "stale", new, columns, np.flatnonzero(nameless), _outdated(None, new, deleted))
+        _note(out, "stale", old, columns, np.flatnonzero(stale), _outdated(old, new, deleted))
         # A row that claims a compared record whose key has only older changes, or none.
         claims = np.ones(len(order.offset), bool)
         claims[rows[~_older(new, old) | unsure]] = False
@@ -173,24 +174,26 @@ def _nameless(order: Order, columns: Columns) -> Numbers:
     return out
 
 
+def _outdated(old: Order | None, new: Order, deleted: Numbers) -> Callable[[int], tuple[str, str, str]]:
+    """Return column and values of the example of a row: of an old change, or, without one, of no known record."""
+
+    def values(n: int) -> tuple[str, str, str]:
+        what = "a delete" if deleted[n] else "a row"
+        there = "a row that names no record" if old is None else str(old.offset[n])
+        return "kafka_offset", f"{what} of this key at {new.offset[n]}", there
+
+    return values
+
+
 def _note(
     out: Differences,
     kind: str,
     order: Order,
     columns: Columns,
     rows: Numbers,
-    newer: Numbers | None = None,
-    deleted: Numbers | None = None,
-    *,
-    named: bool = True,
+    values: Callable[[int], tuple[str, ...]] = lambda _: (),
 ) -> None:
-    sources: Iterable[tuple[str | None, int]] = list(columns.sources)
-    names = dict(enumerate(sources))
+    names = list(columns.sources)
     for n in rows.tolist():
         topic, partition = names[int(order.source[n])]
-        values: tuple[str, ...] = ()
-        if newer is not None and deleted is not None:
-            what = "a delete" if deleted[n] else "a row"
-            there = str(order.offset[n]) if named else "a row that names no record"
-            values = ("kafka_offset", f"{what} of this key at {newer[n]}", there)
-        out.note(1, Example(kind, topic or "", partition, int(order.offset[n]), *values))
+        out.note(1, Example(kind, topic or "", partition, int(order.offset[n]), *values(n)))
