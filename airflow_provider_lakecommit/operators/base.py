@@ -280,10 +280,7 @@ def _other_of_its_dag(task: LandingTask) -> str | None:
 def without_event(
     session: LandingSession, run: RunIdentity, in_events: Collection[int]
 ) -> tuple[EarlierCycles, tuple[PublishedSnapshot, ...]] | None:
-    """Return the cycles of a run and what they published, if Airflow lacks an event of some of it.
-
-    :param in_events: the snapshots that Airflow has an event for
-    """
+    """Return the cycles of a run and what they published, if Airflow lacks an event of some of it."""
     from airflow_provider_lakecommit.cycle import cycles_of, published_by
 
     earlier = cycles_of(session, run)
@@ -294,10 +291,7 @@ def without_event(
 
 
 def check_planned(planned: str, landing: Landing) -> None:
-    """Raise unless the plan of a task belongs to its landing.
-
-    :param planned: name of the landing in the plan
-    """
+    """Raise unless the plan of a task belongs to its landing."""
     if planned != landing.name:
         raise SpecError(
             "LC8308",
@@ -313,10 +307,7 @@ def leave_failure(context: Context, error: Exception) -> None:
 
 
 def log_troubles(log: Any, closed: Closed, prefix: str = "") -> None:
-    """Log the parts of a closed cycle that need attention.
-
-    :param prefix: of each line
-    """
+    """Log the parts of a closed cycle that need attention."""
     from airflow_provider_lakecommit.cycle import first_of
 
     for item in closed.voided:
@@ -328,10 +319,7 @@ def log_troubles(log: Any, closed: Closed, prefix: str = "") -> None:
 
 
 def log_session_line(log: Any, line: str, prefix: str = "") -> None:
-    """Log a line of a session in a task's log, at the level of its prefix.
-
-    :param prefix: of each line
-    """
+    """Log a line of a session in a task's log, at the level of its prefix."""
     text = line.removeprefix(WARNING)
     (log.info if text == line else log.warning)("%s%s", prefix, text)
 

@@ -66,10 +66,7 @@ class SetRun:
             self._jobs.end_for_kill()
 
     def land(self, most: int | None) -> None:
-        """Do rounds until nothing is left.
-
-        :param most: at most this many
-        """
+        """Do rounds until nothing is left, but at most so many."""
         from airflow_provider_lakecommit.cycle import MOST_IDLE_CYCLES
 
         number = idle = 0

@@ -189,12 +189,7 @@ def _lacking(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]
 
 
 def publish_reported(session: LandingSession, prepared: Prepared, decision: Decision) -> Coverage:
-    """Publish reported slices after gaps of a backfill's range; returns the gaps, which are given up.
-
-    :param session: of the backfill
-    :param prepared: its tables
-    :param decision: the user who closes it
-    """
+    """Publish reported slices after gaps of a backfill's range; returns the gaps, which are given up."""
     if any(t.ledger.section.replaces for t in prepared.tables):
         return Coverage()
     left_out, accepted = Coverage(), session.read_state(prepared.ledgers).state.accepted

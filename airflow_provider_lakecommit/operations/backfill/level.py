@@ -32,7 +32,6 @@ from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
 def level(session: LandingSession, run: RunIdentity, why: str) -> None:
     """Level the tables of a landing.
 
-    :param session: of the landing
     :param run: owner of the cycles that publish reported slices
     :param why: for the plans of these cycles, which have no window
     """

@@ -88,10 +88,7 @@ class ReplacePreview:
         return f"{self.table}: {r.rows} rows of {r.ranges}; {dropped}, {rewritten}"
 
     def request(self, session: LandingSession, commit_id: UUID, **more: Any) -> ReplaceRequest:
-        """Return the request that does it.
-
-        :param more: its slices, if any, and further fields
-        """
+        """Return the request that does it."""
         return ReplaceRequest(
             table=self.table,
             table_uuid=self.table_uuid,
@@ -215,7 +212,6 @@ def replace(
         first ones
     :param fewer: accept that the table has fewer rows of the ranges than were landed
     :param hard: as in :func:`replace_preview`
-    :param decision: the user who decided
     """
     previewed = replace_preview(session, coverage, hard=hard) if previews is None else previews
     check_rows(previewed, fewer=fewer)

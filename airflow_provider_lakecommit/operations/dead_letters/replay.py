@@ -175,10 +175,7 @@ def _published(
     decision: Decision,
     out: Replayed,
 ) -> None:
-    """Publish one batch, rebuilt as long as another process is faster.
-
-    :param first: the tables when the batch was read
-    """
+    """Publish one batch, rebuilt as long as another process is faster."""
     for _ in range(TRIES):
         known = ledgers(session, table)
         anew = _landed_anew(session, known.data.metadata, first)

@@ -83,11 +83,7 @@ def _provenance(made: Rows, open_set: OpenSet, columns: tuple[int, ...]) -> Iter
 def made_of(
     session: LandingSession, table: Table, dead_letters: Sequence[DeadLetter], open_set: OpenSet, *, write: bool
 ) -> Rows:
-    """Decode, and write on request.
-
-    :param table: the data table, just loaded
-    :param open_set: has the reading of each dead letter
-    """
+    """Decode, and write on request."""
     out, landing, kafka, new_id = Rows(), session.landing, session.kafka, session.new_id()
     target = target_of(landing.table, table, new_id)
     schema = Schema.model_validate_json(target.schema)

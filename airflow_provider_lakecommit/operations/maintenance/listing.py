@@ -95,10 +95,7 @@ class FileStore:
             return bytes(stream.read())
 
     def now(self, name: str) -> float:
-        """Return the seconds of the epoch by the storage's clock.
-
-        :param name: of the file that is written for it
-        """
+        """Return the seconds of the epoch by the storage's clock, by a file of that name, which is deleted again."""
         path = f"{self._folder.rstrip('/')}/{name}"
         try:
             with self._files.open_output_stream(path) as stream:

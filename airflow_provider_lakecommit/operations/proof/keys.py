@@ -56,11 +56,7 @@ class Landed:
 
     @classmethod
     def of(cls, sections: Sequence[LedgerSection], ranges: TableRanges, compared: Mapping[int, Coverage]) -> Landed:
-        """Return the landed ranges of a table.
-
-        :param sections: its entries of the landing
-        :param compared: those that were compared, by the generation of their reading
-        """
+        """Return the landed ranges of a table, of which some were compared, by the generation of their reading."""
         entries = [e for section in sections for e in section.provenance]
         readings = {(p.topic, p.partition, e.generation): p.topic_id for e in entries for p in e.coverage.parts}
         topics: dict[str, int] = {}

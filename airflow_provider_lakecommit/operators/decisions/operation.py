@@ -93,7 +93,6 @@ def decision_of(command: str, context: Context, landing: str, reason: str) -> De
 def decision_by(answer: Any, command: str, context: Context, landing: str, reason: str) -> Decision:
     """Return the decision of a user.
 
-    :param answer: the answer of an approval task, or a name
     :param reason: by default the reason in the answer
     """
     user, given = decided(answer)
@@ -113,10 +112,7 @@ def _decision(command: str, user: str, context: Context, landing: str, reason: s
 
 
 def decided(answer: Any) -> tuple[str, str]:
-    """Return the user who decided, and the reason in the answer.
-
-    :param answer: the answer of an approval task, or a name
-    """
+    """Return the user who decided, and the reason in the answer. The answer is that of an approval task, or a name."""
     if isinstance(answer, Mapping):
         chosen, user = answer.get("chosen_options"), answer.get("responded_by_user")
         if list(chosen or ()) != [APPROVED]:

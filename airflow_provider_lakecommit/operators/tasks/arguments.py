@@ -38,10 +38,7 @@ def refuse_unknown(owner: type, given: Mapping[str, Any], task: str) -> None:
 
 
 def one_of(name: object, known: Collection[str], what: str) -> str:
-    """Return a known name.
-
-    :param what: meaning of the name, for the error
-    """
+    """Return a known name; the error has the meaning of the name, and the nearest one."""
     if isinstance(name, str) and name in known:
         return name
     near = meant(name, known) if isinstance(name, str) else ""
