@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core import RESET_HARD, RESET_OFFSETS, RangeSet, spoken
+from airflow_provider_lakecommit.core import RESET_HARD, RESET_OFFSETS, Coverage, RangeSet, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations import lane_request, parse_offsets, parse_partition, parse_start, ranges_of
 from airflow_provider_lakecommit.operators.decisions.operation import (
@@ -187,7 +187,6 @@ def _delete_as_previewed(
     fewer: bool,
 ) -> dict[str, Any]:
     """Delete what the preview showed."""
-    from airflow_provider_lakecommit.core import Coverage
     from airflow_provider_lakecommit.operations import delete_back
 
     if "topic_ids" not in agreed or agreed.get("from") != start:
