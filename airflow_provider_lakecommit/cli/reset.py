@@ -8,8 +8,6 @@ control topic record.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
-from typing import Any
 
 from airflow_provider_lakecommit.cli.control_log import source_of
 from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_with_preview
@@ -32,11 +30,7 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations import (
     SAME,
     BlockedPart,
-    Move,
-    assertion_text,
-    assertion_to_dict,
-    init_text,
-    init_to_dict,
+    MigrationPreview,
     lane_request,
     migrate_landing,
     migration_preview,
@@ -59,8 +53,8 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
         raise SpecError("LC8025", "--partition needs a time, earliest or latest: offsets name their partitions")
     way = Way(only=only, fill=lane_request(name=options.fill).name if options.fill else "", again=options.again)
     preview = init_preview(session, positions, way)
-    values = {"unknown": preview.unknown or None, "tables": [init_to_dict(t) for t in preview.tables]}
-    if (code := ends_with_preview(options, output, values, init_text(preview))) is not None:
+    values = {"unknown": preview.unknown or None, "tables": [t.to_dict() for t in preview.tables]}
+    if (code := ends_with_preview(options, output, values, preview.lines())) is not None:
         return code
     done = ledger_init.ledger_init(
         session,
@@ -108,8 +102,8 @@ def reset_assert(session: LandingSession, options: Namespace, output: Output) ->
     else:
         hint = f"--at {options.at!r}: use TOPIC:PARTITION=OFFSET,… for example orders:0=1500, or a JSON object"
         found = assertion.from_offsets(session, parse_offsets(options.at or "", hint), options.table)
-    values = {"tables": [assertion_to_dict(t) for t in found.tables]}
-    if (code := ends_with_preview(options, output, values, assertion_text(found))) is not None:
+    values = {"tables": [t.to_dict() for t in found.tables]}
+    if (code := ends_with_preview(options, output, values, found.lines())) is not None:
         return code
     done = assertion.assert_tables(
         session,
@@ -198,7 +192,7 @@ def reset_key(session: LandingSession, options: Namespace, output: Output) -> in
 
 def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
     """Continue on the cluster of the spec."""
-    preview = migration_preview(session, _stated_reason(options, output, session.kafka))
+    preview = _migration(session, options, output)
     if (code := ends_with_preview(options, output, preview.to_dict(), preview.lines())) is not None:
         return code
     decision = decision_of(spoken(RESET_MIGRATE), session.landing.name, options.reason)
@@ -206,15 +200,17 @@ def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
     return Exit.DONE
 
 
-def _stated_reason(options: Namespace, output: Output, kafka: Mapping[str, Any]) -> Move:
+def _migration(session: LandingSession, options: Namespace, output: Output) -> MigrationPreview:
     old = None
     if options.old is not None:
         # The old cluster's own settings, or those of the new one with other brokers.
-        old, _ = source_of(None, bootstrap=options.old, topic=None, config_file=options.kafka_config, connection=kafka)
+        old, _ = source_of(
+            None, bootstrap=options.old, topic=None, config_file=options.kafka_config, connection=session.kafka
+        )
         output.keep(old)
     elif options.start is None:
         raise SpecError("LC8018", "give a start: --old HOST:PORT, --from same, --from TOPIC:0=OFFSET,… or --from TIME")
     start = options.start if options.start in (None, SAME) else parse_start(options.start)
     if wrong := [text for text in options.topic if not all(text.partition("=")[::2])]:
         raise SpecError("LC8019", f"--topic {wrong[0]!r}: use OLD=NEW")
-    return Move(start=start, old=old, topics=dict(text.split("=", 1) for text in options.topic))
+    return migration_preview(session, start, old=old, topics=dict(text.split("=", 1) for text in options.topic))

@@ -159,7 +159,7 @@ class ControlWriter:
         except LakecommitError as e:
             raise _frameless(e) from None
 
-    def _sent(self, records: Sequence[Record], deadline: float) -> tuple[int, ...]:
+    def _sent(self, records: Sequence[Outgoing], deadline: float) -> tuple[int, ...]:
         while True:
             producer = self._opened(deadline)
             signed = self._signed(producer, records)

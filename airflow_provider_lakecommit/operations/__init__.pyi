@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.operations.dead_letters.dead_letter import tabl
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State as State
 from airflow_provider_lakecommit.operations.dead_letters.replay import Replayed as Replayed
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay
-from airflow_provider_lakecommit.operations.decisions.assertion import Assertion as Assertion
+from airflow_provider_lakecommit.operations.decisions.asserted import Assertion as Assertion
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables as assert_tables
 from airflow_provider_lakecommit.operations.decisions.audit import audit_preview as audit_preview
 from airflow_provider_lakecommit.operations.decisions.audit import decide_audit as decide_audit
@@ -37,10 +37,10 @@ from airflow_provider_lakecommit.operations.decisions.init_preview import init_p
 from airflow_provider_lakecommit.operations.decisions.key_change import change_key as change_key
 from airflow_provider_lakecommit.operations.decisions.key_change import key_preview as key_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init as ledger_init
-from airflow_provider_lakecommit.operations.decisions.migrate import SAME as SAME
-from airflow_provider_lakecommit.operations.decisions.migrate import Move as Move
 from airflow_provider_lakecommit.operations.decisions.migrate import migrate_landing as migrate_landing
-from airflow_provider_lakecommit.operations.decisions.migrate import migration_preview as migration_preview
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import SAME as SAME
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import MigrationPreview as MigrationPreview
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import migration_preview as migration_preview
 from airflow_provider_lakecommit.operations.decisions.prune import Prunable as Prunable
 from airflow_provider_lakecommit.operations.decisions.prune import prunable_sections as prunable_sections
 from airflow_provider_lakecommit.operations.decisions.prune import prune as prune
@@ -58,10 +58,6 @@ from airflow_provider_lakecommit.operations.decisions.stated import ranges_of as
 from airflow_provider_lakecommit.operations.decisions.unblock import BlockedPart as BlockedPart
 from airflow_provider_lakecommit.operations.decisions.unblock import blocked_parts as blocked_parts
 from airflow_provider_lakecommit.operations.decisions.unblock import unblock as unblock
-from airflow_provider_lakecommit.operations.decisions.wording import assertion_text as assertion_text
-from airflow_provider_lakecommit.operations.decisions.wording import assertion_to_dict as assertion_to_dict
-from airflow_provider_lakecommit.operations.decisions.wording import init_text as init_text
-from airflow_provider_lakecommit.operations.decisions.wording import init_to_dict as init_to_dict
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector as KnownConnector
 from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped as check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.connector import known_connector as known_connector

@@ -23,7 +23,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import span_of
 from airflow_provider_lakecommit.operations import LaneRequest, lane_request
-from airflow_provider_lakecommit.operators.base import WARNING, landing_of
+from airflow_provider_lakecommit.operators.base import WARNING, landing_of, without_event
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
 
@@ -177,14 +177,13 @@ class BackfillOperator(KafkaToIcebergOperator):
 
     def _landed_before(self, session: LandingSession, context: Context) -> Closed:
         """Return what an attempt of this run landed before it died, or an empty result."""
-        from airflow_provider_lakecommit.cycle import Closed, cycles_of, published_by
+        from airflow_provider_lakecommit.cycle import Closed
         from airflow_provider_lakecommit.operations import closed_lane
 
         if (in_events := self.in_events(context)) is not None:
             lane = closed_lane(session, self.request().name)
-            earlier = cycles_of(lane, self.identity(context))
-            published = published_by(lane, earlier) if earlier else ()
-            if earlier and any(p.snapshot_id not in in_events for p in published):
+            if (found := without_event(lane, self.identity(context), in_events)) is not None:
+                earlier, published = found
                 self.log.info("all work is done already, but no asset event was sent: %s", earlier)
                 return earlier.to_closed(self.landing.table, published)
         return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=f"nothing of {self.request()} is missing")

@@ -24,10 +24,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_lakecommit.assets import table_assets_of
 from airflow_provider_lakecommit.core import LIVE
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError, Terminal
-from airflow_provider_lakecommit.hooks import Settings, without_secrets
+from airflow_provider_lakecommit.hooks import Settings, hide, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet, declares_set
 from airflow_provider_lakecommit.operators.links import ErrorLink
-from airflow_provider_lakecommit.operators.tasks.arguments import refuse_unknown
+from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of, refuse_unknown
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, send_hours, snapshots_in_events
 from airflow_provider_lakecommit.telemetry import Commit, catalog_namespace, kafka_namespace, lineage_of
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from airflow_provider_lakecommit.cycle import Closed, LandingSession, RunIdentity
+    from airflow_provider_lakecommit.cycle import Closed, EarlierCycles, LandingSession, PublishedSnapshot, RunIdentity
     from airflow_provider_lakecommit.spark import Engine
 
 CYCLE, CLOSED = "cycle", "closed"
@@ -245,8 +245,12 @@ class LandingTask(BaseOperator):
 class SparkTask(LandingTask):
     """A task that runs Spark jobs."""
 
-    spark_conn_id: str
-    spark_conf: Mapping[str, Any] | None
+    def __init__(self, *, spark_conn_id: str, spark_conf: Mapping[str, Any] | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        hide({"conf": mapping_of(spark_conf)})
+        self._engine: Engine | None = None
 
     def engine(self, lane: str = LIVE) -> Engine:
         """Return the engine of the task's connection; the caller closes it."""
@@ -273,12 +277,21 @@ def _other_of_its_dag(task: LandingTask) -> str | None:
     return None
 
 
-def check_planned(planned: str, landing: Landing) -> None:
-    """Raise unless the plan of a task belongs to its landing.
+def without_event(
+    session: LandingSession, run: RunIdentity, in_events: Collection[int]
+) -> tuple[EarlierCycles, tuple[PublishedSnapshot, ...]] | None:
+    """Return the cycles of a run and what they published, if Airflow lacks an event of some of it."""
+    from airflow_provider_lakecommit.cycle import cycles_of, published_by
 
-    :param planned: name of the landing in the plan
-    :raises SpecError: the plan is of another landing
-    """
+    earlier = cycles_of(session, run)
+    published = published_by(session, earlier) if earlier else ()
+    if earlier is None or all(p.snapshot_id in in_events for p in published):
+        return None
+    return earlier, published
+
+
+def check_planned(planned: str, landing: Landing) -> None:
+    """Raise unless the plan of a task belongs to its landing."""
     if planned != landing.name:
         raise SpecError(
             "LC8308",
@@ -294,10 +307,7 @@ def leave_failure(context: Context, error: Exception) -> None:
 
 
 def log_troubles(log: Any, closed: Closed, prefix: str = "") -> None:
-    """Log the parts of a closed cycle that need attention.
-
-    :param prefix: of each line
-    """
+    """Log the parts of a closed cycle that need attention."""
     from airflow_provider_lakecommit.cycle import first_of
 
     for item in closed.voided:
@@ -309,10 +319,7 @@ def log_troubles(log: Any, closed: Closed, prefix: str = "") -> None:
 
 
 def log_session_line(log: Any, line: str, prefix: str = "") -> None:
-    """Log a line of a session in a task's log, at the level of its prefix.
-
-    :param prefix: of each line
-    """
+    """Log a line of a session in a task's log, at the level of its prefix."""
     text = line.removeprefix(WARNING)
     (log.info if text == line else log.warning)("%s%s", prefix, text)
 

@@ -58,10 +58,7 @@ class Bundle:
         )
 
     def write(self, jobs: WriteJobs) -> dict[str, Any]:
-        """Read everything that is not reported yet.
-
-        :raises LakecommitError: naming the incomplete groups
-        """
+        """Read everything that is not reported yet."""
         groups = self._groups
         died = self._run(jobs)
         undone, saved = dict[str, LakecommitError](), 0

@@ -48,9 +48,8 @@ from airflow_provider_lakecommit.operators.base import (
     no_retry_in_vain,
 )
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, TableLink
-from airflow_provider_lakecommit.operators.outcome import ENDS, outcome_of
+from airflow_provider_lakecommit.operators.outcome import ADVICE, ENDS, has_outcome_task, outcome_of, why_red
 from airflow_provider_lakecommit.operators.plan import CYCLES
-from airflow_provider_lakecommit.operators.run_result import ADVICE, has_outcome_task, why_red
 from airflow_provider_lakecommit.operators.targets import log_set_line, named_failures, outlets_of, set_target
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.telemetry import COMMIT_FAILURES, Sample, closed_samples
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.cycle import Closed, CycleTicket, LandingSession, RunIdentity
 
-__all__ = ["LakeCommitOperator", "close_set", "end_of", "set_ends"]
+__all__ = ["LakeCommitOperator", "close_set", "end_of"]
 
 _PLAN_MEETS_FIRST = (Terminal, ControlTopicError, SourceUnavailableError, StorageError)
 """Errors, including unreachable brokers, with which the plan task has failed too if nothing was planned."""
@@ -158,10 +157,10 @@ class LakeCommitOperator(LandingTask):
         found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLES, map_indexes=-1) or []
         landings = {each["landing"]["name"]: Landing.from_flat(each["landing"]) for each in found}
         tickets = {each["landing"]["name"]: CycleTicket.from_dict(each["cycle"]) for each in found}
-        began = time.monotonic()
-        ended: Mapping[str, Closed | BaseException] = {}
+        ends: dict[str, tuple[str, str]] = {}
+        closed: dict[str, Closed] = {}
         if landings:
-            ended, self.commits = close_set(
+            ends, closed, self.commits = close_set(
                 declared,
                 self.identity(context),
                 landings,
@@ -170,10 +169,8 @@ class LakeCommitOperator(LandingTask):
                 retry=self.is_retry(context),
                 in_events=self.in_events(context),
             )
-        ends = set_ends(ended, time.monotonic() - began, self.log)
         context["ti"].xcom_push(ENDS, ends)
-        closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
-        if ended and not closed:
+        if ends and not closed:
             failed = {name: why for name, (verdict, why) in ends.items() if verdict == "failed"}
             raise LakecommitError("LC8310", "no landing was committed: " + named_failures(failed))
         published = [name for name, each in closed.items() if each.published]
@@ -185,7 +182,11 @@ class LakeCommitOperator(LandingTask):
         return {name: landed_line(closed[name]) for name in published}
 
     def _close(self, context: Context) -> Closed:
-        ticket, retry, in_events = self._ticket(context), self.is_retry(context), self.in_events(context)
+        from airflow_provider_lakecommit.cycle import CycleTicket
+
+        planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLE, map_indexes=-1)
+        ticket = CycleTicket.from_dict(planned) if planned else None
+        retry, in_events = self.is_retry(context), self.in_events(context)
         with no_retry_in_vain(self):
             try:
                 if ticket is not None:
@@ -207,12 +208,6 @@ class LakeCommitOperator(LandingTask):
             return True
         left = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) or ""
         return str(left).startswith(f"{type(error).__name__}:")
-
-    def _ticket(self, context: Context) -> CycleTicket | None:
-        from airflow_provider_lakecommit.cycle import CycleTicket
-
-        found = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=CYCLE, map_indexes=-1)
-        return CycleTicket.from_dict(found) if found else None
 
 
 def _end_without_snapshot(why: str, red: str) -> NoReturn:
@@ -263,13 +258,14 @@ def close_set(
     *,
     retry: bool,
     in_events: Collection[int] | None,
-) -> tuple[Mapping[str, Closed | BaseException], list[LandingCommit]]:
-    """Close the run's cycle of each landing concurrently.
+) -> tuple[dict[str, tuple[str, str]], dict[str, Closed], list[LandingCommit]]:
+    """Close the run's cycle of each landing concurrently; log how each ended, and send its metrics.
 
-    :return: how each ended, and the commits, for lineage
+    :return: verdict and reason of each landing, the closed cycles, and the commits, for lineage
     """
     from airflow_provider_lakecommit.cycle import ConcurrentLandings, Expansion, for_all
 
+    began = time.monotonic()
     with (
         set_target(declared) as at,
         at.connect(Expansion(landings=tuple(landings.values()))) as connections,
@@ -283,12 +279,9 @@ def close_set(
         ended = for_all(
             connections, landings.values(), step, lambda line: log_set_line(log, line), concurrent=concurrent
         )
-        commits = [
-            LandingCommit(landings[name], each, *at.namespaces)
-            for name, each in ended.items()
-            if not isinstance(each, BaseException)
-        ]
-        return ended, commits
+    closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
+    commits = [LandingCommit(landings[name], each, *at.namespaces) for name, each in closed.items()]
+    return _set_ends(ended, time.monotonic() - began, log), closed, commits
 
 
 def _closed(session: LandingSession, run: RunIdentity, ticket: CycleTicket | None, **how: Any) -> Closed:
@@ -303,8 +296,7 @@ def _closed(session: LandingSession, run: RunIdentity, ticket: CycleTicket | Non
     return closed
 
 
-def set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:
-    """Log and return the verdict and reason of each landing of a set, and send its metrics."""
+def _set_ends(ended: Mapping[str, Closed | BaseException], seconds: float, log: Any) -> dict[str, tuple[str, str]]:
     ends = {
         name: ("failed", without_secrets(e)) if isinstance(e, BaseException) else end_of(e) for name, e in ended.items()
     }

@@ -111,7 +111,7 @@ class KafkaConnectOperator(BaseOperator):
         if kafka_connect_conn_id is None and kind is not Rescue:
             raise SpecError("LC8325", f"{self._name}: kafka_connect_conn_id is needed")
         check_arguments(kind, given, self._name)
-        if isinstance(given, Mapping):
+        if isinstance(given, Mapping) and issubclass(kind, _StateChange):
             kind(**given).check()
 
     @property
@@ -124,14 +124,12 @@ class KafkaConnectOperator(BaseOperator):
 
         with no_retry_in_vain():
             action = filled(ACTIONS[self.action], {} if self.arguments is None else self.arguments, self._name)
-            action.check()
             conn_id = self.kafka_connect_conn_id
             if isinstance(action, Rescue):
-                hook = None if conn_id is None or not action.commit else KafkaConnectHook(conn_id)
-                return action.rescue(
-                    self.connector, None if hook is None else hook.rest, self._decision(context, action)
-                )
-            if not isinstance(action, _StateChange) or conn_id is None:
+                rest = None if conn_id is None or not action.commit else KafkaConnectHook(conn_id).rest
+                return action.rescue(self.connector, rest, self._decision(context, action))
+            action.check()
+            if conn_id is None:
                 raise SpecError("LC8325", f"{self._name}: kafka_connect_conn_id is needed")
             status = action.act(KafkaConnectHook(conn_id).rest, self.connector)
         self.log.info("%s", status)
@@ -153,18 +151,14 @@ class KafkaConnectOperator(BaseOperator):
         )
 
 
-class _Action:
-    """An action on a connector: a dataclass with the arguments as fields."""
-
-    def check(self) -> None:
-        """:raises SpecError: a time is invalid"""
-
-
 @dataclass(frozen=True, kw_only=True)
-class _StateChange(_Action, ABC):
+class _StateChange(ABC):
+    """An action that changes the state of a connector, with its arguments as fields."""
+
     wait: timedelta | str | float = timedelta(minutes=2)
 
     def check(self) -> None:
+        """:raises SpecError: a time is invalid"""
         for name in ("wait", "jitter", "stays"):
             if is_stated(value := getattr(self, name, None)) and value is not None:
                 span_of(value, name)
@@ -237,7 +231,7 @@ class Restart(_StateChange):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rescue(_Action):
+class Rescue:
     """Report what became of a connector's announced files, and commit the waiting ones."""
 
     commit: bool = False
@@ -295,7 +289,7 @@ class Rescue(_Action):
         )
 
 
-ACTIONS: Mapping[str, type[_Action]] = {
+ACTIONS: Mapping[str, type[_StateChange] | type[Rescue]] = {
     spoken(PAUSE): Pause,
     spoken(RESUME): Resume,
     RESTART: Restart,
@@ -304,10 +298,7 @@ ACTIONS: Mapping[str, type[_Action]] = {
 
 
 def _known(rest: ConnectRest, connector: str) -> ConnectorStatus:
-    """Return the status before a change.
-
-    :raises ConnectorError: the connector is missing, or was stopped
-    """
+    """Return the status before a change."""
     status = rest.status(connector)
     if status.connector.state == "STOPPED":
         raise ConnectorError("LC8331", f"{status}: a user stopped it, so it is left alone; resume it first")

@@ -36,7 +36,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_lakecommit.assets import asset_of
 from airflow_provider_lakecommit.core import Outcome
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks import hide, note_run, without_secrets
+from airflow_provider_lakecommit.hooks import note_run, without_secrets
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import (
     CLOSED,
@@ -51,7 +51,6 @@ from airflow_provider_lakecommit.operators.base import (
 from airflow_provider_lakecommit.operators.links import ErrorLink, SnapshotLink, SparkLink, TableLink
 from airflow_provider_lakecommit.operators.outcome import end_set, outcome_of
 from airflow_provider_lakecommit.operators.targets import outlets_of
-from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 from airflow_provider_lakecommit.operators.tasks.asset_event import event_extra, landed_line
 from airflow_provider_lakecommit.operators.tasks.following import began, following, goes_on, is_paused
 from airflow_provider_lakecommit.operators.tasks.write_jobs import KILL_GRACE, before_deadline
@@ -133,21 +132,24 @@ class KafkaToIcebergOperator(SparkTask):
         if isinstance(declared, LandingSet) and (hourly or follow_for is not None):
             raise SpecError("LC8332", f"landing set {declared.name!r}: `hourly` and `follow_for` are for a landing")
         own, hours = outlets_of(declared, hourly=hourly)
-        super().__init__(landing=declared, outlets=[*outlets, *own], inlets=[*inlets, *hours], **kwargs)
+        super().__init__(
+            landing=declared,
+            spark_conn_id=spark_conn_id,
+            spark_conf=spark_conf,
+            outlets=[*outlets, *own],
+            inlets=[*inlets, *hours],
+            **kwargs,
+        )
         self.asset = own[0]
         self.hours = hours
         if max_cycles is not None and not (isinstance(max_cycles, int) and max_cycles >= 1):
             raise SpecError("LC8333", f"max_cycles={max_cycles!r}: use a number of at least 1, or None for no limit")
-        self.spark_conn_id = spark_conn_id
-        self.spark_conf = spark_conf
-        hide({"conf": mapping_of(spark_conf)})
         self.max_cycles = max_cycles
         self.follow_for = follow_for
         self.follow = following(follow_for, window_age, keep_snapshots, self.execution_timeout)
         if follow_for is not None and max_cycles is not None:
             raise SpecError("LC8334", "max_cycles and follow_for exclude each other: give one of them")
         self.result: dict[str, Any] | None = None
-        self._engine: Engine | None = None
         self._runner: LandingRunner | Follow | None = None
         self._set_run: SetRun | None = None
 

@@ -22,7 +22,6 @@ from airflow_provider_lakecommit.exceptions import DecisionError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
 from airflow_provider_lakecommit.operators.decisions.operation import (
-    TEXT,
     ApprovedOperation,
     DirectOperation,
     NothingToDoError,
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
 __all__ = ["LandingOperationOperator"]
+
+TEXT, OPERATION = "text", "operation"
+"""Keys of a preview: its full text, in a form that a web page keeps, and its operation."""
 
 
 class LandingOperationOperator(LandingTask):
@@ -137,11 +139,11 @@ class LandingOperationOperator(LandingTask):
 
     def _preview(self, operation: ApprovedOperation) -> dict[str, Any]:
         with self.session() as session:
-            preview = operation.preview(session)
-        for line in preview.lines:
+            values, lines = operation.preview(session)
+        for line in lines:
             self.log.info("%s", line)
         self.log.info("Nothing is written. After an approval, a task with this output as `agreed` applies it")
-        return {**preview.to_dict(), OPERATION: self.operation}
+        return {**values, TEXT: "\n".join(f"    {line}" for line in lines), OPERATION: self.operation}
 
     def _agreed(self) -> Mapping[str, Any]:
         found = self.agreed
@@ -158,10 +160,6 @@ class LandingOperationOperator(LandingTask):
                     f"the preview is of {what} {found.get(what)!r}, this task is of {own!r}: nothing is written",
                 )
         return found
-
-
-OPERATION = "operation"
-"""Key of a preview: its operation."""
 
 
 def _task_name(kwargs: Mapping[str, Any]) -> str:

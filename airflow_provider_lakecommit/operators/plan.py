@@ -202,7 +202,6 @@ def plan_set(
 ) -> tuple[SetPlans, dict[str, str]]:
     """Find and plan the landings of a set.
 
-    :param plan: plans one landing
     :param skip_idle: make no plan for a landing that has nothing to do
     :return: the plans, and the failures, by landing or topics
     """

@@ -65,10 +65,7 @@ class ReplayOperator(BackfillOperator):
         return found.done or self._replaced is not None
 
     def _replaced_before(self, session: LandingSession, context: Context, *, own: bool = False) -> Closed | None:
-        """Return what attempts of this run have replaced since it was cleared.
-
-        :param own: include this attempt
-        """
+        """Return what attempts of this run have replaced since it was cleared; with ``own``, this one too."""
         from airflow_provider_lakecommit.operations import closed_lane, replaced_before
 
         ti = context["ti"]

@@ -12,15 +12,14 @@ what earlier attempts have published.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.hooks import without_secrets
-from airflow_provider_lakecommit.operators.base import LandingTask
+from airflow_provider_lakecommit.operators.base import LandingTask, without_event
 from airflow_provider_lakecommit.operators.bundle import Bundle, landings_in
-from airflow_provider_lakecommit.operators.commit import close_set, end_of, set_ends
+from airflow_provider_lakecommit.operators.commit import close_set, end_of
 from airflow_provider_lakecommit.operators.plan import bundled_groups, is_scheduled, open_further, plan_set
 from airflow_provider_lakecommit.operators.targets import set_target
 from airflow_provider_lakecommit.operators.tasks.ended_runs import EndedRuns
@@ -67,11 +66,7 @@ class SetRun:
             self._jobs.end_for_kill()
 
     def land(self, most: int | None) -> None:
-        """Do rounds until nothing is left.
-
-        :param most: at most this many
-        :raises LakecommitError: neither topics nor the catalog can be read
-        """
+        """Do rounds until nothing is left, but at most so many."""
         from airflow_provider_lakecommit.cycle import MOST_IDLE_CYCLES
 
         number = idle = 0
@@ -102,12 +97,9 @@ class SetRun:
 
     def _recall(self, session: LandingSession, in_events: Collection[int]) -> None:
         """Note what an earlier attempt published without an event."""
-        from airflow_provider_lakecommit.cycle import cycles_of, published_by
-
-        earlier = cycles_of(session, self._identity)
-        before = published_by(session, earlier) if earlier else ()
-        if earlier and any(p.snapshot_id not in in_events for p in before):
-            self._before[session.landing.name] = session.landing, earlier.to_closed(session.landing.table, before)
+        if (found := without_event(session, self._identity, in_events)) is not None:
+            earlier, published = found
+            self._before[session.landing.name] = session.landing, earlier.to_closed(session.landing.table, published)
 
     def _write(self, groups: Sequence[BundledGroup]) -> set[str]:
         """Return the landings with reported records."""
@@ -134,9 +126,8 @@ class SetRun:
         landings = {name: plans.landings[name] for name in plans.opened}
         if not landings:
             return False
-        began = time.monotonic()
         tickets = {name: opened.ticket for name, opened in plans.opened.items()}
-        ended, commits = close_set(
+        ends, closed, commits = close_set(
             self._declared,
             self._identity,
             landings,
@@ -146,10 +137,9 @@ class SetRun:
             in_events=self._in_events,
         )
         self.commits += commits
-        for name, end in set_ends(ended, time.monotonic() - began, self._task.log).items():
+        for name, end in ends.items():
             # A round with nothing new removes nothing from what an earlier one has published.
             if end[0] != "skipped" or name not in self.ends:
                 self.ends[name] = end
-        closed = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
         self.published += [(landings[name], each) for name, each in closed.items() if each.published]
         return any(each.published or (name in saved and not each.voided) for name, each in closed.items())

@@ -16,16 +16,13 @@ from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks import hide
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.base import SparkTask, no_retry_in_vain
-from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_lakecommit.operations import Proof
-    from airflow_provider_lakecommit.spark import Engine
     from airflow_provider_lakecommit.status import Finding
 
 __all__ = ["VerifyOperator"]
@@ -69,7 +66,7 @@ class VerifyOperator(SparkTask):
         spark_conf: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(landing=landing, **kwargs)
+        super().__init__(landing=landing, spark_conn_id=spark_conn_id, spark_conf=spark_conf, **kwargs)
         if sample and not source:
             raise SpecError("LC8369", f"VerifyOperator {self.task_id!r}: `sample` needs `source=True`")
         self.files = files
@@ -77,10 +74,6 @@ class VerifyOperator(SparkTask):
         self.keys = keys
         self.source = source
         self.sample = sample
-        self.spark_conn_id = spark_conn_id
-        self.spark_conf = spark_conf
-        hide({"conf": mapping_of(spark_conf)})
-        self._engine: Engine | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check."""

@@ -25,13 +25,12 @@ from airflow.sdk import XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
-from airflow_provider_lakecommit.hooks import Settings, hide
+from airflow_provider_lakecommit.hooks import Settings
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 from airflow_provider_lakecommit.operators.base import SparkTask, check_planned, leave_failure, no_retry_in_vain
 from airflow_provider_lakecommit.operators.links import ErrorLink, SparkLink
 from airflow_provider_lakecommit.operators.plan import PlanWindowOperator
 from airflow_provider_lakecommit.operators.targets import set_target
-from airflow_provider_lakecommit.operators.tasks.arguments import mapping_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.cycle import GroupResult, GroupWrite, Progress
     from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
-    from airflow_provider_lakecommit.spark import Engine, WindowJob
+    from airflow_provider_lakecommit.spark import WindowJob
 
 __all__ = ["MAP_INDEX_TEMPLATE", "WriteWindowOperator"]
 
@@ -79,7 +78,7 @@ class WriteWindowOperator(SparkTask):
         replica: int = 0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(landing=landing, **kwargs)
+        super().__init__(landing=landing, spark_conn_id=spark_conn_id, spark_conf=spark_conf, **kwargs)
         if isinstance(group, XComArg) and any(isinstance(o, PlanWindowOperator) for o, _ in group.iter_references()):
             raise _no_group("the complete list of the plan")
         if replica and self.landing_set is not None:
@@ -88,10 +87,6 @@ class WriteWindowOperator(SparkTask):
             )
         self.group = group
         self.replica = replica
-        self.spark_conn_id = spark_conn_id
-        self.spark_conf = spark_conf
-        hide({"conf": mapping_of(spark_conf)})
-        self._engine: Engine | None = None
         self._jobs: WriteJobs | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def test_the_operation_does_what_it_previewed(make_world: Make, produce: Produce
     produce(world.landing.topics, [*records(0, 5), *bad(1)])
     refused(world)
     with world.session() as session:
-        before = operation.preview(session).values
+        before, _ = operation.preview(session)
         other = "drop" if how == "release" else "release"
         with pytest.raises(DecisionError, match="LC8320"):
             ResetBlocked(how=other).apply(session, before, REASON)

@@ -381,10 +381,11 @@ def moved(landed: World, own_broker: Broker) -> World:
 
 
 def migrated(world: World) -> None:
-    from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
+    from airflow_provider_lakecommit.operations.decisions.migrate import migrate_landing
+    from airflow_provider_lakecommit.operations.decisions.migrate_preview import migration_preview
 
     with world.session() as session:
-        migrate_landing(session, migration_preview(session, Move(start="same")), decision=DECISION)
+        migrate_landing(session, migration_preview(session, start="same"), decision=DECISION)
 
 
 @pytest.mark.heavy

@@ -38,7 +38,8 @@ from airflow_provider_lakecommit.operations.decisions.assertion import assert_ta
 from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
+from airflow_provider_lakecommit.operations.decisions.migrate import migrate_landing
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import migration_preview
 from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
 from airflow_provider_lakecommit.stall.events import observed_record
@@ -307,7 +308,7 @@ def copy_of(broker: MemoryBroker) -> MemoryBroker:
 
 def migrate(world: MemoryWorld, start: Start = "same") -> str:
     with world.session() as session:
-        found = migration_preview(session, Move(start=start))
+        found = migration_preview(session, start=start)
         migrate_landing(session, found, decision=DECISION)
         return "\n".join(found.lines())
 
@@ -413,7 +414,7 @@ def test_each_table_continues_at_the_copy_of_its_own_next_record(
         world.kafka = {**world.kafka, "broker": other}
         with plugged_in(other):
             with world.session() as session:
-                found = migration_preview(session, Move(old={"broker": world.broker}))
+                found = migration_preview(session, old={"broker": world.broker})
                 migrate_landing(session, found, decision=DECISION)
             assert (
                 sum("landed to 40 on the old cluster; exactly the next record" in line for line in found.lines()) == 1
@@ -429,7 +430,7 @@ def test_a_migration_to_stated_offsets_names_the_tables_that_have_landed_less(tm
         with refusing("shop.refunds"), pytest.raises(LakecommitError, match="LC3041"):
             world.run()
         with plugged_in(copy_of(world.broker)), world.session() as session:
-            found = migration_preview(session, Move(start="latest"))
+            found = migration_preview(session, start="latest")
             named = f"shop.refunds: {TOPIC}[0]: at 80 of [0, 80), landed to 40 on the old cluster"
             assert any(named in line for line in found.lines())
             assert json.loads(json.dumps(found.to_dict()))["apart"].keys() == {"shop.refunds"}

@@ -15,7 +15,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.exceptions import SourceError
-from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
+from airflow_provider_lakecommit.operations.decisions.migrate import migrate_landing
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import migration_preview
 from dev.servers.kafka import Broker
 from tests.faults.test_migrate import DECISION
 from tests.fixtures.kafka import Sender, create_topic
@@ -128,7 +129,7 @@ def test_brokers_that_moved_with_their_topics_go_on_where_a_user_states(
         with pytest.raises(SourceError, match=r"reset migrate SPEC --old.*LC6012"):
             moved.run()
         with moved.session() as session:
-            migrate_landing(session, migration_preview(session, Move(start=ends)), decision=DECISION)
+            migrate_landing(session, migration_preview(session, start=ends), decision=DECISION)
         moved.settle()
         moved.check(Counter(range(60)))
         check_verified(moved)

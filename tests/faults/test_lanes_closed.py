@@ -22,7 +22,8 @@ from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
-from airflow_provider_lakecommit.operations.decisions.migrate import Move, migrate_landing, migration_preview
+from airflow_provider_lakecommit.operations.decisions.migrate import migrate_landing
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import migration_preview
 from dev.servers.kafka import Broker
 from tests.faults.test_lanes import lane, sections
 from tests.fixtures.kafka import Sender, create_topic, delete_topic
@@ -92,11 +93,11 @@ def test_a_stream_is_closed_whatever_cluster_is_connected(half: World, elsewhere
     moved = replace(half, kafka={"bootstrap.servers": elsewhere.bootstrap})
     create_topic(AdminClient(dict(moved.kafka)), str(half.landing.topics))
     with moved.session() as session, pytest.raises(LedgerError, match=r"backfill SPEC --close NAME"):
-        migration_preview(session, Move(start="earliest"))
+        migration_preview(session, start="earliest")
     assert close(moved).endswith("[0] [40, 100)")
     with moved.session() as session:
         [old] = {s.cluster_id for s in read_ledger(session.tables.load(TABLE).metadata).sections}
-        migrate_landing(session, migration_preview(session, Move(start="earliest")), decision=DECISION)
+        migrate_landing(session, migration_preview(session, start="earliest"), decision=DECISION)
     assert sections(moved, TABLE)[filled_from(old)] == "[0] [0, 40)"
     sender = Sender(elsewhere.bootstrap)
     sender.produce(str(half.landing.topics), records(1000, 10))

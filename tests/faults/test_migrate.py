@@ -24,12 +24,8 @@ from airflow_provider_lakecommit.core.model import FILLED, LedgerSection, filled
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.decisions.migrate import (
-    MigrationPreview,
-    Move,
-    migrate_landing,
-    migration_preview,
-)
+from airflow_provider_lakecommit.operations.decisions.migrate import migrate_landing
+from airflow_provider_lakecommit.operations.decisions.migrate_preview import MigrationPreview, migration_preview
 from airflow_provider_lakecommit.operations.decisions.starts import Way
 from airflow_provider_lakecommit.operations.decisions.stated import parse_ranges
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
@@ -63,13 +59,13 @@ class Copied:
     old: World
     new: World
 
-    def preview(self, move: Move) -> MigrationPreview:
+    def preview(self, **start: Any) -> MigrationPreview:
         with self.new.session() as session:
-            return migration_preview(session, move)
+            return migration_preview(session, **start)
 
-    def migrate(self, move: Move) -> MigrationPreview:
+    def migrate(self, **start: Any) -> MigrationPreview:
         with self.new.session() as session:
-            preview = migration_preview(session, move)
+            preview = migration_preview(session, **start)
             migrate_landing(session, preview, decision=DECISION)
         return preview
 
@@ -121,19 +117,19 @@ def copied(make_world: Make, produce: Produce, bootstrap: str, elsewhere: Broker
 def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copied: Copied) -> None:
     with pytest.raises(SourceError, match=r"reset migrate SPEC --old.*LC6012"):
         copied.new.run()
-    preview = copied.preview(Move(old=copied.old.kafka))
+    preview = copied.preview(old=copied.old.kafka)
     assert [len(r.skipped) + len(r.twice) for r in preview.partitions] == [0, 0]
     assert [r.next for r in preview.partitions] == [(r.landed or 0) - 3 for r in preview.partitions]
     with pytest.raises(SourceError, match="LC6012"):
         copied.new.run()
-    copied.migrate(Move(old=copied.old.kafka))
+    copied.migrate(old=copied.old.kafka)
     copied.new.settle()
     copied.new.check(Counter(range(70)))
     check_verified(copied.new)
     lanes = copied.lanes
     assert (lanes.pop("live"), list(lanes.values())) == (30 + 34, [40]), "34 copies, and what the old cluster gave"
     with pytest.raises(LedgerError, match="LC7024"):
-        copied.preview(Move(old=copied.old.kafka))
+        copied.preview(old=copied.old.kafka)
     with pytest.raises(SourceError, match="LC6012"):
         copied.old.run()
 
@@ -141,9 +137,9 @@ def test_by_the_records_of_the_old_cluster_nothing_is_skipped_or_read_twice(copi
 @pytest.mark.heavy
 @pytest.mark.parametrize("shift", [-2, 3], ids=["reads twice", "skips"])
 def test_a_stated_offset_is_compared_with_the_records_and_does_what_was_previewed(copied: Copied, shift: int) -> None:
-    exact = copied.preview(Move(old=copied.old.kafka)).next
+    exact = copied.preview(old=copied.old.kafka).next
     stated = {(p.topic, p.partition): offset + shift for p, offset in exact.items()}
-    preview = copied.migrate(Move(start=stated, old=copied.old.kafka))
+    preview = copied.migrate(start=stated, old=copied.old.kafka)
     assert {len(r.skipped) for r in preview.partitions} == {max(shift, 0)}
     assert {len(r.twice) for r in preview.partitions} == {max(-shift, 0)}
     copied.new.settle()
@@ -154,9 +150,9 @@ def test_a_stated_offset_is_compared_with_the_records_and_does_what_was_previewe
 @pytest.mark.heavy
 def test_by_time(copied: Copied) -> None:
     """Nobody knows of the old cluster any more; what was landed is older than that."""
-    late = copied.preview(Move(start=datetime.now(UTC)))
+    late = copied.preview(start=datetime.now(UTC))
     assert late.next == {r.partition: r.mark.high for r in late.partitions}
-    assert set(copied.preview(Move(start=datetime(2020, 1, 1, tzinfo=UTC))).next.values()) == {0}
+    assert set(copied.preview(start=datetime(2020, 1, 1, tzinfo=UTC)).next.values()) == {0}
 
 
 @pytest.mark.heavy
@@ -165,18 +161,18 @@ def test_what_is_there_twice_is_ambiguous(copied: Copied, produce: Produce, boot
     topic = str(copied.old.landing.topics)
     copy_topic(topic, bootstrap, elsewhere.bootstrap, without=3, name=topic)
     with pytest.raises(SourceError, match=r"are in the copy 2 times; state it \(--from TOPIC:\d=OFFSET"):
-        copied.preview(Move(old=copied.old.kafka))
+        copied.preview(old=copied.old.kafka)
 
 
 @pytest.mark.heavy
 def test_a_copy_that_lacks_what_comes_next_is_refused(copied: Copied) -> None:
     topic = str(copied.old.landing.topics)
     with pytest.raises(SourceError, match=r"ends at \d+, not at 100000"):
-        copied.preview(Move(start={(topic, p): 100_000 for p in range(PARTITIONS)}))
+        copied.preview(start={(topic, p): 100_000 for p in range(PARTITIONS)})
     with pytest.raises(SourceError, match="LC7028"):
-        copied.preview(Move(old=copied.new.kafka))
+        copied.preview(old=copied.new.kafka)
     with pytest.raises(SourceError, match="LC7029"):
-        copied.preview(Move(start={(topic, 0): 1}))
+        copied.preview(start={(topic, 0): 1})
 
 
 @pytest.mark.heavy
@@ -184,21 +180,19 @@ def test_a_stream_that_is_open_ends_on_its_own_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     with pytest.raises(LedgerError, match=r"hole.*LC7026"):
-        copied.preview(Move(start="earliest"))
+        copied.preview(start="earliest")
 
 
 @pytest.mark.heavy
 def test_back_on_the_first_cluster_it_goes_on_where_its_stream_ended(copied: Copied, produce: Produce) -> None:
-    copied.migrate(Move(old=copied.old.kafka))
+    copied.migrate(old=copied.old.kafka)
     copied.new.settle()
     back = Copied(old=copied.new, new=copied.old)
     topic = str(copied.old.landing.topics)
     with pytest.raises(LedgerError, match="LC7034"):
-        back.migrate(Move(start={(topic, p): 0 for p in range(PARTITIONS)}))
-    ends = {
-        (r.partition.topic, r.partition.partition): r.mark.high for r in back.preview(Move(start="latest")).partitions
-    }
-    back.migrate(Move(start=ends))
+        back.migrate(start={(topic, p): 0 for p in range(PARTITIONS)})
+    ends = {(r.partition.topic, r.partition.partition): r.mark.high for r in back.preview(start="latest").partitions}
+    back.migrate(start=ends)
     produce(topic, records(70, 10))
     copied.old.settle()
     copied.old.check(Counter(range(80)))
@@ -239,7 +233,7 @@ def test_what_streams_have_landed_is_kept_by_cluster(copied: Copied) -> None:
     with copied.old.session() as session:
         ledger_init(session, "latest", Way(fill="hole"))
     lane(copied.old, name="hole").finish()
-    preview = copied.migrate(Move(start="latest", old=copied.old.kafka))
+    preview = copied.migrate(start="latest", old=copied.old.kafka)
     # What is a copy of a landed record is there; the rest can be landed.
     first, last = next((r.copied, r.next) for r in preview.partitions if r.partition.partition == 0)
     assert first < last

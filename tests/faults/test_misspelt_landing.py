@@ -21,7 +21,6 @@ from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_
 from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
 from airflow_provider_lakecommit.operations.decisions.publish_now import publish_now
 from airflow_provider_lakecommit.operations.decisions.unblock import unblock
-from airflow_provider_lakecommit.operations.decisions.wording import init_text
 from tests.support.declared import changed_landing
 from tests.support.world import World, records
 
@@ -89,7 +88,7 @@ def test_where_no_table_has_the_landing_a_first_reset_lists_similar_names(orders
     with elsewhere.session() as session:
         found = init_preview(session, "latest")
         assert found.loses
-        assert next(iter(init_text(found))).endswith("has a landing ordrs; similar names are orders")
+        assert next(found.lines()).endswith("has a landing ordrs; similar names are orders")
         ledger_init(session, "latest", agreed=found, decision=DECISION)
         # It is known by then.
         assert not init_preview(session, "latest").unknown

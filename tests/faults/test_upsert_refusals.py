@@ -18,7 +18,6 @@ import pytest
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.starts import Way
-from airflow_provider_lakecommit.operations.decisions.wording import init_text
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
@@ -145,7 +144,7 @@ def test_a_preview_reports_that_rows_get_older_and_which_keys_may_stay_so(
     assert older(commands.run("reset", "offsets", "SPEC", "--from", "earliest")) is None
     with world.session() as session:
         for start, lines in ({(TOPIC, 0): 0}, 2), ("earliest", 1):
-            preview = [*init_text(init_preview(session, start, Way(again=True)))]
+            preview = [*init_preview(session, start, Way(again=True)).lines()]
             assert sum("OLDER" in line or f"{TOPIC}[1] may STAY so" in line for line in preview) == lines
 
 

@@ -7,9 +7,10 @@ What is in a table before and after is read by DuckDB, which shares no code with
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace as changed
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType
 
+from airflow_provider_lakecommit.committer import StagedSlice
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.committer.merge_section import merge_section
@@ -28,10 +30,18 @@ from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, r
 from airflow_provider_lakecommit.committer.stage import Change, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.committer.swap import Swapped
+from airflow_provider_lakecommit.core import LIVE, Coverage
+from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg.parquet import parquet_rows
 from airflow_provider_lakecommit.operations.backfill import survey
-from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace, replace_preview
+from airflow_provider_lakecommit.operations.backfill.replace import (
+    ReplacePreview,
+    check_rows,
+    replace,
+    replace_all,
+    replace_preview,
+)
 from airflow_provider_lakecommit.status.landing_history import table_history
 from airflow_provider_lakecommit.status.verify import Severity
 from tests.fakes.lake import at, coverage, section, spans
@@ -69,6 +79,21 @@ def lake(tmp_path: Path) -> RowsLake:
     made = lake_at(tmp_path)
     made.join()
     return made
+
+
+def landed_anew(
+    session: LandingSession,
+    ranges: Coverage,
+    slices: Sequence[StagedSlice],
+    commit: UUID,
+    *,
+    lane: str = LIVE,
+    previews: Sequence[ReplacePreview] | None = None,
+) -> dict[str, Swapped[Removal]]:
+    """Put slices in the place of the rows of some ranges."""
+    found = replace_preview(session, ranges) if previews is None else previews
+    check_rows(found, fewer=False)
+    return replace_all(session, [p.request(session, commit, slices=tuple(slices), lane=lane) for p in found])
 
 
 @pytest.mark.heavy(
@@ -146,7 +171,7 @@ def test_a_range_is_landed_anew_by_another_stream_and_live_goes_on(lake: RowsLak
     anew = lake.slice((0, 5, 15), epoch=lane.epoch, note="anew")
     commit = uuid4()
     previews = replace_preview(session, ranges)
-    replace(session, ranges, {lake.name: [anew]}, commit_id=commit, lane=REPLAY, previews=previews)
+    landed_anew(session, ranges, [anew], commit, lane=REPLAY, previews=previews)
     assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 15, 20), (1, 0, 10)], "anew": [(0, 5, 15)]})
     after = {s.lane: s for s in lake.state().sections}
     assert live is not None
@@ -157,7 +182,7 @@ def test_a_range_is_landed_anew_by_another_stream_and_live_goes_on(lake: RowsLak
     record = next(landing_snapshots(lake.load().metadata))
     assert (record.kind, record.rows, record.ranges) == (SnapshotKind.REPLACE, 10, ranges)
     assert record.token is not None
-    again = replace(session, ranges, {lake.name: [anew]}, commit_id=commit, lane=REPLAY, previews=previews)[lake.name]
+    again = landed_anew(session, ranges, [anew], commit, lane=REPLAY, previews=previews)[lake.name]
     assert (again.made, again.snapshot_id, again.requests) == (None, None, 0)
     assert lake.findings() == []
     lake.land((0, 20, 25), note="later")
@@ -173,12 +198,12 @@ def test_a_stream_that_was_closed_since_is_no_reason_to_do_it_again(lake: RowsLa
     anew = [lake.slice((0, 5, 15), epoch=lane.epoch, note="anew")]
     previews = replace_preview(session, ranges)
     for _ in range(2):
-        replace(session, ranges, {lake.name: anew}, commit_id=commit, lane=REPLAY, previews=previews)
+        landed_anew(session, ranges, anew, commit, lane=REPLAY, previews=previews)
         merge_section(lake.tables, lake.name, ("orders", REPLAY), had={})
     assert lake.found() == lake.expected({"first": [(0, 0, 5), (0, 15, 20)], "anew": [(0, 5, 15)]})
     assert lake.findings() == []
     with pytest.raises(LedgerError, match="LC3026"):
-        replace(session, ranges, {lake.name: anew}, commit_id=uuid4(), lane=REPLAY, previews=previews)
+        landed_anew(session, ranges, anew, uuid4(), lane=REPLAY, previews=previews)
     taken_out(lake, (0, 10, 20))
     assert lake.found() == lake.expected({"first": [(0, 0, 5)], "anew": [(0, 5, 10)]})
     assert lake.findings() == []
@@ -224,7 +249,7 @@ def test_a_stream_may_land_its_own_ranges_anew(lake: RowsLake) -> None:
     anew = [lake.slice((0, 2, 6), epoch=own.epoch, note="anew")]
     previews = replace_preview(session, ranges)
     for attempt in range(2):
-        done = replace(session, ranges, {lake.name: anew}, commit_id=commit, previews=previews)[lake.name]
+        done = landed_anew(session, ranges, anew, commit, previews=previews)[lake.name]
         assert done.requests == 1 - attempt
     assert lake.found() == lake.expected({"first": [(0, 0, 2), (0, 6, 10)], "anew": [(0, 2, 6)]})
     now = lake.state().section("orders", "live")
@@ -243,7 +268,7 @@ def test_what_is_landed_anew_must_be_what_is_taken_out(lake: RowsLake) -> None:
         ([lake.slice((0, 5, 8), epoch=lane.epoch, rows=2)], "LC3028"),
     ):
         with pytest.raises(LedgerError, match=message):
-            replace(session, coverage((0, 5, 10)), {lake.name: slices}, commit_id=uuid4(), lane=REPLAY)
+            landed_anew(session, coverage((0, 5, 10)), slices, uuid4(), lane=REPLAY)
     assert lake.state().head_id == head
 
 

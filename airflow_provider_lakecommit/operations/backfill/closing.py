@@ -20,14 +20,13 @@ backfill is open, perhaps with a range that begins later, or with rows in some t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider_lakecommit.committer import Condition, LedgerState, SnapshotKind, change_section, require_ledger
 from airflow_provider_lakecommit.committer.merge_section import merge_section
 from airflow_provider_lakecommit.core import (
     BACKFILL,
-    AcceptedSlice,
     Coverage,
     Decision,
     EvaluatedBy,
@@ -42,14 +41,13 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
     Prepared,
-    RunIdentity,
-    drain,
     ledger_state,
     ledger_states,
     prepare_for_commit,
     prepared_table,
 )
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.operations.backfill.level import drain_or_log
 
 
 def lane_rest(session: LandingSession, *, some: bool = False) -> Coverage:
@@ -81,7 +79,9 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
         raise LedgerError(
             "LC7206", f"backfill {session.lane} of landing {session.landing.name} is not complete: it lacks {rest}"
         )
-    if (half := _half_replaced(session, prepared, lacking)) and _can_be_read(session, rest):
+    half = _half_replaced(session, prepared, lacking)
+    # Of topics that the source no longer has, nothing can be read again.
+    if half and rest.parts.keys() <= session.source.watermarks(missing_ok=True).partitions.keys():
         raise LedgerError(
             "LC7207",
             f"backfill {session.lane} of landing {session.landing.name} has replaced its range only in "
@@ -91,11 +91,6 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
     passed = _passed(session, prepared)
     for t in reversed(prepared.tables):
         own = t.ledger.section
-        decided = (
-            None
-            if decision is None
-            else replace(decision, what=f"closes the backfill, gives up {lacking.get(t.name, rest)}")
-        )
         merge_section(
             session.tables,
             t.name,
@@ -103,7 +98,7 @@ def close_lane(session: LandingSession, *, decision: Decision | None = None) -> 
             had=evaluated_in(passed.get(t.name, {}), own.bounds - own.covered),
             cluster_id=session.control.describe().cluster_id,
             branch=session.landing.branch,
-            decision=decided,
+            decision=decision and replace(decision, what=f"closes the backfill, gives up {lacking.get(t.name, rest)}"),
         )
     session.log(f"closed backfill {session.lane}, " + (f"{rest} is given up" if rest else "its range is in the tables"))
     return rest
@@ -113,7 +108,6 @@ def lane_tables(session: LandingSession, *, some: bool = False) -> Prepared:
     """Return every table of a backfill, in its current state.
 
     :param some: leave out tables in which it is no longer open, for example after a rollback
-    :raises LakecommitError: one cannot be read, or the backfill is not open there
     """
     cluster = session.control.ensure().cluster_id
     found = {name: state for name in session.landing.tables if (state := ledger_state(session, name)) is not None}
@@ -135,10 +129,7 @@ def _has_log(session: LandingSession, prepared: Prepared) -> bool:
 
 
 def _as_they_are(session: LandingSession, found: Mapping[str, LedgerState]) -> Prepared:
-    """Return the tables that have the backfill, without reading a control log.
-
-    :raises LedgerError: the ledger of one needs a decision first
-    """
+    """Return the tables that have the backfill, without reading a control log."""
     tables = []
     for name, state in found.items():
         require_ledger(state, name)
@@ -149,11 +140,6 @@ def _as_they_are(session: LandingSession, found: Mapping[str, LedgerState]) -> P
         if state.section(session.landing.name, session.lane) is not None:
             tables.append(prepared_table(session, name, session.tables.load(name), state))
     return Prepared(tables=tuple(tables))
-
-
-def _can_be_read(session: LandingSession, rest: Coverage) -> bool:
-    """Return True if the source still has the topics of these ranges."""
-    return {*rest.parts} <= {*session.source.watermarks(missing_ok=True).partitions}
 
 
 def _half_replaced(session: LandingSession, prepared: Prepared, lacking: Mapping[str, Coverage]) -> list[str]:
@@ -176,18 +162,16 @@ def _half_replaced(session: LandingSession, prepared: Prepared, lacking: Mapping
     ]
 
 
-def _passed(session: LandingSession, prepared: Prepared) -> dict[str, EvaluatedBy]:
+def _passed(session: LandingSession, prepared: Prepared) -> Mapping[str, EvaluatedBy]:
     """Return what has passed without a row, by its rules; nothing of a backfill that has former rows to remove."""
     if any(t.ledger.section.replaces for t in prepared.tables) or not _has_log(session, prepared):
         return {}
     state = session.read_state(prepared.ledgers).state
-    return {name: _by_rules(state.accepted[name], ranges) for name, ranges in passed_by_all(state).items()}
-
-
-def _by_rules(slices: Iterable[AcceptedSlice], ranges: Coverage) -> EvaluatedBy:
-    found: dict[str, Coverage] = {}
-    for a in slices:
-        found[a.report.rules] = found.get(a.report.rules, Coverage()) | a.coverage & ranges
+    found: dict[str, dict[str, Coverage]] = {}
+    for name, ranges in passed_by_all(state).items():
+        rules = found.setdefault(name, {})
+        for a in state.accepted[name]:
+            rules[a.report.rules] = rules.get(a.report.rules, Coverage()) | a.coverage & ranges
     return found
 
 
@@ -205,13 +189,7 @@ def _lacking(session: LandingSession, prepared: Prepared) -> dict[str, Coverage]
 
 
 def publish_reported(session: LandingSession, prepared: Prepared, decision: Decision) -> Coverage:
-    """Publish reported slices after gaps of a backfill's range; returns the gaps, which are given up.
-
-    :param session: of the backfill
-    :param prepared: its tables
-    :param decision: the user who closes it
-    :raises LakecommitError: a table cannot be written
-    """
+    """Publish reported slices after gaps of a backfill's range; returns the gaps, which are given up."""
     if any(t.ledger.section.replaces for t in prepared.tables):
         return Coverage()
     left_out, accepted = Coverage(), session.read_state(prepared.ledgers).state.accepted
@@ -234,11 +212,7 @@ def publish_reported(session: LandingSession, prepared: Prepared, decision: Deci
             branch=session.landing.branch,
             decision=replace(decision, what=f"gives up {given_up}"),
         )
-    run = RunIdentity(deployment="person", dag_id=f"{spoken(BACKFILL)} --close", run_id=str(session.new_id()))
-    try:
-        drain(session, run, "publishes reported slices before the backfill is closed")
-    except LakecommitError as e:
-        session.log(f"could not publish all reported slices: {e}")
+    drain_or_log(session, f"{spoken(BACKFILL)} --close", "publishes reported slices before the backfill is closed")
     return left_out
 
 

@@ -54,11 +54,7 @@ class Copier:
         self._made: list[str] = []
 
     def copy(self, table: Table, found: FoundFile) -> DataFile:
-        """Write a file without the rows of the ranges.
-
-        :raises TableError: its columns cannot be read
-        :raises StorageError: the storage cannot be read or written
-        """
+        """Write a file without the rows of the ranges."""
         if found.key not in self._copies:
             self._copies[found.key] = self._copied(table, found)
         return self._copies[found.key]

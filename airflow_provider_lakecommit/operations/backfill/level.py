@@ -18,23 +18,22 @@ from airflow_provider_lakecommit.cycle import (
     LedgerUpkeep,
     RunIdentity,
     close_cycle,
+    drain,
     endangered,
     ledger_state,
     open_lanes,
     prepare_for_commit,
     start_without_tables,
 )
-from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
 
 
 def level(session: LandingSession, run: RunIdentity, why: str) -> None:
     """Level the tables of a landing.
 
-    :param session: of the landing
     :param run: owner of the cycles that publish reported slices
     :param why: for the plans of these cycles, which have no window
-    :raises LakecommitError: the reason that prevents reported slices from being published
     """
     session.control.ensure()
     for name in session.landing.tables:
@@ -65,11 +64,19 @@ def take_passed(session: LandingSession, run: RunIdentity, why: str) -> None:
         session.landing = landing
 
 
-def check_pending(session: LandingSession, taken: Coverage) -> None:
-    """Refuse to remove ranges if reported slices would be lost.
-
-    :raises LedgerError: they can neither be published nor be read again
+def drain_or_log(session: LandingSession, command: str, why: str) -> None:
+    """Publish the reported slices that can be published, in a cycle of a user's command; the log names the reason that
+    prevents others.
     """
+    run = RunIdentity(deployment="person", dag_id=command, run_id=str(session.new_id()))
+    try:
+        drain(session, run, why)
+    except LakecommitError as e:
+        session.log(f"could not publish all reported slices: {e}")
+
+
+def check_pending(session: LandingSession, taken: Coverage) -> None:
+    """Refuse to remove ranges if reported slices would be lost."""
     for name in session.landing.tables:
         if (state := ledger_state(session, name)) is None:
             continue

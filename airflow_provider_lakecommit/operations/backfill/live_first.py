@@ -32,11 +32,7 @@ def live_first(session: LandingSession, older_than: timedelta) -> str:
 
 
 def overdue(session: LandingSession, older_than: timedelta) -> Coverage:
-    """Return what the topics have had for longer than that, and the live stream has not landed in the data table.
-
-    :param session: of the landing's live stream
-    :raises LakecommitError: the catalog or the brokers are unreachable
-    """
+    """Return what the topics have had for longer than that, and the live stream has not landed in the data table."""
     landing = session.landing
     state = ledger_state(session, landing.table)
     live = None if state is None else state.section(landing.name, LIVE)

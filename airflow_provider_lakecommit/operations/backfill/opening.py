@@ -12,7 +12,7 @@ ledger needs an operator is an error before anything is written there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace as changed
 from functools import partial
 
@@ -35,10 +35,9 @@ from airflow_provider_lakecommit.operations.backfill.preview import LanePreview
 from airflow_provider_lakecommit.operations.backfill.source import BoundedSource
 
 
-@contextmanager
 def lane_session(
     session: LandingSession, found: LanePreview, decision: Decision | None = None
-) -> Iterator[LandingSession]:
+) -> AbstractContextManager[LandingSession]:
     """Return the session of a backfill, which is opened in each table that lacks its entry.
 
     :param session: of the landing
@@ -47,8 +46,7 @@ def lane_session(
     :raises TableError: a table is missing and may not be created
     :raises CatalogError: the catalog is unreachable
     """
-    with joined_session(session, open_lane(session, found, decision)) as own:
-        yield own
+    return joined_session(session, open_lane(session, found, decision))
 
 
 @contextmanager
@@ -135,5 +133,5 @@ def _join(
         replaces=replaces,
     )
     session.log(f"{name}: opened backfill {found.name} of landing {session.landing.name}")
-    changed_decision = None if decision is None else changed(decision, what=f"replaces {section.bounds}")
-    join_table(session.tables, name, section, branch=session.landing.branch, decision=changed_decision)
+    decided = decision and changed(decision, what=f"replaces {section.bounds}")
+    join_table(session.tables, name, section, branch=session.landing.branch, decision=decided)

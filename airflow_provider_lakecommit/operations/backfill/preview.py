@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from airflow_provider_lakecommit.committer import check_no_other, check_turn
 from airflow_provider_lakecommit.core import (
@@ -279,8 +278,12 @@ def _requested(
     if request.ranges:
         return _stated(request.ranges, source.partitions), ()
     marks = source.partitions
-    begins = _first_since(session, request.since, marks, {p: m.start for p, m in marks.items()})
-    ends = _first_since(session, request.until, marks, {p: m.stable for p, m in marks.items()})
+    begins: Mapping[SourcePartition, int | None] = {p: m.start for p, m in marks.items()}
+    ends: Mapping[SourcePartition, int | None] = {p: m.stable for p, m in marks.items()}
+    if request.since is not None:
+        begins = offsets_at(session.source, marks, request.since)
+    if request.until is not None:
+        ends = offsets_at(session.source, marks, request.until)
     # If no record is late enough, later ones may still be of that time.
     later = tuple(sorted(p for p, end in ends.items() if end is None)) if request.until else ()
     found = {}
@@ -291,15 +294,6 @@ def _requested(
             min(start, mark.stable), max(min(start, mark.stable), mark.stable if end is None else end)
         )
     return found, later
-
-
-def _first_since(
-    session: LandingSession,
-    moment: datetime | None,
-    marks: Mapping[SourcePartition, Watermark],
-    without: Mapping[SourcePartition, int],
-) -> Mapping[SourcePartition, int | None]:
-    return dict(without) if moment is None else offsets_at(session.source, marks, moment)
 
 
 def _stated(

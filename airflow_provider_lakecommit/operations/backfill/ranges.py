@@ -58,10 +58,7 @@ class RowRanges:
 
     @classmethod
     def of_shares(cls, table: str, shares: Iterable[Share]) -> RowRanges:
-        """Return the ranges of some parts of readings.
-
-        :raises TableError: their rows name their records in different columns
-        """
+        """Return the ranges of some parts of readings."""
         found = [(s.entry.columns, s.entry.generation, s.part) for s in shares if s.entry.columns]
         columns = {c for c, _, _ in found}
         if len(columns) > 1:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
@@ -25,13 +26,11 @@ from pyiceberg.table import Table
 from airflow_provider_lakecommit.committer import (
     Attempt,
     LedgerState,
-    LogPoint,
     Removal,
     Replaced,
     ReplaceRequest,
     RetryPolicy,
     SnapshotKind,
-    StagedSlice,
     Swapped,
     epochs_of,
     is_due,
@@ -42,7 +41,6 @@ from airflow_provider_lakecommit.committer import (
     require_ranges,
 )
 from airflow_provider_lakecommit.core import (
-    LIVE,
     Coverage,
     Decision,
     LedgerSection,
@@ -89,20 +87,18 @@ class ReplacePreview:
         )
         return f"{self.table}: {r.rows} rows of {r.ranges}; {dropped}, {rewritten}"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """One survey of a table: the files with rows of the ranges, the expected number of rows, and the readings that
-    landed the remaining rows.
-    """
-
-    files: tuple[FoundFile, ...]
-    expected: int
-    left: dict[Key, tuple[Provenance, ...]]
-
-    @property
-    def rows(self) -> int:
-        return sum(one.rows for one in self.files)
+    def request(self, session: LandingSession, commit_id: UUID, **more: Any) -> ReplaceRequest:
+        """Return the request that does it."""
+        return ReplaceRequest(
+            table=self.table,
+            table_uuid=self.table_uuid,
+            landing=session.landing.name,
+            epochs=self.epochs,
+            commit_id=commit_id,
+            coverage=self.replaced.ranges,
+            branch=session.landing.branch,
+            **more,
+        )
 
 
 class _Replacement:
@@ -130,25 +126,25 @@ class _Replacement:
         """Return what earlier readings landed."""
         return Coverage.union(s.part for s in self._past_shares)
 
-    def find(self, loaded: Table) -> _Found:
+    def find(self, loaded: Table) -> tuple[tuple[FoundFile, ...], int, dict[Key, tuple[Provenance, ...]]]:
+        """Return the files with rows of the ranges, the expected number of rows, and by ledger entry the readings that
+        landed the remaining rows.
+        """
         state = read_ledger(loaded.metadata, self.branch)
         expected, left = 0, {}
         for section, shares in self._shares(state):
             alongside = [self._count_alongside(loaded, share) for share in shares]
             expected += sum(share.expected(rows) for share, rows in zip(shares, alongside, strict=True))
             left[section.key] = without(section.provenance, shares, alongside)
-        return _Found(files=self._survey.scan(loaded, self.branch), expected=expected, left=left)
+        return self._survey.scan(loaded, self.branch), expected, left
 
     def remove(self, loaded: Table) -> Removal:
-        found = self.find(loaded)
-        _check_count(self.name, self.coverage | self.past, found.rows, found.expected, fewer=True)
-        copies = tuple(self._copier.copy(loaded, one) for one in found.files if not one.whole)
-        return Removal(
-            replaced=_replaced(self.coverage, self.past, found.files),
-            paths=frozenset(one.file.file_path for one in found.files),
-            copies=copies,
-            left=found.left,
-        )
+        files, expected, left = self.find(loaded)
+        replaced = _replaced(self.coverage, self.past, files)
+        _check_count(self.name, self.coverage | self.past, replaced.rows, expected, fewer=True)
+        copies = tuple(self._copier.copy(loaded, one) for one in files if not one.whole)
+        paths = frozenset(one.file.file_path for one in files)
+        return Removal(replaced=replaced, paths=paths, copies=copies, left=left)
 
     def prepare(self, request: ReplaceRequest) -> None:
         """Check a request and make its copies: the time of a commit request is for the catalog, not for gigabytes."""
@@ -193,10 +189,6 @@ def replace_preview(session: LandingSession, coverage: Coverage, *, hard: bool =
     """Return the effect of removing ranges for each table that has some of them; writes nothing.
 
     :param hard: also remove rows of earlier readings of the landing's topics
-
-    :raises LedgerError: a ledger is lost, or rows of the ranges do not identify their record
-    :raises TableError: a table has unsupported files
-    :raises CatalogError: the catalog or the storage cannot be reached
     """
     found = (preview_of(session, table, coverage, hard=hard) for table in session.landing.tables)
     return tuple(one for one in found if one is not None)
@@ -205,54 +197,25 @@ def replace_preview(session: LandingSession, coverage: Coverage, *, hard: bool =
 def replace(
     session: LandingSession,
     coverage: Coverage,
-    files: Mapping[str, Sequence[StagedSlice]] | None = None,
     *,
     commit_id: UUID,
-    lane: str = LIVE,
     previews: Sequence[ReplacePreview] | None = None,
     fewer: bool = False,
     hard: bool = False,
-    control_end: LogPoint | None = None,
-    extra: Mapping[str, str] | None = None,
     decision: Decision | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> dict[str, Swapped[Removal]]:
-    """Remove ranges from the landing's tables, and put slices in their place.
+    """Remove ranges from the landing's tables.
 
-    :param files: the new slices by table; none: the rows are deleted
     :param commit_id: identifies the replacement: a repetition with the same id and ranges replaces nothing twice
-    :param lane: stream of the slices
     :param previews: of the survey; a ledger that was replaced since is refused. A repetition after a kill passes the
         first ones
     :param fewer: accept that the table has fewer rows of the ranges than were landed
     :param hard: as in :func:`replace_preview`
-    :param control_end: how far the control log was read, so that a snapshot with slices is announced once
-    :param extra: further summary keys, without prefix
-    :param decision: the user who decided
-    :raises LedgerError: see :func:`~airflow_provider_lakecommit.committer.replace.replace_ranges`
-    :raises TableError: as :func:`replace_preview`
-    :raises CommitUnknownError: a request was sent and its outcome stays unknown
-    :raises CatalogError: the catalog or the storage cannot be reached
     """
     previewed = replace_preview(session, coverage, hard=hard) if previews is None else previews
     check_rows(previewed, fewer=fewer)
-    requests = [
-        ReplaceRequest(
-            table=p.table,
-            table_uuid=p.table_uuid,
-            landing=session.landing.name,
-            epochs=p.epochs,
-            commit_id=commit_id,
-            coverage=p.replaced.ranges,
-            slices=tuple((files or {}).get(p.table, ())),
-            lane=lane,
-            branch=session.landing.branch,
-            control_end=control_end,
-            extra=extra or {},
-            decision=decision,
-        )
-        for p in previewed
-    ]
+    requests = [p.request(session, commit_id, decision=decision) for p in previewed]
     return replace_all(session, requests, hard=hard, retry_policy=retry_policy)
 
 
@@ -265,8 +228,6 @@ def replace_all(
 ) -> dict[str, Swapped[Removal]]:
     """Perform the requests, table by table. All tables are checked, and all copies made, before the first one is
     changed.
-
-    :raises LakecommitError: as :func:`replace`
     """
     with ExitStack() as stack:
         works = [_Replacement(session, r.table, session.tables.load(r.table), r.coverage, hard=hard) for r in requests]
@@ -311,14 +272,14 @@ def preview_of(session: LandingSession, name: str, coverage: Coverage, *, hard: 
     work = _Replacement(session, name, loaded, taken, hard=hard)
     if not taken and not work.past:
         return None
-    found = work.find(loaded)
+    files, expected, _ = work.find(loaded)
     return ReplacePreview(
         table=name,
         table_uuid=loaded.metadata.table_uuid,
         epochs=epochs_of(state, landing, taken),
-        replaced=_replaced(taken, work.past, found.files),
-        dropped_bytes=sum(one.file.file_size_in_bytes for one in found.files if one.whole),
-        expected=found.expected,
+        replaced=_replaced(taken, work.past, files),
+        dropped_bytes=sum(one.file.file_size_in_bytes for one in files if one.whole),
+        expected=expected,
         snapshot_id=state.head_id,
     )
 

@@ -22,14 +22,14 @@ Failure story: without the log's record of it, the range is replayed once more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace as changed
 from uuid import uuid5
 
 from airflow_provider_lakecommit.committer import (
     LogPoint,
-    ReplaceRequest,
+    Replaced,
     SnapshotKind,
     StagedSlice,
     change_section,
@@ -63,8 +63,6 @@ from airflow_provider_lakecommit.operations.backfill.replace import (
     replace_preview,
 )
 
-Accepted = Mapping[str, Sequence[AcceptedSlice]]
-
 
 def rows_to_replace(session: LandingSession, found: LanePreview, *, fewer: bool = False) -> tuple[ReplacePreview, ...]:
     """Return what is removed from each table once the backfill is complete, in its current state.
@@ -92,16 +90,10 @@ def replaying_session(
     :raises LakecommitError: the reason that prevents a refresh
     """
     with lane_session(session, found, decision) as own:
-        _level(session, run, found)
+        # What a table then lacks, for example after a rollback of it alone, the backfill lands there with the rest.
+        if _is_behind(session, found):
+            take_passed(session, run, "a backfill is to replace ranges that tables have passed and not taken yet")
         yield own
-
-
-def _level(session: LandingSession, run: RunIdentity, found: LanePreview) -> None:
-    """Let the tables take what they have passed of the range without a row. What a table then lacks, for example after
-    a rollback of that table alone, the backfill lands there with the rest.
-    """
-    if _behind(session, found):
-        take_passed(session, run, "a backfill is to replace ranges that tables have passed and not taken yet")
 
 
 def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
@@ -120,13 +112,15 @@ def replace_lane(session: LandingSession, run: RunIdentity) -> Closed | None:
             f"it was opened. Run `{BACKFILL} SPEC --close {session.lane}`, then start it again",
         )
     folded = session.read_state(prepared.ledgers)
-    if unreported := Coverage.union(_unreported(t, folded.state.accepted) for t in prepared.tables):
+    accepted = folded.state.accepted
+    reported = {t.name: Coverage.union(a.coverage for a in accepted[t.name]) for t in prepared.tables}
+    if unreported := Coverage.union(_lacking(t) - reported[t.name] for t in prepared.tables):
         session.log(f"backfill {session.lane} stays open, {unreported} is not read yet: nothing was replaced")
         return None
     end = changed(folded.begin, offset=folded.end)
     waiting = [t for t in prepared.tables if _lacking(t)]
     # Check all before the first one is changed: a slice that is refused then is read again for all.
-    staged = [_staged(session, t, folded.state.accepted[t.name]) for t in waiting]
+    staged = [_staged(session, t, accepted[t.name]) for t in waiting]
     if None in staged:
         return None
     _replace(session, waiting, [slices or () for slices in staged], end)
@@ -138,24 +132,19 @@ def _replace(
     session: LandingSession, tables: Sequence[PreparedTable], staged: Sequence[Sequence[StagedSlice]], end: LogPoint
 ) -> None:
     """Replace the tables' rows of the range, except where another process has done it since."""
-    found = {t.name: preview_of(session, t.name, _lacking(t)) for t in tables}
+    found = {t.name: preview_of(session, t.name, _lacking(t)) or _none_of(t) for t in tables}
     requests = [
-        ReplaceRequest(
-            table=t.name,
-            table_uuid=p.table_uuid if p else t.ledger.uuid,
-            landing=session.landing.name,
-            epochs=p.epochs if p else {},
-            # One id for all processes of the backfill, so that their work is done once.
-            commit_id=uuid5(t.ledger.section.epoch, "replace"),
-            coverage=p.replaced.ranges if p else Coverage(),
+        # One id for all processes of the backfill, so that their work is done once.
+        p.request(
+            session,
+            uuid5(t.ledger.section.epoch, "replace"),
             slices=tuple(slices),
             lane=session.lane,
-            branch=session.landing.branch,
             control_end=end,
             extra={"files": str(sum(len(s.files) for s in slices))},
         )
         for t, slices in zip(tables, staged, strict=True)
-        if (p := found[t.name]) is None or t.ledger.section.key not in p.epochs
+        if t.ledger.section.key not in (p := found[t.name]).epochs
     ]
     for name, done in replace_all(session, requests).items():
         if done.made is not None:
@@ -167,14 +156,15 @@ def _replace(
             )
 
 
+def _none_of(t: PreparedTable) -> ReplacePreview:
+    """Return the preview of a table without a row of the range: nothing is removed from it."""
+    return ReplacePreview(table=t.name, table_uuid=t.ledger.uuid, epochs={}, replaced=Replaced(ranges=Coverage()))
+
+
 def _lacking(t: PreparedTable) -> Coverage:
     """Return what the backfill has not landed again in a table: all of its range, none, or what was removed since."""
     section = t.ledger.section
     return section.bounds - section.covered if section.replaces else Coverage()
-
-
-def _unreported(t: PreparedTable, accepted: Accepted) -> Coverage:
-    return _lacking(t) - Coverage.union(a.coverage for a in accepted[t.name])
 
 
 def _staged(
@@ -198,9 +188,11 @@ def _staged(
         return None
 
 
-def _behind(session: LandingSession, found: LanePreview) -> dict[str, Coverage]:
-    """Return what tables lack of a range that the data table has, except what the backfill landed; they begin there."""
-    data, out = ledger_state(session, session.landing.table), dict[str, Coverage]()
+def _is_behind(session: LandingSession, found: LanePreview) -> bool:
+    """Return True if a table lacks some of a range that the data table has, after its own beginning; what the backfill
+    landed does not count.
+    """
+    data = ledger_state(session, session.landing.table)
     landed = Coverage() if data is None else data.covered(exclude=(session.landing.name, found.name)) & found.missing
     for name in session.landing.tables[1:]:
         state = ledger_state(session, name)
@@ -208,9 +200,9 @@ def _behind(session: LandingSession, found: LanePreview) -> dict[str, Coverage]:
         if state is None or live is None:
             continue
         lacks = landed - state.covered()
-        if begun := Coverage({p: r - RangeSet.of((0, live.starts.get(p, 0))) for p, r in lacks.parts.items()}):
-            out[name] = begun
-    return out
+        if any(r - RangeSet.of((0, live.starts.get(p, 0))) for p, r in lacks.parts.items()):
+            return True
+    return False
 
 
 def replaced_before(lane: LandingSession, read: RunIdentity, ends: Iterable[RunIdentity]) -> Closed | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePartition, Span, Truncation, Watermark
+from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePartition, Span, Truncation
 from airflow_provider_lakecommit.cycle import SourcePort
 from airflow_provider_lakecommit.kafka import First, SourceState
 
@@ -31,11 +31,9 @@ class BoundedSource:
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         found = self._source.watermarks(missing_ok=missing_ok)
         own = {p: m for p, m in found.partitions.items() if (p.topic, p.partition) in self._partitions}
-        return replace(found, partitions={p: self._up_to_end(p, mark) for p, mark in own.items()})
-
-    def _up_to_end(self, p: SourcePartition, mark: Watermark) -> Watermark:
-        end = self._ends.get(p, mark.high)
-        return replace(mark, stable=min(mark.stable, end), high=min(mark.high, end))
+        ends = {p: self._ends.get(p, m.high) for p, m in own.items()}
+        marks = {p: replace(m, stable=min(m.stable, ends[p]), high=min(m.high, ends[p])) for p, m in own.items()}
+        return replace(found, partitions=marks)
 
     def request_retention(self) -> None:
         self._source.request_retention()

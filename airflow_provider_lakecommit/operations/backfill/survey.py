@@ -15,13 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pyiceberg.manifest import (
-    DataFile,
-    FileFormat,
-    ManifestContent,
-    ManifestEntry,
-    ManifestFile,
-)
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
@@ -73,11 +67,7 @@ class Survey:
         self._positions = DeletePositions(name)
 
     def scan(self, table: Table, branch: str) -> tuple[FoundFile, ...]:
-        """Return the files of the branch's head that have rows of the ranges.
-
-        :raises TableError: names what has no correct answer
-        :raises StorageError: the storage cannot be read
-        """
+        """Return the files of the branch's head that have rows of the ranges."""
         if table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
             raise TableError(
                 "LC7232",

@@ -148,11 +148,7 @@ def table_name(landing: Landing, stated: str | None = None) -> str:
 
 
 def select(table: Table, landing: Landing, selection: Selection, columns: Sequence[str]) -> Iterator[DeadLetter]:
-    """Yield the selected ones of a landing, in the order of the table's files.
-
-    :raises TableError: the table lacks a column, or has equality deletes
-    :raises CatalogError: its files cannot be read
-    """
+    """Yield the selected ones of a landing, in the order of the table's files."""
     name = ".".join(table.name())
     have = {f.name for f in table.schema().fields}
     needed = {f.name for f in DEAD_LETTER_SCHEMA.fields} - OPTIONAL_DEAD_LETTER_COLUMNS

@@ -15,13 +15,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from airflow_provider_lakecommit.committer import (
-    Condition,
-    LedgerState,
-    landing_snapshots,
-    read_ledger,
-    require_ledger,
-)
+from airflow_provider_lakecommit.committer import Condition, LedgerState, landing_snapshots, read_ledger, require_ledger
 from airflow_provider_lakecommit.core import FILLED, Coverage, LedgerSection, without_rows
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError
@@ -64,10 +58,11 @@ def ledgers(session: LandingSession, table: str | None = None) -> Ledgers:
     closed = closed_in(session, data.metadata, own) | Coverage.union(s.replayed for s in others)
     passed = Coverage.union(without_rows(s.provenance, s.covered) for s in own)
     replaced = Coverage.union(s.bounds for s in (*own, *others) if s.replaces)
+    lanes = [s.lane for s in own]
     return Ledgers(
         data=data,
         dead=dead,
-        lane=_home(session, own),
+        lane=next((lane for lane in (session.lane, FILLED) if lane in lanes), lanes[0]),
         readings=readings_by(own),
         dead_readings=readings_by(others, replacing=True),
         closed=closed,
@@ -95,8 +90,3 @@ def landing_sections(
 def closed_in(session: LandingSession, metadata: TableMetadata, own: Iterable[LedgerSection]) -> Coverage:
     landing = session.landing
     return closed_of(own, landing_snapshots(metadata, landing.branch, landing=landing.name))
-
-
-def _home(session: LandingSession, own: Iterable[LedgerSection]) -> str:
-    lanes = [s.lane for s in own]
-    return next((lane for lane in (session.lane, FILLED) if lane in lanes), lanes[0])

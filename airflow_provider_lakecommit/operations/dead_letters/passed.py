@@ -4,9 +4,9 @@
 The ledger of a table without rows is rarely refreshed, so a data table may be far behind its dead letters. These would
 have to wait, just where only dead letters arrived.
 
-Contract: :func:`passed` returns what is reported without a row for the data table and can be published now; reads only.
-:func:`bring_forward` publishes it by the compare-and-swap of a commit, with all of its checks, and nothing else. The
-next commit of the landing announces it.
+Contract: :func:`to_be_published` returns what is reported without a row for the data table and can be published now;
+reads only. :func:`bring_forward` publishes it by the compare-and-swap of a commit, with all of its checks, and nothing
+else. The next commit of the landing announces it.
 
 Failure story: that of an append; a repetition has no effect.
 """
@@ -32,40 +32,14 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.operations.dead_letters.open_set import Readings
 
 
-def passed(session: LandingSession, prepared: Prepared) -> tuple[tuple[AcceptedSlice, ...], FoldedLog]:
-    """Return what the data table has passed, in the order in which it can be published, and the log that has it.
-
-    :raises LakecommitError: the control topic or the source cannot be read
-    """
-    folded, landing = session.read_state(prepared.ledgers), session.landing
-    table = next((t for t in prepared.tables if t.name == landing.table), None)
-    if table is None:
-        return (), folded
-    ready = settle(folded.state.accepted[table.name], table.ledger.section, table.ledger.others).ready
-
-    def is_empty(a: AcceptedSlice) -> bool:
-        if a.file_count(table.name) or report_problem(landing, table.table, table.name, a.report, ()):
-            return False
-        return session.signed or hidden_record(session.source, landing, a.report) is None
-
-    return tuple(takewhile(is_empty, ready)), folded
-
-
 def bring_forward(session: LandingSession) -> None:
-    """Publish what the data table has passed.
-
-    :raises LakecommitError: it cannot be done now
-    """
+    """Publish what the data table has passed."""
     prepared, landing = prepare_for_commit(session), session.landing
     for failure in prepared.failures.values():
         raise failure
-    table = next((t for t in prepared.tables if t.name == landing.table), None)
-    if table is None:
-        # Only backfills have landed in it.
+    if (found := _passed(session, prepared)) is None:
         return
-    found, folded = passed(session, prepared)
-    if not found:
-        return
+    table, slices, folded = found
     publish(
         session.tables,
         AppendRequest(
@@ -75,7 +49,7 @@ def bring_forward(session: LandingSession) -> None:
             lane=session.lane,
             branch=landing.branch,
             commit_id=session.new_id(),
-            slices=tuple(StagedSlice.of(a.report, table.name, ()) for a in found),
+            slices=tuple(StagedSlice.of(a.report, table.name, ()) for a in slices),
             control_end=replace(folded.begin, offset=folded.end),
             extra={"files": "0"},
         ),
@@ -83,24 +57,41 @@ def bring_forward(session: LandingSession) -> None:
 
 
 def to_be_published(session: LandingSession) -> Readings:
-    tables = tuple(t for name in session.landing.tables if (t := _as_it_is(session, name)) is not None)
-    if not any(t.name == session.landing.table for t in tables):
-        return {}
-    found, _ = passed(session, Prepared(tables=tables))
+    """Return what :func:`bring_forward` would publish, without renewing anything."""
+    tables: list[PreparedTable] = []
+    for name in session.landing.tables:
+        table = session.tables.find(name)
+        state = None if table is None else read_ledger(table.metadata, session.landing.branch)
+        if table is not None and state is not None and state.section(session.landing.name, session.lane) is not None:
+            tables.append(prepared_table(session, name, table, state))
     readings: Readings = {}
-    for one in found:
-        readings = with_readings(readings, {one.report.generation: one.coverage})
+    if (found := _passed(session, Prepared(tables=tuple(tables)))) is not None:
+        for one in found[1]:
+            readings = with_readings(readings, {one.report.generation: one.coverage})
     return readings
+
+
+def _passed(
+    session: LandingSession, prepared: Prepared
+) -> tuple[PreparedTable, tuple[AcceptedSlice, ...], FoldedLog] | None:
+    """Return the data table, the slices that it has passed, in the order in which they can be published, and the log
+    that has them; ``None``: there are none, or only backfills have landed in it.
+    """
+    landing = session.landing
+    table = next((t for t in prepared.tables if t.name == landing.table), None)
+    if table is None:
+        return None
+    folded = session.read_state(prepared.ledgers)
+    ready = settle(folded.state.accepted[table.name], table.ledger.section, table.ledger.others).ready
+
+    def is_empty(a: AcceptedSlice) -> bool:
+        if a.file_count(table.name) or report_problem(landing, table.table, table.name, a.report, ()):
+            return False
+        return session.signed or hidden_record(session.source, landing, a.report) is None
+
+    found = tuple(takewhile(is_empty, ready))
+    return (table, found, folded) if found else None
 
 
 def with_readings(known: Readings, more: Readings) -> Readings:
     return {g: known.get(g, Coverage()) | more.get(g, Coverage()) for g in known.keys() | more.keys()}
-
-
-def _as_it_is(session: LandingSession, name: str) -> PreparedTable | None:
-    """Return a table and its ledger, without renewing anything."""
-    table = session.tables.find(name)
-    state = None if table is None else read_ledger(table.metadata, session.landing.branch)
-    if table is None or state is None or state.section(session.landing.name, session.lane) is None:
-        return None
-    return prepared_table(session, name, table, state)

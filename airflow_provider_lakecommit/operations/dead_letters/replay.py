@@ -54,18 +54,9 @@ from airflow_provider_lakecommit.core.provenance import without
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError, LedgerError, SpecError
 from airflow_provider_lakecommit.landing import Landing, require_appends
-from airflow_provider_lakecommit.operations.dead_letters.dead_letter import (
-    WHOLE,
-    DeadLetter,
-    Selection,
-    select,
-)
+from airflow_provider_lakecommit.operations.dead_letters.dead_letter import WHOLE, DeadLetter, Selection, select
 from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
-from airflow_provider_lakecommit.operations.dead_letters.open_set import (
-    OpenSet,
-    State,
-    readings_by,
-)
+from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, State, readings_by
 from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, to_be_published, with_readings
 from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_of
 
@@ -147,18 +138,11 @@ def replay(
     out, known = Replayed(), ledgers(session, table)
     if decision is None:
         known = replace(known, readings=with_readings(known.readings, to_be_published(session)))
+    open_set = known.open_set
     for batch in _batches(known, session.landing, selection, out):
         if decision is None:
-            made = made_of(
-                session.landing,
-                known.data,
-                batch,
-                known.open_set,
-                kafka=session.kafka,
-                io=None,
-                new_id=session.new_id(),
-            )
-            out.add(made, _coverage(known.open_set, made.done))
+            made = made_of(session, known.data, batch, open_set, write=False)
+            out.add(made, _coverage(open_set, made.done))
         else:
             _published(session, known, batch, table, decision, out)
         progress(out)
@@ -191,18 +175,14 @@ def _published(
     decision: Decision,
     out: Replayed,
 ) -> None:
-    """Publish one batch, rebuilt as long as another process is faster.
-
-    :param first: the tables when the batch was read
-    """
+    """Publish one batch, rebuilt as long as another process is faster."""
     for _ in range(TRIES):
         known = ledgers(session, table)
         anew = _landed_anew(session, known.data.metadata, first)
         known = replace(known, readings={g: coverage - anew for g, coverage in known.readings.items()})
         open_set = known.open_set
         left = [letter for letter in batch if open_set.state(letter) is State.OPEN]
-        io = session.tables.storage(session.landing.table).properties
-        made = made_of(session.landing, known.data, left, open_set, kafka=session.kafka, io=io, new_id=session.new_id())
+        made = made_of(session, known.data, left, open_set, write=True)
         coverage = _coverage(open_set, made.done)
         try:
             snapshot_id = _swapped(session, first, known.lane, made, coverage, decision) if coverage else None
@@ -230,8 +210,6 @@ def _published(
 def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledgers) -> Coverage:
     """Return what was removed from the data table, or landed again, since a batch was read: its dead letters have
     changed.
-
-    :raises LedgerError: the ledgers no longer show it
     """
     landing, found = session.landing, Coverage()
     head = next(ancestry(first.data.metadata, landing.branch)).snapshot_id

@@ -11,11 +11,9 @@ Failure story: :meth:`Rows.abort` deletes written files; a killed process leaves
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
-from uuid import UUID
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -31,10 +29,9 @@ from airflow_provider_lakecommit.core import (
     TableTarget,
     attempt_id,
 )
-from airflow_provider_lakecommit.cycle import target_of
+from airflow_provider_lakecommit.cycle import LandingSession, target_of
 from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import DeadLetter
 from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet
 from airflow_provider_lakecommit.spark import block_decoder, marks_of, with_metadata, with_schemas
@@ -84,25 +81,10 @@ def _provenance(made: Rows, open_set: OpenSet, columns: tuple[int, ...]) -> Iter
 
 
 def made_of(
-    landing: Landing,
-    table: Table,
-    dead_letters: Sequence[DeadLetter],
-    open_set: OpenSet,
-    *,
-    kafka: Mapping[str, Any],
-    io: Mapping[str, str] | None,
-    new_id: UUID,
+    session: LandingSession, table: Table, dead_letters: Sequence[DeadLetter], open_set: OpenSet, *, write: bool
 ) -> Rows:
-    """Decode and write.
-
-    :param table: the data table, just loaded
-    :param open_set: has the reading of each dead letter
-    :param kafka: settings of the source, with those of a registry
-    :param io: properties of its storage; ``None`` writes nothing
-    :param new_id: names the files
-    :raises TableError: the landing cannot fill the table
-    """
-    out = Rows()
+    """Decode, and write on request."""
+    out, landing, kafka, new_id = Rows(), session.landing, session.kafka, session.new_id()
     target = target_of(landing.table, table, new_id)
     schema = Schema.model_validate_json(target.schema)
     decoder = block_decoder(landing, {landing.table: schema}, kafka)
@@ -120,7 +102,7 @@ def made_of(
         out.reasons.setdefault(kind, reject.reason)
     out.rows = decoded.table.num_rows
     out.provenance = tuple(_provenance(out, open_set, marks_of(landing, landing.table, schema)))
-    if io is None or not out.rows:
+    if not write or not out.rows:
         return out
     of_rows = [dead_letters[i] for i in indexes]
     generations = [open_set.reading(letter)[1] for letter in of_rows]
@@ -129,7 +111,7 @@ def made_of(
     out.target = target
     out.writer = FanoutWriter(
         target,
-        file_io(io),
+        file_io(session.tables.storage(landing.table).properties),
         attempt,
         owner=(landing.name, REPLAY),
         providers=landing.connections.location_providers,

@@ -19,18 +19,10 @@ impossible assertion (offsets past the end of the log, another topic) is refused
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
-from airflow_provider_lakecommit.committer import (
-    Condition,
-    LedgerState,
-    OtherSections,
-    assert_section,
-    has_ledger,
-    sections_of,
-)
+from airflow_provider_lakecommit.committer import Condition, OtherSections, assert_section, has_ledger, sections_of
 from airflow_provider_lakecommit.core import (
     LAND,
     RESET_ASSERT,
@@ -38,16 +30,13 @@ from airflow_provider_lakecommit.core import (
     Coverage,
     Decision,
     LedgerSection,
-    Loss,
     OffsetRange,
     RangeSet,
     Role,
     SourcePartition,
     Unreadable,
-    Watermark,
     irreplaceable,
     losses,
-    losses_text,
     positions_up_to,
     removed,
     role_of,
@@ -68,6 +57,7 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
+from airflow_provider_lakecommit.operations.decisions.asserted import AssertedTable, Assertion
 from airflow_provider_lakecommit.operations.decisions.known import (
     KnownTable,
     check_log,
@@ -77,95 +67,6 @@ from airflow_provider_lakecommit.operations.decisions.known import (
     with_ledger,
 )
 from airflow_provider_lakecommit.operations.decisions.starts import check_no_open_lane
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssertedTable:
-    """The pending assertion for one table. ``before`` is its current ledger, ``announced`` the publications in the
-    control log, ``reported`` the log's slices that are not published; ``others`` are entries of other landings that the
-    named snapshot restores, ``old`` is the newest known entry. A new epoch would lose ``lost``, reported slices that
-    cannot be read again; ``doubted`` describes unverified records that may hold more; ``endangered`` is the same of
-    other landings, by the epochs of their entries. ``rows`` are the table's current rows, of all writers. The landing's
-    other streams keep ``filled``, and lose ``removed``.
-    """
-
-    table: str
-    source: str
-    state: LedgerState
-    section: LedgerSection
-    before: Coverage
-    announced: Coverage
-    reported: Coverage = field(default_factory=Coverage)
-    others: tuple[LedgerSection, ...] | None = None
-    old: LedgerSection | None = None
-    lost: tuple[Loss, ...] = ()
-    doubted: str = ""
-    endangered: Mapping[UUID, str] = field(default_factory=dict)
-    rows: int | None = None
-    filled: Coverage = field(default_factory=Coverage)
-    removed: Coverage = field(default_factory=Coverage)
-
-    @property
-    def kept(self) -> LedgerSection | None:
-        """Return the entry under its former epoch if the assertion equals the newest ledger: then its reported slices
-        can still be published.
-        """
-        if self.old is None or self.state.condition is not Condition.CUT or self.old.covered != self.section.covered:
-            return None
-        return replace(self.section, epoch=self.old.epoch, control=self.old.control)
-
-    @property
-    def others_lost(self) -> tuple[str, ...]:
-        """Return what others lose: restored entries keep their epochs, but those of a rolled back table cannot."""
-        rolled_back = self.state.condition in (Condition.ROLLED_BACK, Condition.PICKED)
-        return tuple(self.endangered.values()) if rolled_back else ()
-
-    @property
-    def loses(self) -> str:
-        """Return the reported slices that would be lost."""
-        own = () if self.kept is not None else self.own_lost
-        return "; ".join((*own, *self.others_lost))
-
-    @property
-    def own_lost(self) -> tuple[str, ...]:
-        """Return what this landing has reported and a new epoch would lose."""
-        return tuple(filter(None, (losses_text(self.lost) if self.lost else "", self.doubted)))
-
-    @property
-    def again(self) -> Coverage:
-        """Return what the ledger or the log has as landed and the assertion does not: read again, so duplicated if the
-        rows exist.
-        """
-        return (self.before | self.announced) - self.section.covered - self.filled
-
-    @property
-    def never_read(self) -> Coverage:
-        """Return what only this assertion has as landed: never read, so lost if the rows are missing."""
-        return self.section.covered - self.before - self.announced - self.reported
-
-    @property
-    def unpublished(self) -> Coverage:
-        """Return what the assertion has as landed and the log only as reported: lost if the rows are missing."""
-        return (self.section.covered & self.reported) - self.before - self.announced
-
-    @property
-    def voided(self) -> Coverage:
-        """Return what is reported and not landed by this assertion: read again under the new epoch."""
-        return self.reported - self.section.covered - self.before if self.written is self.section else Coverage()
-
-    @property
-    def written(self) -> LedgerSection:
-        """Return the entry to write: under the old epoch if a new one would lose something."""
-        return (self.kept if self.own_lost else None) or self.section
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assertion:
-    """The whole of it."""
-
-    tables: tuple[AssertedTable, ...]
-    marks: Mapping[SourcePartition, Watermark]
-
 
 Asserted = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None, Coverage]
 """The source of an assertion, the first offsets, what is landed, entries of others, and what no stream has landed."""
@@ -324,7 +225,7 @@ def assert_tables(
                 keep=t.endangered.keys(),
                 source=t.source,
                 branch=session.landing.branch,
-                decision=None if decision is None else replace(decision, what=what),
+                decision=decision and replace(decision, what=what),
                 rehearse=rehearse,
             )
             if not rehearse:

@@ -44,12 +44,7 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka import SourceState
-from airflow_provider_lakecommit.operations.decisions.section_init import (
-    InitPreview,
-    PublishedBefore,
-    SectionInit,
-    ends_of,
-)
+from airflow_provider_lakecommit.operations.decisions.section_init import InitPreview, SectionInit, ends_of
 from airflow_provider_lakecommit.operations.decisions.starts import (
     PLAIN,
     Start,
@@ -71,10 +66,7 @@ def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> Ini
 
 
 def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> dict[str, SectionInit]:
-    """Return the new ledger entries by table, in the order of the landing.
-
-    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.operations.decisions.ledger_init.ledger_init`
-    """
+    """Return the new ledger entries by table, in the order of the landing."""
     session.control.ensure()
     states = ledger_states(session)
     source = _source(session, states)
@@ -103,6 +95,9 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             firsts: Mapping[SourcePartition, int] = {}
         else:
             firsts = _firsts(session, name, ledger, old, source) if data is None else ends_of(data, source.partitions)
+        published, reported = published_before(session, name, newest) if old is None else (Coverage(), Coverage())
+        # Pending work that another control topic has cannot be published.
+        own_log = old is None or old.control.topic == session.control.name
         settings[name] = SectionInit(
             name=name,
             source=source,
@@ -112,11 +107,12 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             firsts=firsts,
             diverged=_diverged(session, source, ledger),
             pending=state.accepted.get(name, ()) if state else (),
-            publishable=ledger is not None and ledger.newest and _same_topic(session, old),
+            publishable=ledger is not None and ledger.newest and own_log,
             remembered=newest,
             rolled_back=ledger is not None and ledger.condition in (Condition.ROLLED_BACK, Condition.PICKED),
             endangered={} if ledger is None or in_order else endangered(session, name, ledger),
-            before=PublishedBefore() if old is not None else published_before(session, name, newest),
+            published_before=published,
+            reported_before=reported,
             unsigned=removed(unsigned_ranges(session, name, newest), source.partitions) if newest else Coverage(),
             lane=way.fill,
             others=Coverage() if ledger is None else ledger.covered(exclude=(session.landing.name, session.lane)),
@@ -133,10 +129,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
 
 
 def _source(session: LandingSession, states: Mapping[str, LedgerState | None]) -> SourceState:
-    """Return the source; it is empty for a landing that has landed its topics, all of which were deleted.
-
-    :raises SourceError: a topic does not exist
-    """
+    """Return the source; it is empty for a landing that has landed its topics, all of which were deleted."""
     try:
         return session.source.watermarks()
     except SourceError:
@@ -176,11 +169,6 @@ def _in_order(session: LandingSession, states: Mapping[str, LedgerState | None])
     )
 
 
-def _same_topic(session: LandingSession, section: LedgerSection | None) -> bool:
-    """Return True if the ledger's pending work is in the control topic that the landing names."""
-    return section is None or section.control.topic == session.control.name
-
-
 def _firsts(
     session: LandingSession, name: str, state: LedgerState | None, old: LedgerSection | None, source: SourceState
 ) -> dict[SourcePartition, int]:
@@ -196,11 +184,10 @@ def _firsts(
     return {p: joined.get(p, mark.start) for p, mark in source.partitions.items()}
 
 
-def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> PublishedBefore:
-    """Return what this stream had published in a table.
+def published_before(session: LandingSession, name: str, remembered: LedgerSection | None) -> tuple[Coverage, Coverage]:
+    """Return what this stream had published in a table, and what was reported and never came into it.
 
     :param remembered: the newest ledger of the lane that the table's metadata know, if there is one
-    :raises ControlTopicError: the control topic cannot be read
     """
     reported: list[Coverage] = []
     published: list[Coverage] = []
@@ -212,4 +199,4 @@ def published_before(session: LandingSession, name: str, remembered: LedgerSecti
                 reported.append(e.report.coverage)
     known = Coverage() if remembered is None else remembered.covered
     had, there = Coverage.union(reported), Coverage.union(published) | known
-    return PublishedBefore(published=(had & there) | known, reported=had - there)
+    return (had & there) | known, had - there

@@ -108,10 +108,7 @@ def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Dec
 
 
 def _requested_change(session: LandingSession) -> KeyChange:
-    """Return the keys before and after, without the rows that go.
-
-    :raises LedgerError: the table has no ledger of the landing, or reported slices would be lost
-    """
+    """Return the keys before and after, without the rows that go."""
     landing, name = session.landing, session.landing.table
     state = ledger_state(session, name)
     live = None if state is None else state.section(landing.name, LIVE)

@@ -94,11 +94,7 @@ class KnownTable:
 
 
 def check_log(session: LandingSession, known: KnownTable, landed: Coverage) -> None:
-    """Raise unless the table can hold what the log reports.
-
-    :raises LedgerError: the newest ledger in the metadata has fewer offsets than the log reports, snapshots that
-        published them are not on the branch, or the table has fewer rows
-    """
+    """Raise unless the table can hold what the log reports."""
     remedy = f"state what the table holds with `{RESET_ASSERT} SPEC --at TOPIC:PARTITION=OFFSET,…`"
     newest = Coverage.union(s.covered for s in known.state.known_sections if s.landing == session.landing.name)
     if known_section(session, known.state) is not None and (more := landed - newest):

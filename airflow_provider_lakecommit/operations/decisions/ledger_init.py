@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from airflow_provider_lakecommit.committer import OtherSections, SnapshotKind, change_section, set_section, turn_is_over
 from airflow_provider_lakecommit.core import (
     BACKFILL,
     LAND,
-    RESET_ASSERT,
     Coverage,
     Decision,
     LedgerSection,
@@ -30,22 +30,16 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
-    RunIdentity,
-    drain,
     initial_position,
     new_section,
     table_of,
     unsigned_text,
 )
-from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
+from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.operations.backfill.level import drain_or_log
 from airflow_provider_lakecommit.operations.decisions.init_preview import section_inits
-from airflow_provider_lakecommit.operations.decisions.section_init import InitPreview, SectionInit
+from airflow_provider_lakecommit.operations.decisions.section_init import BEHIND, InitPreview, SectionInit
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
-
-BEHIND = (
-    f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "
-    "TOPIC:PARTITION=OFFSET,…`"
-)
 
 
 def ledger_init(
@@ -79,19 +73,14 @@ def ledger_init(
     _check_lost(session, settings, give_up_reported)
     for name in settings:
         table_of(session, name)
-    decisions = {
-        name: None if decision is None else replace(decision, what=s.preview().what) for name, s in settings.items()
-    }
+    decisions = {name: decision and replace(decision, what=s.preview().what) for name, s in settings.items()}
     for name, s in settings.items():
         _set(session, s, agreed, others, decisions[name], rehearse=True)
     return {"ledger": {name: _set(session, s, agreed, others, decisions[name]) for name, s in settings.items()}}
 
 
 def check_init(session: LandingSession, start: Start, way: Way = PLAIN) -> None:
-    """Refuse what :func:`ledger_init` would refuse; nothing is written.
-
-    :raises LakecommitError: as :func:`ledger_init`
-    """
+    """Refuse what :func:`ledger_init` would refuse; nothing is written."""
     _check_lost(session, section_inits(session, start, way), False)
 
 
@@ -128,22 +117,15 @@ def _published_first(
     session: LandingSession, start: Start, way: Way, decision: Decision | None
 ) -> dict[str, SectionInit]:
     """Publish what the source no longer has, over gaps that the decision gives up; a new preview shows the rest."""
-    _drained(session)
+    drain = partial(drain_or_log, session, "ledger init", "publishes reported slices before a ledger is set")
+    drain()
     for name, setting in section_inits(session, start, way).items():
         if bridged := setting.rescued.bridged:
             session.log(f"{name}: gives up {bridged}, so that the slices reported after it can be published")
             _bridge(session, name, bridged, decision)
-            _drained(session)
+            drain()
     # What is pending now could not be published.
     return {name: replace(s, publishable=False) for name, s in section_inits(session, start, way).items()}
-
-
-def _drained(session: LandingSession) -> None:
-    run = RunIdentity(deployment="person", dag_id="ledger init", run_id=str(session.new_id()))
-    try:
-        drain(session, run, "publishes reported slices before a ledger is set")
-    except LakecommitError as e:
-        session.log(f"could not publish all reported slices: {e}")
 
 
 def _bridge(session: LandingSession, name: str, bridged: Coverage, decision: Decision | None) -> None:
@@ -156,7 +138,7 @@ def _bridge(session: LandingSession, name: str, bridged: Coverage, decision: Dec
         SnapshotKind.INIT,
         lambda s: replace(s, covered=s.covered | bridged) if bridged - s.covered else None,
         branch=session.landing.branch,
-        decision=None if decision is None else replace(decision, what=f"gives up {bridged}"),
+        decision=decision and replace(decision, what=f"gives up {bridged}"),
     )
 
 

@@ -99,7 +99,7 @@ def prune(session: LandingSession, found: Prunable, decision: Decision | None = 
         by_key = {s.key: s for s in sections}
         return {key: pruned(by_key[key], parts, session.new_id(), own=key == own) for key, parts in dead.items()}
 
-    decided = None if decision is None else replace(decision, what=found.what)
+    decided = decision and replace(decision, what=found.what)
     return prune_sections(session.tables, found.table, own, change, branch=session.landing.branch, decision=decided)
 
 

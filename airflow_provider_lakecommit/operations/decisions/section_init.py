@@ -11,12 +11,15 @@ offsets of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.committer import turn_is_over
 from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    RESET_ASSERT,
     AcceptedSlice,
     Coverage,
     LedgerSection,
@@ -39,22 +42,10 @@ from airflow_provider_lakecommit.cycle import positions_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedBefore:
-    """``published`` were in the table, ``reported`` were to come into it."""
-
-    published: Coverage = field(default_factory=Coverage)
-    reported: Coverage = field(default_factory=Coverage)
-
-    def lost(self, marks: Mapping[SourcePartition, Watermark]) -> Coverage:
-        """Return what is reported and no longer in the source."""
-        return removed(self.reported, marks)
-
-    def not_again(self, starts: Mapping[SourcePartition, int], marks: Mapping[SourcePartition, Watermark]) -> Coverage:
-        """Return what else a ledger that begins there does not read."""
-        parts = (self.published | (self.reported - self.lost(marks))).parts.items()
-        return Coverage({p: s & RangeSet.of((0, starts[p])) if p in starts else s for p, s in parts})
+BEHIND = (
+    f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "
+    "TOPIC:PARTITION=OFFSET,…`"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +96,55 @@ class InitTable:
         )
         return "; ".join(f"{verb} {ranges}" for verb, ranges in parts if ranges) or "gives up nothing"
 
+    def lines(self) -> Iterator[str]:
+        ends = ", ".join(f"{p} {o}" for p, o in self.ends.items())
+        yield f"{self.table}: would {'begin' if self.begins else 'continue'} at {ends}"
+        parts = (
+            ("publishes first, because the source no longer has it", self.published, ""),
+            ("GIVES UP, never read", self.given_up, ""),
+            (f"leaves to backfill {self.lane}, which `{BACKFILL}` lands", self.filled, ""),
+            ("reads AGAIN, although its rows are in the table", self.again, ""),
+            ("does NOT read again what was in this table before", self.not_again, ""),
+            ("goes BACK over", self.back, ": now other records than the landed ones"),
+        )
+        yield from (f"  {what}: {_counted(some, self.record_bytes)}{more}" for what, some, more in parts if some)
+        if self.keyed and self.again:
+            yield "  until they are read again, rows of their keys show OLDER states, and deleted rows are back"
+            if self.not_moved_back:
+                others = ", ".join(map(str, self.not_moved_back))
+                yield f"  keys that also have records in {others} may STAY so: go back in these partitions, too"
+        if self.lost:
+            yield f"  LOSES, reported and no longer readable: {self.lost}"
+        if self.reported:
+            yield f"  voids reported slices: {_counted(self.reported)}"
+        if self.sink:
+            yield (
+                f"  TAKES OVER from connector {self.sink}, which must be stopped: its topic was recreated, and it is "
+                "unknown what the connector has landed of the new one"
+            )
+        if self.behind:
+            yield f"  {BEHIND.format(_counted(self.behind))}"
+
+    def to_dict(self) -> dict[str, Any]:
+        sized = (("given_up", self.given_up), ("again", self.again), ("filled", self.filled))
+        return {
+            "table": self.table,
+            "next": {str(p): o for p, o in self.ends.items()},
+            "published_first": self.published.to_dict(),
+            "given_up": self.given_up.to_dict(),
+            "back": self.back.to_dict(),
+            "again": self.again.to_dict(),
+            "older": [str(p) for p in self.not_moved_back] if self.keyed and self.again else None,
+            "filled": self.filled.to_dict(),
+            "lane": self.lane or None,
+            "bytes": {what: len(ranges) * self.record_bytes for what, ranges in sized},
+            "stays": self.behind.to_dict(),
+            "voided": self.reported.to_dict(),
+            "not_again": self.not_again.to_dict(),
+            "lost": self.lost,
+            "connector": self.sink or None,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitPreview:
@@ -126,6 +166,12 @@ class InitPreview:
     def given_up(self, table: str) -> Coverage:
         return next((t.given_up | t.back | t.again | t.not_again for t in self.tables if t.table == table), Coverage())
 
+    def lines(self) -> Iterator[str]:
+        if self.unknown:
+            yield f"BEGINS a new landing: {self.unknown}"
+        for t in self.tables:
+            yield from t.lines()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionInit:
@@ -146,7 +192,10 @@ class SectionInit:
     rolled_back: bool = False
     endangered: Mapping[UUID, str] = field(default_factory=dict)
     unsigned: Coverage = field(default_factory=Coverage)
-    before: PublishedBefore = field(default_factory=PublishedBefore)
+    published_before: Coverage = field(default_factory=Coverage)
+    """What was in a table that has no entry now."""
+    reported_before: Coverage = field(default_factory=Coverage)
+    """What was to come into it."""
     lane: str = ""
     others: Coverage = field(default_factory=Coverage)
     closed: Coverage = field(default_factory=Coverage)
@@ -247,8 +296,10 @@ class SectionInit:
         saved = self.rescued
         after = None if self.old is None else replace(self.old, covered=self.old.covered | saved.covered)
         found = self.restart(after)
-        reported = self.before.lost(self.source.partitions)
-        not_again = self.before.not_again(ends_of(found, found.starts), self.source.partitions)
+        reported = removed(self.reported_before, self.source.partitions)
+        ends = ends_of(found, found.starts)
+        before = (self.published_before | (self.reported_before - reported)).parts.items()
+        not_again = Coverage({p: s & RangeSet.of((0, ends[p])) if p in ends else s for p, s in before})
         lost = (losses_text(saved.lost) if saved.lost else "", str(reported) if reported else "", *self.others_lost)
         return InitTable(
             table=self.name,
@@ -289,3 +340,8 @@ def _check(name: str, found: Restart, marks: Mapping[SourcePartition, Watermark]
             f"{removed}: nothing is changed; {name} would have to read there, so state offsets that the log has, or "
             f"use `earliest`",
         )
+
+
+def _counted(coverage: Coverage, record_bytes: int = 0) -> str:
+    size = f", about {len(coverage) * record_bytes} bytes" if record_bytes else ""
+    return f"{coverage} ({len(coverage)} offsets{size})"

@@ -52,9 +52,8 @@ def check_lane(session: LandingSession, states: Mapping[str, LedgerState | None]
 
 
 def check_no_open_lane(landing: str, table: str, state: LedgerState | None, again: Coverage) -> None:
-    """Refuse to read ranges of an open backfill again, unless the ledger needs this decision: then none can be closed.
-
-    :raises LedgerError: an open backfill may have landed ranges that are to be read again
+    """Refuse to read ranges of an open backfill again, unless the ledger needs this decision: then none can be
+    closed.
     """
     for s in state.sections if state and state.condition in (Condition.PRESENT, Condition.ROLLED_BACK) else ():
         if s.landing == landing and s.ends and (both := s.bounds & again):

@@ -138,7 +138,7 @@ def unblock(
     run = RunIdentity(deployment="person", dag_id="unblock", run_id=_run_id(session, decision))
     cycle = new_cycle(session, run, folded.state)
     plan = empty_plan(session, f"unblock {coverage}")
-    decided = None if decision is None else replace(decision, what=_what(given_up, again))
+    decided = decision and replace(decision, what=_what(given_up, again))
     directives = Directives(raised=raised, decided=() if decided is None else (decided,))
     sent = send_start(session, folded.partition, cycle, plan, directives)
     if given_up:
@@ -190,7 +190,8 @@ def _parts(
 def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPart:
     """Return a blocked part with the counts of the newest report on its range; without one, with unknown counts."""
     for report in reversed(reports):
-        counted = next((s for s in report.spans if _holds(s.span, span)), None)
+        spans = (s for s in report.spans if s.span.partition == span.partition)
+        counted = next((s for s in spans if RangeSet.of(s.span.range).covers(span.range)), None)
         if counted is None:
             continue
         counts = counted.counts
@@ -202,10 +203,6 @@ def _part(span: Span, reason: str, reports: Sequence[SliceReport]) -> BlockedPar
             bad = counts.rejected if counted.span == span else None
             return BlockedPart(span=span, reason=reason, bad=bad, good=counts.landed)
     return BlockedPart(span=span, reason=reason)
-
-
-def _holds(one: Span, other: Span) -> bool:
-    return one.partition == other.partition and RangeSet.of(one.range).covers(other.range)
 
 
 def _coverage(parts: Sequence[BlockedPart]) -> Coverage:

@@ -33,24 +33,6 @@ from airflow_provider_lakecommit.exceptions import StorageError, TableError
 from airflow_provider_lakecommit.iceberg import GroupedFile, Layout, Numbers, live_blocks, trouble_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinRules:
-    """When files are rewritten. ``target`` is the size of a file in bytes, ``least`` the number of small files that
-    justifies a bin, ``dead_share`` the share of deleted rows that does. ``tiered``: a file is only rewritten with
-    others that add up to half its size, so that frequent runs rewrite each row a few times in all.
-    """
-
-    target: int
-    least: int = 5
-    dead_share: float = 0.05
-    tiered: bool = False
-
-    @property
-    def small(self) -> int:
-        """Return the size in bytes below which files are small."""
-        return self.target * 3 // 4
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """A data file, and the most rows that delete files may name in it."""
@@ -76,31 +58,37 @@ class Source:
         return self.entry.sequence_number or 0
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """Files that become one file."""
-
-    sources: tuple[Source, ...]
-
-    @property
-    def size(self) -> int:
-        return sum(s.size for s in self.sources)
-
-    @property
-    def age(self) -> int:
-        return min(s.age for s in self.sources)
+Bin = tuple[Source, ...]
+"""Files that become one file."""
 
 
-def bins_of(sources: Iterable[Source], rules: BinRules) -> list[Bin]:
-    """Return the bins that are worth rewriting, oldest first."""
+def bins_of(
+    sources: Iterable[Source], target: int, *, least: int = 5, dead_share: float = 0.05, tiered: bool = False
+) -> list[Bin]:
+    """Return the bins that are worth rewriting, oldest first.
+
+    :param target: size of a file in bytes; files below three quarters of it are small
+    :param least: number of small files that justifies a bin
+    :param dead_share: share of deleted rows that does
+    :param tiered: rewrite a file only with others that add up to half its size, so that frequent runs rewrite each row
+        a few times in all
+    """
+
+    def many_dead(source: Source) -> bool:
+        return source.dead > 0 and source.dead >= dead_share * source.file.record_count
+
     by_partition: defaultdict[Any, list[Source]] = defaultdict(list)
     for source in sources:
-        if source.size < rules.small or _many_dead(source, rules):
+        if source.size < target * 3 // 4 or many_dead(source):
             by_partition[source.file.spec_id, source.file.partition].append(source)
-    runs = (run for some in by_partition.values() for run in (_tiers(some) if rules.tiered else [some]))
-    bins = (one for run in runs for one in _filled(run, rules.target))
-    worth = (b for b in bins if len(b.sources) >= rules.least or any(_many_dead(s, rules) for s in b.sources))
-    return sorted(worth, key=lambda b: b.age)
+    runs = (run for some in by_partition.values() for run in (_tiers(some) if tiered else [some]))
+    bins = (one for run in runs for one in _filled(run, target))
+    worth = (b for b in bins if len(b) >= least or any(map(many_dead, b)))
+    return sorted(worth, key=lambda b: min(s.age for s in b))
+
+
+def size_of(one: Bin) -> int:
+    return sum(s.size for s in one)
 
 
 def within(bins: Iterable[Bin], most_bytes: int | None) -> list[Bin]:
@@ -108,15 +96,11 @@ def within(bins: Iterable[Bin], most_bytes: int | None) -> list[Bin]:
     out: list[Bin] = []
     size = 0
     for one in bins:
-        size += one.size
+        size += size_of(one)
         if out and most_bytes is not None and size > most_bytes:
             break
         out.append(one)
     return out
-
-
-def _many_dead(source: Source, rules: BinRules) -> bool:
-    return source.dead > 0 and source.dead >= rules.dead_share * source.file.record_count
 
 
 def _tiers(sources: Iterable[Source]) -> Iterator[list[Source]]:
@@ -138,12 +122,12 @@ def _filled(sources: Sequence[Source], target: int) -> Iterator[Bin]:
     size = 0
     for source in sorted(sources, key=lambda s: (s.age, s.path)):
         if run and size + source.size > target:
-            yield Bin(tuple(run))
+            yield tuple(run)
             run, size = [], 0
         run.append(source)
         size += source.size
     if run:
-        yield Bin(tuple(run))
+        yield tuple(run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +144,7 @@ class WrittenBin:
     def moved(self, path: str, positions: Numbers) -> Numbers:
         """Return the positions in the new file of live rows of a source."""
         begin = 0
-        for source in self.bin.sources:
+        for source in self.bin:
             dead = self.dead[source.path]
             if source.path == path:
                 moved = begin + positions - np.searchsorted(dead, positions)
@@ -173,19 +157,17 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
     """Write a bin to a new file.
 
     :param dead: positions of deleted rows by source, sorted, each once
-    :raises TableError: a source cannot be read in the columns of the table
-    :raises StorageError: the storage cannot be read or written
     """
-    partition = one.sources[0].file.partition
+    partition = one[0].file.partition
     writing = GroupedFile(table.io.new_output(path), layout.format, layout.metrics, layout.arrow, partition)
     positions: Numbers | None = None
     try:
-        blocks: Iterator[pa.Table] = (b for s in one.sources for b in _blocks(table, layout, s, dead[s.path]))
+        blocks: Iterator[pa.Table] = (b for s in one for b in _blocks(table, layout, s, dead[s.path]))
         if layout.sorting:
             blocks, positions = _sorted(layout, list(blocks))
         for block in blocks:
             writing.add(block)
-        file = writing.close(one.sources[0].file.spec_id, layout.sorting.order_id)
+        file = writing.close(one[0].file.spec_id, layout.sorting.order_id)
     except BaseException as e:
         writing.give_up()
         with suppress(Exception):
@@ -196,11 +178,11 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
             ) from None
         raise
     written = 0 if file is None else file.record_count
-    expected = sum(s.file.record_count - len(dead[s.path]) for s in one.sources)
+    expected = sum(s.file.record_count - len(dead[s.path]) for s in one)
     if written != expected:
         raise TableError(
             "LC7714",
-            f"{'.'.join(table.name())}: the {len(one.sources)} files from {one.sources[0].path} on have {written} live "
+            f"{'.'.join(table.name())}: the {len(one)} files from {one[0].path} on have {written} live "
             f"rows, their manifests say {expected}. Nothing was committed for them; run `lakecommit verify`",
         )
     return WrittenBin(bin=one, dead=dead, file=file, positions=positions)

@@ -56,10 +56,10 @@ from airflow_provider_lakecommit.iceberg import (
 )
 from airflow_provider_lakecommit.operations.maintenance.bins import (
     Bin,
-    BinRules,
     Source,
     WrittenBin,
     bins_of,
+    size_of,
     within,
     write_bin,
 )
@@ -107,7 +107,7 @@ def compact(
     :param most_bytes: of the files to rewrite in one table
     :param most_time: begin no further bins of a table after this time
     :param tables: only these
-    :param tiered: see :class:`~airflow_provider_lakecommit.operations.maintenance.bins.BinRules`
+    :param tiered: see :func:`~airflow_provider_lakecommit.operations.maintenance.bins.bins_of`
     :param progress: takes the numbers of a table after each commit
     """
     for name in session.landing.tables if tables is None else tables:
@@ -129,13 +129,7 @@ class _TableCompaction:
         self._branch = session.landing.branch
         self._table = session.tables.load(name)
         self._layout = Layout(target_of(name, self._table, uuid4()), session.landing.connections.location_providers)
-        target = self._layout.format.file_bytes
-        # A run compacts from half the limit on: then some file has so many deleted rows.
-        self._rules = BinRules(
-            target=min(target, SORTED_BYTES) if self._layout.sorting else target,
-            dead_share=session.landing.maintain.max_dead / 2,
-            tiered=tiered,
-        )
+        self._tiered = tiered
         self._positions = DeletePositions(name)
         self._heads = HeadReader(name)
         self._planned = Head(entries={}, deletes=deletes_of(self._table, ()))
@@ -163,14 +157,17 @@ class _TableCompaction:
             for e in head.entries.values()
             if e.data_file.file_format == FileFormat.PARQUET and head.can_be_rewritten(e, specs)
         )
-        found = bins_of(sources, self._rules)
+        target, maintain = self._layout.format.file_bytes, self._session.landing.maintain
+        if self._layout.sorting:
+            target = min(target, SORTED_BYTES)
+        # A run compacts from half the limit on: then some file has so many deleted rows.
+        found = bins_of(sources, target, dead_share=maintain.max_dead / 2, tiered=self._tiered)
         self._bins = within(found, most_bytes)
         out = self._out
         out.bins, out.later = len(self._bins), len(found) - len(self._bins)
-        out.files, out.bytes = sum(len(b.sources) for b in self._bins), sum(b.size for b in self._bins)
-        debt = debt_of(self._table.metadata, self._branch, self._session.landing.maintain)
-        most = self._session.landing.maintain.max_files
-        settles = not found and debt is not None and debt.files - debt.needed >= DUE * most
+        out.files, out.bytes = sum(map(len, self._bins)), sum(map(size_of, self._bins))
+        debt = debt_of(self._table.metadata, self._branch, maintain)
+        settles = not found and debt is not None and debt.files - debt.needed >= DUE * maintain.max_files
         self._settles = settles or bool(head.idle_deletes)
         return bool(self._bins) or self._settles
 
@@ -189,21 +186,18 @@ class _TableCompaction:
                     self._out.later += len(some)
                     continue
                 if at:
-                    self._renew_keys()
+                    # With new storage keys from the catalog: the first ones may have expired.
+                    old, new = self._table, self._session.tables.load(self._name)
+                    self._table = Table(old.name(), old.metadata, old.metadata_location, new.io, old.catalog)
                 if written := [w for w in pool.map(self._write, some) if w is not None]:
                     self._commit(written)
                 progress(self._out)
 
-    def _renew_keys(self) -> None:
-        """Get new storage keys from the catalog: the first ones may have expired."""
-        old, new = self._table, self._session.tables.load(self._name)
-        self._table = Table(old.name(), old.metadata, old.metadata_location, new.io, old.catalog)
-
     def _write(self, one: Bin) -> WrittenBin | None:
         """Write a bin; ``None``: it cannot be written, which is reported and stops no other bin."""
         try:
-            dead = {s.path: self._dead(self._table, self._planned, s.entry) for s in one.sources}
-            return write_bin(self._table, self._layout, one, dead, self._new_path(one.sources[0].file))
+            dead = {s.path: self._dead(self._table, self._planned, s.entry) for s in one}
+            return write_bin(self._table, self._layout, one, dead, self._new_path(one[0].file))
         except LakecommitError as e:
             self._out.error = self._out.error or str(e)
             return None
@@ -239,7 +233,7 @@ class _TableCompaction:
         self._out.given_up += len(written) - len(kept)
         if not kept and not self._settles:
             return None
-        sources = [s for w, _ in kept for s in w.bin.sources]
+        sources = [s for w, _ in kept for s in w.bin]
         removed = frozenset(s.path for s in sources)
         files = tuple(w.file for w, _ in kept if w.file is not None)
         deletes = []
@@ -272,7 +266,7 @@ class _TableCompaction:
     def _late(self, loaded: Table, head: Head, written: WrittenBin) -> Numbers | None:
         """Return the positions in a bin's file that were deleted since; ``None``: the bin cannot be used."""
         specs, moved = loaded.metadata.specs(), [np.zeros(0, np.int64)]
-        for source in written.bin.sources:
+        for source in written.bin:
             entry = head.entries.get(source.path)
             if entry is None or not head.can_be_rewritten(entry, specs):
                 return None

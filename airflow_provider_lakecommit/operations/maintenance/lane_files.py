@@ -13,7 +13,7 @@ that needs a new epoch or an operator first: pending slices are unknown.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from uuid import UUID
@@ -21,22 +21,13 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import Condition, read_ledger, require_ledger
-from airflow_provider_lakecommit.core import STATUS, TableLedger, file_mark, landing_mark
+from airflow_provider_lakecommit.core import STATUS, Cycle, TableLedger, file_mark, landing_mark
 from airflow_provider_lakecommit.cycle import FoldedLog, LandingSession, PreparedTable, open_lanes, prepared_table
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError
 from airflow_provider_lakecommit.operations.backfill.opening import joined_session
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, reports_of
 
-PERSON = "person"
 ROLE = "sweep"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slot:
-    """The parts of the transactional id."""
-
-    deployment: str = PERSON
-    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +42,7 @@ class LaneScan:
 
 @contextmanager
 def lane_scans(session: LandingSession) -> Iterator[list[LaneScan]]:
-    """Yield the session's own stream first, then the open backfills.
-
-    :raises LakecommitError: a control log cannot be read
-    """
+    """Yield the session's own stream first, then the open backfills."""
     try:
         lanes = open_lanes(session)
     except LakecommitError:
@@ -66,9 +54,16 @@ def lane_scans(session: LandingSession) -> Iterator[list[LaneScan]]:
 
 
 def _scan(session: LandingSession) -> LaneScan:
-    tables, errors = ready_tables(session)
-    folded = session.read_state([t.ledger for t in tables]) if tables else None
-    return LaneScan(session=session, tables={t.name: t for t in tables}, errors=errors, folded=folded)
+    tables: dict[str, PreparedTable] = {}
+    errors: dict[str, str] = {}
+    for name in session.landing.tables:
+        try:
+            if (found := _ready(session, name)) is not None:
+                tables[name] = found
+        except LakecommitError as e:
+            errors[name] = str(e)
+    folded = session.read_state([t.ledger for t in tables.values()]) if tables else None
+    return LaneScan(session=session, tables=tables, errors=errors, folded=folded)
 
 
 class LaneFiles:
@@ -78,7 +73,7 @@ class LaneFiles:
     """
 
     def __init__(self, session: LandingSession, table: PreparedTable, folded: FoldedLog) -> None:
-        check_log(table, folded)
+        _check_log(table, folded)
         self._session, self._folded = session, folded
         self._ledger: TableLedger = table.ledger
         self._reports = reports_of(folded.entries, table.ledger)
@@ -93,13 +88,11 @@ class LaneFiles:
     def record_void(self, attempts: set[UUID]) -> set[UUID]:
         """Record in the log that these attempts are void; return those that were reported before that, which are not
         void.
-
-        :raises LakecommitError: the record cannot be sent
         """
         session = self._session
-        sender = session.sender(ROLE, session.new_id())
-        record = sender.voided(session.new_id(), session.now(), sorted(attempts))
-        sent = session.send(ROLE, _Slot(), self._folded.partition, [record])
+        own = Cycle(commit_id=session.new_id(), dag=ROLE, run=ROLE, number=0, slot=0, deployment="person")
+        record = session.sender(ROLE, own.commit_id).voided(session.new_id(), session.now(), sorted(attempts))
+        sent = session.send(ROLE, own, self._folded.partition, [record])
         self._folded = session.read_state(self._folded.ledgers, since=self._folded, until=sent)
         self._reports = reports_of(self._folded.entries, self._ledger, before=sent)
         if not any(e.offset == sent for e in self._folded.entries):
@@ -132,7 +125,7 @@ class TableLanes:
         self._own = landing_mark(self._uuid, self._session.landing.name)
         files = [(s.lane, LaneFiles(s, table, folded)) for s, table, folded in ready if folded is not None]
         marks = [self.mark(lane) for lane, _ in files]
-        by_mark: dict[str, LaneFiles | None] = dict.fromkeys(self._marks_in(self.table.table.metadata))
+        by_mark: dict[str, LaneFiles | None] = dict.fromkeys(self.marks_in(self.table.table.metadata))
         # The session's own stream may lack an entry, and is not closed.
         by_mark[self.mark(self._session.lane)] = None
         by_mark |= {m: one for m, (_, one) in zip(marks, files, strict=True) if marks.count(m) == 1}
@@ -154,24 +147,15 @@ class TableLanes:
         return Kept.OTHERS if lane is None else lane.disposition_of(attempt)
 
     def record_void(self, unreported: Mapping[str, set[UUID]]) -> set[UUID]:
-        """Record void attempts, by mark; return those that were reported before, which are not void.
-
-        :raises LakecommitError: a record cannot be sent
-        """
+        """Record void attempts, by mark; return those that were reported before, which are not void."""
         late: set[UUID] = set()
         for mark, attempts in unreported.items():
             lane = self._by_mark[mark]
             late |= set() if lane is None else lane.record_void(attempts)
         return late
 
-    def opened_again(self, metadata: TableMetadata) -> Collection[str]:
-        """Return the marks of streams that are in the ledger now.
-
-        :raises LakecommitError: this is unknown
-        """
-        return set(self._marks_in(metadata))
-
-    def _marks_in(self, metadata: TableMetadata) -> list[str]:
+    def marks_in(self, metadata: TableMetadata) -> list[str]:
+        """Return the marks of streams that are in the ledger."""
         landing = self._session.landing
         state = read_ledger(metadata, landing.branch)
         if state.condition is not Condition.PRESENT:
@@ -182,20 +166,8 @@ class TableLanes:
         return [self.mark(s.lane) for s in state.sections if s.landing == landing.name]
 
 
-def ready_tables(session: LandingSession) -> tuple[list[PreparedTable], dict[str, str]]:
-    """Return the tables that have an entry of this stream and may be swept, and why others may not."""
-    ready: list[PreparedTable] = []
-    errors: dict[str, str] = {}
-    for name in session.landing.tables:
-        try:
-            if (found := _ready(session, name)) is not None:
-                ready.append(found)
-        except LakecommitError as e:
-            errors[name] = str(e)
-    return ready, errors
-
-
 def _ready(session: LandingSession, name: str) -> PreparedTable | None:
+    """Return a table that may be swept; ``None``: it has no entry of this stream."""
     table = session.tables.load(name)
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
@@ -216,11 +188,8 @@ def _ready(session: LandingSession, name: str) -> PreparedTable | None:
     return ready
 
 
-def check_log(table: PreparedTable, folded: FoldedLog) -> None:
-    """Check that the log still contains everything that is pending.
-
-    :raises LedgerError: it was cut
-    """
+def _check_log(table: PreparedTable, folded: FoldedLog) -> None:
+    """Check that the log still contains everything that is pending."""
     low = table.ledger.section.control.low
     if low is not None and folded.begin.offset > low:
         raise LedgerError(

@@ -70,20 +70,14 @@ class FileStore:
             raise self._trouble("cannot be reached", e) from None
 
     def walk(self) -> Iterator[StoredFile]:
-        """Yield all files below the folder, in no order; nothing if the folder is missing.
-
-        :raises StorageError: it cannot be listed
-        """
+        """Yield all files below the folder, in no order; nothing if the folder is missing."""
         try:
             yield from self._walk_disk(self._folder) if self._local else self._walk(self._folder, STEPS)
         except OSError as e:
             raise self._trouble("cannot be listed", e) from None
 
     def delete(self, path: str) -> bool:
-        """Remove a listed file; return True if it still existed.
-
-        :raises StorageError: the storage refuses
-        """
+        """Remove a listed file; return True if it still existed."""
         try:
             self._files.delete_file(path)
         except FileNotFoundError:
@@ -96,19 +90,12 @@ class FileStore:
         return True
 
     def read(self, path: str) -> bytes:
-        """Return the content of a listed file.
-
-        :raises OSError: it cannot be read
-        """
+        """Return the content of a listed file."""
         with self._files.open_input_file(path) as stream:
             return bytes(stream.read())
 
     def now(self, name: str) -> float:
-        """Return the seconds of the epoch by the storage's clock.
-
-        :param name: of the file that is written for it
-        :raises StorageError: it cannot be written
-        """
+        """Return the seconds of the epoch by the storage's clock, by a file of that name, which is deleted again."""
         path = f"{self._folder.rstrip('/')}/{name}"
         try:
             with self._files.open_output_stream(path) as stream:
@@ -176,10 +163,7 @@ class UnfinishedUploads:
         """Whether they cannot be listed."""
 
     def walk(self) -> Iterator[StoredFile]:
-        """Yield the unfinished objects, with the size of their parts and the time of their start.
-
-        :raises StorageError: they cannot be listed
-        """
+        """Yield the unfinished objects, with the size of their parts and the time of their start."""
         if self._client is None:
             return
         try:
@@ -193,10 +177,7 @@ class UnfinishedUploads:
             raise self._trouble("listed (s3:ListBucketMultipartUploads)", e) from None
 
     def abort(self, path: str) -> bool:
-        """Abort a listed upload; return False if it has ended since.
-
-        :raises StorageError: the storage refuses
-        """
+        """Abort a listed upload; return False if it has ended since."""
         try:
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=path, UploadId=self._ids[path])
         except Exception as e:

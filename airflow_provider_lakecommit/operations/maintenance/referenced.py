@@ -65,11 +65,7 @@ class ReferencedFiles:
         self._take(table)
 
     def refresh(self) -> None:
-        """Read the metadata again, and new manifests.
-
-        :raises LedgerError: the table was recreated
-        :raises CatalogError: the catalog or a manifest cannot be read
-        """
+        """Read the metadata again, and new manifests."""
         self._take(self._load())
 
     def __contains__(self, name: object) -> bool:

@@ -264,7 +264,7 @@ class _TableSweep:
                 unreported.setdefault(g.mark, set()).add(g.attempt)
         late = self._lanes.record_void(unreported)
         self._used.refresh()
-        again = self._lanes.opened_again(self._used.metadata) if any(g.why is Why.CLOSED for g in batch) else ()
+        again = self._lanes.marks_in(self._used.metadata) if any(g.why is Why.CLOSED for g in batch) else ()
         removable = [
             g.file
             for g in batch

@@ -131,52 +131,53 @@ def source_has(marks: Mapping[SourcePartition, Watermark], truncated: Iterable[T
     return Coverage({p: RangeSet.of((min(m.start, ends[p]), ends[p])) for p, m in marks.items()})
 
 
-def table_ranges(
-    every: Sequence[LedgerSection],
+def landed_ranges(
+    ledgers: Mapping[str, Sequence[LedgerSection]],
     landing: str,
-    columns: Sequence[int],
+    columns: Mapping[str, Sequence[int]],
     has: Coverage,
     rules: str,
-    by_rules: Coverage,
-    replayed: Coverage,
-) -> TableRanges:
-    """Return the ranges of a table.
+) -> dict[str, TableRanges]:
+    """Return the ranges of a landing's tables.
 
-    :param every: all entries in the ledger of the table: topics of two clusters may have one name
-    :param landing: whose ranges
-    :param columns: that name the record of a row now; rows from before they were dropped and added again have nulls
+    :param ledgers: all entries in the ledger of each table: topics of two clusters may have one name
+    :param columns: by table, those that name the record of a row now; rows from before they were dropped and added
+        again have nulls
     :param has: what the source has
     :param rules: the current ones
-    :param by_rules: what any table has by these rules: no range is read by different rules for two tables
-    :param replayed: whose dead letters were replayed, by the ledger of any table: the dead-letter table's has none
     """
-    sections = [s for s in every if s.landing == landing]
-    covered = Coverage.union(s.covered for s in sections)
-    otherwise = Coverage.union(c for s in sections for known, c in s.evaluated.items() if known != rules)
-    marked = {s.key: _marked(s, columns) for s in every}
-    shares = [share for s in sections for share in marked[s.key]]
-    whys = {
-        "gone": covered - has,
-        "other_rules": otherwise,
-        "unknown_rules": covered - by_rules,
-        "replayed": replayed & covered,
-        "unmarked": covered - Coverage.union(share.part for share in shares),
-    }
-    others, left = {}, covered
-    for name in whys:
-        others[name], left = whys[name] & left, left - whys[name]
-    compared: dict[int, Coverage] = {}
-    for share in shares:
-        if part := share.part & left:
-            compared[share.entry.generation] = compared.get(share.entry.generation, Coverage()) | part
-    past = [share.part for s in sections for share in past_shares(s.provenance, s.covered)]
-    others["earlier"] = Coverage.union(past)
-    return TableRanges(
-        compared=compared,
-        others={n: c for n, c in others.items() if c},
-        generations=frozenset(e.generation for s in every for e in s.provenance),
-        unmarked=any(unmarked(marked[s.key], s.covered) for s in every),
-    )
+    own = {name: [s for s in every if s.landing == landing] for name, every in ledgers.items()}
+    # Of any table: no range is read by different rules for two of them, and the dead-letter table replays nothing.
+    by_rules = Coverage.union(s.evaluated.get(rules, Coverage()) for some in own.values() for s in some)
+    replayed = Coverage.union(s.replayed for some in own.values() for s in some)
+    found = {}
+    for name, every in ledgers.items():
+        covered = Coverage.union(s.covered for s in own[name])
+        marked = {s.key: _marked(s, columns[name]) for s in every}
+        shares = [share for s in own[name] for share in marked[s.key]]
+        whys = {
+            "gone": covered - has,
+            "other_rules": Coverage.union(c for s in own[name] for known, c in s.evaluated.items() if known != rules),
+            "unknown_rules": covered - by_rules,
+            "replayed": replayed & covered,
+            "unmarked": covered - Coverage.union(share.part for share in shares),
+        }
+        others, left = {}, covered
+        for why, ranges in whys.items():
+            others[why], left = ranges & left, left - ranges
+        compared: dict[int, Coverage] = {}
+        for share in shares:
+            if part := share.part & left:
+                compared[share.entry.generation] = compared.get(share.entry.generation, Coverage()) | part
+        past = (share.part for s in own[name] for share in past_shares(s.provenance, s.covered))
+        others["earlier"] = Coverage.union(past)
+        found[name] = TableRanges(
+            compared=compared,
+            others={n: c for n, c in others.items() if c},
+            generations=frozenset(e.generation for s in every for e in s.provenance),
+            unmarked=any(unmarked(marked[s.key], s.covered) for s in every),
+        )
+    return found
 
 
 def _marked(section: LedgerSection, columns: Sequence[int]) -> list[Share]:

@@ -24,7 +24,6 @@ Numbers = np.ndarray[Any, Any]
 MOST_EXAMPLES = 10
 MOST_VALUE = 200
 """Characters of a value in an example."""
-KINDS = ("lost", "doubled", "altered", "foreign")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ Memory: the keys of all compared changes, and one row group of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,9 +21,10 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from airflow_provider_lakecommit.committer import Columns, Order, live_rows, rank
-from airflow_provider_lakecommit.core import Coverage
+from airflow_provider_lakecommit.core import LIVE, Coverage, LedgerSection
 from airflow_provider_lakecommit.iceberg import DeletePositions, KeySet, Numbers, opened
 from airflow_provider_lakecommit.operations.backfill.ranges import RowRanges
+from airflow_provider_lakecommit.operations.proof.chosen import TableRanges
 from airflow_provider_lakecommit.operations.proof.compare import Differences, Example
 from airflow_provider_lakecommit.operations.proof.rows import HeadRows
 
@@ -53,6 +54,23 @@ class Landed:
     """Topic ids by topic, partition and generation."""
     unmarked: bool = False
 
+    @classmethod
+    def of(cls, sections: Sequence[LedgerSection], ranges: TableRanges, compared: Mapping[int, Coverage]) -> Landed:
+        """Return the landed ranges of a table, of which some were compared, by the generation of their reading."""
+        entries = [e for section in sections for e in section.provenance]
+        readings = {(p.topic, p.partition, e.generation): p.topic_id for e in entries for p in e.coverage.parts}
+        topics: dict[str, int] = {}
+        for (_, _, generation), topic_id in readings.items():
+            topics[topic_id] = min(generation, topics.get(topic_id, generation))
+        return cls(
+            compared={g: c for g, c in compared.items() if c},
+            others=ranges.covered - Coverage.union(compared.values()),
+            topics=topics,
+            readings=readings,
+            # A row that names no record stays when a backfill has its key.
+            unmarked=ranges.unmarked or any(s.lane != LIVE for s in sections),
+        )
+
     def aged(self, order: Order, columns: Columns) -> Order:
         """Return an order whose generations are the first ones of the rows' topics."""
         out = order.generation.copy()
@@ -76,10 +94,7 @@ class Landed:
 
 
 def newest_of(io: FileIO, rows: Sequence[str], tombstones: Sequence[str], columns: Columns, landed: Landed) -> Changes:
-    """Read the changes in the files of a proof, and return the newest of each key.
-
-    :raises StorageError: a file cannot be read
-    """
+    """Read the changes in the files of a proof, and return the newest of each key."""
     parts = [part for path in rows for part in _changes(io, path, columns)]
     live = sum(len(order.offset) for _, order in parts)
     parts += [part for path in tombstones for part in _changes(io, path, columns)]
@@ -100,10 +115,7 @@ def _changes(io: FileIO, path: str, columns: Columns) -> Iterator[tuple[list[pa.
 
 
 def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: Landed) -> Differences:
-    """Return the keys whose row is not that of their newest change.
-
-    :raises StorageError: a file cannot be read
-    """
+    """Return the keys whose row is not that of their newest change."""
     out, marks = Differences(), rows_of.ids
     compared = RowRanges(marks, landed.compared.items())
     there = np.zeros(len(changes.is_delete), np.int64)
@@ -119,8 +131,9 @@ def compare_keys(rows_of: HeadRows, changes: Changes, columns: Columns, landed: 
         unsure = ~nameless & (changes.mixed[which] | (new.source != old.source))
         out.counts[UNDECIDED] += int(unsure.sum())
         stale = ~unsure & older & ~nameless
-        _note(out, "stale", new, columns, np.flatnonzero(nameless), new.offset, changes.is_delete[which], named=False)
-        _note(out, "stale", old, columns, np.flatnonzero(stale), new.offset, changes.is_delete[which])
+        deleted = changes.is_delete[which]
+        _note(out, "stale", new, columns, np.flatnonzero(nameless), _outdated(None, new, deleted))
+        _note(out, "stale", old, columns, np.flatnonzero(stale), _outdated(old, new, deleted))
         # A row that claims a compared record whose key has only older changes, or none.
         claims = np.ones(len(order.offset), bool)
         claims[rows[~_older(new, old) | unsure]] = False
@@ -157,24 +170,26 @@ def _nameless(order: Order, columns: Columns) -> Numbers:
     return out
 
 
+def _outdated(old: Order | None, new: Order, deleted: Numbers) -> Callable[[int], tuple[str, str, str]]:
+    """Return column and values of the example of a row: of an old change, or, without one, of no known record."""
+
+    def values(n: int) -> tuple[str, str, str]:
+        what = "a delete" if deleted[n] else "a row"
+        there = "a row that names no record" if old is None else str(old.offset[n])
+        return "kafka_offset", f"{what} of this key at {new.offset[n]}", there
+
+    return values
+
+
 def _note(
     out: Differences,
     kind: str,
     order: Order,
     columns: Columns,
     rows: Numbers,
-    newer: Numbers | None = None,
-    deleted: Numbers | None = None,
-    *,
-    named: bool = True,
+    values: Callable[[int], tuple[str, ...]] = lambda _: (),
 ) -> None:
-    sources: Iterable[tuple[str | None, int]] = list(columns.sources)
-    names = dict(enumerate(sources))
+    names = list(columns.sources)
     for n in rows.tolist():
         topic, partition = names[int(order.source[n])]
-        values: tuple[str, ...] = ()
-        if newer is not None and deleted is not None:
-            what = "a delete" if deleted[n] else "a row"
-            there = str(order.offset[n]) if named else "a row that names no record"
-            values = ("kafka_offset", f"{what} of this key at {newer[n]}", there)
-        out.note(1, Example(kind, topic or "", partition, int(order.offset[n]), *values))
+        out.note(1, Example(kind, topic or "", partition, int(order.offset[n]), *values(n)))

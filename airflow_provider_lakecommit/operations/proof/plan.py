@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, target_of
 from airflow_provider_lakecommit.exceptions import SourceError, TableError
 from airflow_provider_lakecommit.iceberg import mark_columns
-from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, TableRanges, source_has, table_ranges
+from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, TableRanges, landed_ranges, source_has
 
 SLICE_BYTES = 64 << 20
 """Estimated bytes of record values in a slice, whose rows are compared in memory."""
@@ -78,12 +78,7 @@ class ProofPlan:
 
 
 def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
-    """Return which ranges to compare; writes nothing.
-
-    :raises TableError: no rows of a table name their record
-    :raises SourceError: the sample names ranges of which nothing was landed
-    :raises LakecommitError: a table or the source cannot be read
-    """
+    """Return which ranges to compare; writes nothing."""
     landing = session.landing
     tables = {name: t for name in landing.tables if (t := session.tables.find(name)) is not None}
     states = {name: read_ledger(t.metadata, landing.branch) for name, t in tables.items()}
@@ -95,13 +90,8 @@ def proof_plan(session: LandingSession, sample: Sample) -> ProofPlan:
     ]
     has = source_has(source.partitions, session.source.diverged(in_doubt(positions, source.partitions)))
     rules = rules_of(landing.decoding_hash, *schemas_of(landing.destinations, targets))
-    by_rules = Coverage.union(s.evaluated.get(rules, Coverage()) for own in sections.values() for s in own)
-    replayed = Coverage.union(s.replayed for own in sections.values() for s in own)
     marks = {n: mark_columns(t.schema(), role_of(landing.destinations, n)) for n, t in tables.items()}
-    ranges = {
-        n: table_ranges(state.sections, landing.name, marks[n], has, rules, by_rules, replayed)
-        for n, state in states.items()
-    }
+    ranges = landed_ranges({n: state.sections for n, state in states.items()}, landing.name, marks, has, rules)
     for name, found in ranges.items():
         if (
             role_of(landing.destinations, name) is Role.ROWS

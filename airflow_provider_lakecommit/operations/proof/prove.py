@@ -27,17 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.committer import Columns
-from airflow_provider_lakecommit.core import (
-    LIVE,
-    Coverage,
-    OffsetRange,
-    Plan,
-    Role,
-    Slice,
-    Span,
-    role_of,
-    slice_id,
-)
+from airflow_provider_lakecommit.core import LIVE, Coverage, OffsetRange, Plan, Role, Slice, Span, role_of, slice_id
 from airflow_provider_lakecommit.cycle import LandingSession, secrets_for, vended_of
 from airflow_provider_lakecommit.iceberg import delete_unused, opened
 from airflow_provider_lakecommit.operations.proof.chosen import REASONS, Sample, source_has
@@ -45,13 +35,7 @@ from airflow_provider_lakecommit.operations.proof.compare import Differences, co
 from airflow_provider_lakecommit.operations.proof.keys import UNDECIDED, Landed, compare_keys, newest_of
 from airflow_provider_lakecommit.operations.proof.plan import NOT_LANDED, ProofPlan, proof_plan
 from airflow_provider_lakecommit.operations.proof.rows import HeadRows
-from airflow_provider_lakecommit.spark import (
-    ProofSlice,
-    WindowJob,
-    proof_target,
-    read_proof,
-    result_path,
-)
+from airflow_provider_lakecommit.spark import ProofSlice, WindowJob, proof_target, read_proof, result_path
 from airflow_provider_lakecommit.status import Finding, Severity
 
 if TYPE_CHECKING:
@@ -143,28 +127,17 @@ def source_findings(
         progress(line)
     if plan.readings:
         engine.start()
-    proof = prove(session, plan, engine, progress)
-    found = [Finding(level=Severity.WRONG, table=name, text=text) for name, text in proof.wrong()]
-    return proof, found + [Finding(level=Severity.NOTE, table=name, text=text) for name, text in proof.notes()]
-
-
-def prove(
-    session: LandingSession, plan: ProofPlan, engine: Engine, progress: Callable[[str], None] = lambda _: None
-) -> Proof:
-    """Compare.
-
-    :raises SparkJobError: a job ended early
-    :raises LakecommitError: a table cannot be read
-    """
     work = _Work(session, plan, engine, progress)
     try:
-        return work.run()
+        proof = work.run()
     except BaseException:
         # Its tasks end with it, and write no further file.
         engine.close()
         raise
     finally:
         work.clean()
+    found = [Finding(level=Severity.WRONG, table=name, text=text) for name, text in proof.wrong()]
+    return proof, found + [Finding(level=Severity.NOTE, table=name, text=text) for name, text in proof.notes()]
 
 
 class _Work:
@@ -173,9 +146,13 @@ class _Work:
     ) -> None:
         self._session, self._plan, self._engine, self._progress = session, plan, engine, progress
         self._landing = session.landing
-        self._proof = Proof(ranges=plan.coverage, sampled=plan.sampled, unlanded=plan.unlanded)
-        self._proof.differences = {n: Differences() for n in plan.tables}
-        self._proof.others = {n: found.others for n, found in plan.ranges.items() if found.others}
+        self._proof = Proof(
+            ranges=plan.coverage,
+            sampled=plan.sampled,
+            unlanded=plan.unlanded,
+            differences={n: Differences() for n in plan.tables},
+            others={n: found.others for n, found in plan.ranges.items() if found.others},
+        )
         self._jobs: list[WindowJob] = []
         self._kept: list[str] = []
         self._heads: dict[str, HeadRows] = {}
@@ -345,22 +322,10 @@ class _Work:
     def _compare_keys(self) -> None:
         landing, rows = self._landing, self._rows(self._landing.table)
         columns = Columns(rows.table.schema(), tuple(landing.upsert.key), landing.upsert.order_column)
-        entries = [e for section in self._plan.sections for e in section.provenance]
-        readings = {(p.topic, p.partition, e.generation): p.topic_id for e in entries for p in e.coverage.parts}
-        topics: dict[str, int] = {}
-        for (_, _, generation), topic_id in readings.items():
-            topics[topic_id] = min(generation, topics.get(topic_id, generation))
         parts = self._plan.readings.items()
         planned = {g: Coverage.union(c for tables, c in by.items() if rows.name in tables) for g, by in parts}
         own = {g: c - self._not_compared for g, c in planned.items()}
-        landed = Landed(
-            compared={g: c for g, c in own.items() if c},
-            others=self._plan.ranges[rows.name].covered - Coverage.union(own.values()),
-            topics=topics,
-            readings=readings,
-            # A row that names no record stays when a backfill has its key.
-            unmarked=self._plan.ranges[rows.name].unmarked or any(s.lane != LIVE for s in self._plan.sections),
-        )
+        landed = Landed.of(self._plan.sections, self._plan.ranges[rows.name], own)
         changes = newest_of(rows.table.io, *self._changes, columns, landed)
         self._progress(f"{rows.name}: comparing the newest change of {len(changes.is_delete):,} keys")
         diffs = self._without_compacted(compare_keys(rows, changes, columns, landed), self._gaps, *landing.topic_names)

@@ -50,11 +50,7 @@ class HeadRows:
         self.topic, self.partition, self.generation, self.offset = names
 
     def read(self, spans: Sequence[Span]) -> pa.Table:
-        """Return the rows of some ranges.
-
-        :raises TableError: a file is no Parquet file, or cannot be read in the current columns
-        :raises StorageError: a file cannot be read
-        """
+        """Return the rows of some ranges."""
 
         def may_have(rows: ParquetRows, group: int) -> bool:
             name = rows.name(self.ids[3])

@@ -57,13 +57,13 @@ class Adopt(ApprovedOperation):
         connector = self._known(session)
         if self.back:
             found = hand_back_preview(session, connector)
-            return Preview(values={**found.to_dict(), "back": True}, lines=list(found.lines()))
+            return {**found.to_dict(), "back": True}, list(found.lines())
         preview = adoption_preview(session, connector)
         if preview.done:
             raise NothingToDoError(f"landing {preview.landing} has already taken over from connector {connector.name}")
         if preview.against:
             raise ConnectorError("LC8311", f"connector {connector.name}: {'; '.join(preview.against)}")
-        return Preview(values={**preview.to_dict(), "back": False}, lines=list(preview.lines()))
+        return {**preview.to_dict(), "back": False}, list(preview.lines())
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Take it over, or hand it back."""

@@ -74,7 +74,7 @@ class ResetBlocked(ApprovedOperation):
             raise NothingToDoError(str(e)) from None
         blocked = {"blocked": [str(p) for p in parts], "ranges": _plain(parts)}
         values = {"landing": session.landing.name, **request, **blocked}
-        return Preview(values=values, lines=[f"{self._becomes(p)}: {p}" for p in parts])
+        return values, [f"{self._becomes(p)}: {p}" for p in parts]
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Decide about what was previewed."""
@@ -110,16 +110,18 @@ class ResetBlocked(ApprovedOperation):
         found = audit_preview(session, drop=request["how"] == "drop")
         if not found.tables:
             raise NothingToDoError("; ".join(found.lines()))
-        values = {"landing": session.landing.name, **request, **found.to_dict()}
-        return Preview(values=values, lines=list(found.lines()))
+        return {"landing": session.landing.name, **request, **found.to_dict()}, list(found.lines())
+
+    @property
+    def _way(self) -> str:
+        return " ".join(str(self.how).split()).lower()
 
     def _request(self) -> dict[str, Any]:
         """Return the arguments as they are compared with the preview."""
-        how = " ".join(str(self.how).split()).lower()
-        if how not in _HOW:
+        if self._way not in _HOW:
             raise SpecError("LC8313", f"how={self.how!r}: use {', '.join(_HOW[:-1])} or {_HOW[-1]}")
-        budget = self._budget() if how == "raise" else None
-        return {"how": how, "budget": None if budget is None else [budget.max_records, budget.max_ratio]}
+        budget = self._budget()
+        return {"how": self._way, "budget": None if budget is None else [budget.max_records, budget.max_ratio]}
 
     def _chosen(self) -> tuple[set[tuple[str, int]] | None, dict[tuple[str, int], RangeSet] | None]:
         """Return the chosen partitions and ranges; ``None``: all."""
@@ -127,7 +129,7 @@ class ResetBlocked(ApprovedOperation):
         return {parse_partition(text) for text in partitions} or None, parse_ranges(ranges, "ranges:") or None
 
     def _budget(self) -> Budget | None:
-        if " ".join(str(self.how).split()).lower() != "raise":
+        if self._way != "raise":
             return None
         if self.budget is None or not str(self.budget).strip():
             raise SpecError("LC8314", "how='raise' needs a budget, for example 500 or 500:0.2")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core import DEAD_LETTERS, spoken
@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOp
 from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.core import Coverage, Decision
+    from airflow_provider_lakecommit.core import Decision
     from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
     from airflow_provider_lakecommit.operations import Selection
@@ -61,8 +61,8 @@ class ReplayDeadLetters(ApprovedOperation):
             raise NothingToDoError(f"no dead letter of {session.landing.name} can become a row{why and f': {why}'}")
         lines = [f"{found.dead_letters} dead letters can become rows: {found.coverage}"[:2000]]
         lines += [f"{n} stay open, {kind}: {found.reasons[kind]}" for kind, n in found.refused.most_common()]
-        values = {"landing": session.landing.name, "letters": found.dead_letters, "ranges": _texts(found.coverage)}
-        return Preview(values=values, lines=lines)
+        ranges = [f"{p.topic}:{p.partition}={r.start}-{r.end}" for p, r in found.coverage.items()]
+        return {"landing": session.landing.name, "letters": found.dead_letters, "ranges": ranges}, lines
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Replay the previewed dead letters."""
@@ -88,12 +88,5 @@ class ReplayDeadLetters(ApprovedOperation):
 
 
 def _moment(text: str | None) -> datetime | None:
-    from datetime import UTC
-
     found = datetime.fromisoformat(text) if text else None
     return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _texts(coverage: Coverage) -> list[str]:
-    """Return texts that ``ranges`` accepts."""
-    return [f"{p.topic}:{p.partition}={r.start}-{r.end}" for p, r in coverage.items()]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.core import Decision
     from airflow_provider_lakecommit.cycle import LandingSession
     from airflow_provider_lakecommit.landing import Landing
-    from airflow_provider_lakecommit.operations import Move, Start
+    from airflow_provider_lakecommit.operations import MigrationPreview, Start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +49,16 @@ class Migrate(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return where each partition would continue."""
-        from airflow_provider_lakecommit.operations import migration_preview
-
         start = self.start if self._by_old_offsets else parse_start(str(self.start), "start")
-        preview = migration_preview(session, self._request(start))
-        return Preview(values={"landing": session.landing.name, **preview.to_dict()}, lines=list(preview.lines()))
+        preview = self._preview(session, start)
+        return {"landing": session.landing.name, **preview.to_dict()}, list(preview.lines())
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Continue at the previewed offsets."""
-        from airflow_provider_lakecommit.operations import migrate_landing, migration_preview
+        from airflow_provider_lakecommit.operations import migrate_landing
 
         start = self.start if self._by_old_offsets else parse_offsets(json.dumps(agreed["next"]), "agreed")
-        preview = migration_preview(session, self._request(start))
+        preview = self._preview(session, start)
         now, same = preview.to_dict(), ("old_cluster", "cluster", "next", "apart", "skipped", "read_twice")
         if changed := [k for k in same if now[k] != agreed.get(k)]:
             raise not_as_previewed("; ".join(f"{what} {now[what]}" for what in changed))
@@ -73,14 +71,9 @@ class Migrate(ApprovedOperation):
 
         return self.start in (None, SAME)
 
-    def _request(self, start: Start | None) -> Move:
-        from airflow_provider_lakecommit.operations import Move
-
-        return Move(start=start, old=self._old(), topics=self.topics or {})
-
-    def _old(self) -> Mapping[str, Any] | None:
-        if self.old_kafka_config_id is None:
-            return None
+    def _preview(self, session: LandingSession, start: Start | None) -> MigrationPreview:
         from airflow_provider_lakecommit.hooks import kafka_settings
+        from airflow_provider_lakecommit.operations import migration_preview
 
-        return kafka_settings(self.old_kafka_config_id)
+        old = None if self.old_kafka_config_id is None else kafka_settings(self.old_kafka_config_id)
+        return migration_preview(session, start, old=old, topics=self.topics)

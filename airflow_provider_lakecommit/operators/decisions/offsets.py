@@ -19,10 +19,10 @@ continues after offsets that the source has removed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_lakecommit.core import RESET_HARD, RESET_OFFSETS, RangeSet, spoken
+from airflow_provider_lakecommit.core import RESET_HARD, RESET_OFFSETS, Coverage, RangeSet, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations import lane_request, parse_offsets, parse_partition, parse_start, ranges_of
 from airflow_provider_lakecommit.operators.decisions.operation import (
@@ -79,16 +79,16 @@ class ResetOffsets(ApprovedOperation):
     def preview(self, session: LandingSession) -> Preview:
         """Return where each table would continue, and what that gives up."""
         if self.delete:
-            return preview_deletion(session, self.start, self._way(), fewer=self.fewer)
-        from airflow_provider_lakecommit.operations import init_preview, init_text
+            return _preview_deletion(session, self.start, self._way(), fewer=self.fewer)
+        from airflow_provider_lakecommit.operations import init_preview
 
         preview = init_preview(session, parse_start(self.start, "start:"), self._way())
-        return Preview(values=self._values(session, preview), lines=list(init_text(preview)))
+        return self._values(session, preview), list(preview.lines())
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Set it, giving up no more than was previewed."""
         if self.delete:
-            return delete_as_previewed(session, agreed, self.start, self._way(), decision, fewer=self.fewer)
+            return _delete_as_previewed(session, agreed, self.start, self._way(), decision, fewer=self.fewer)
         from airflow_provider_lakecommit.committer import OtherSections
         from airflow_provider_lakecommit.operations import init_preview, ledger_init
 
@@ -118,10 +118,8 @@ class ResetOffsets(ApprovedOperation):
         return Way(only=only, fill=lane_request(name=self.fill).name if self.fill else "", again=self.again)
 
     def _values(self, session: LandingSession, preview: InitPreview) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations import init_to_dict
-
         ids = {p.topic: p.topic_id for t in preview.tables for p in t.ends}
-        tables = [init_to_dict(t) for t in preview.tables]
+        tables = [t.to_dict() for t in preview.tables]
         return {"landing": session.landing.name, "from": self.start, "topic_ids": ids, "tables": tables}
 
 
@@ -139,11 +137,11 @@ class ResetHard(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return the rows to delete, and what cannot be read again."""
-        return preview_deletion(session, None, None, fewer=self.fewer)
+        return _preview_deletion(session, None, None, fewer=self.fewer)
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Delete them, giving up no more than was previewed."""
-        return delete_as_previewed(session, agreed, None, None, decision, fewer=self.fewer)
+        return _delete_as_previewed(session, agreed, None, None, decision, fewer=self.fewer)
 
 
 def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
@@ -155,9 +153,8 @@ def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
     for t in now["tables"]:
         previewed = before.get(t["table"], {})
         for what in ("given_up", "back", "again"):
-            ranges, allowed = ranges_of(t[what]), ranges_of(previewed.get(what, {}))
-            more = {p: s - allowed.get(p, RangeSet()) for p, s in ranges.items()}
-            found += [f"{t['table']} {what.replace('_', ' ')} {p[0]}[{p[1]}] {s}" for p, s in more.items() if s]
+            more = _beyond(t[what], previewed.get(what, {}))
+            found += [f"{t['table']} {what.replace('_', ' ')} {text}" for text in more]
         if t["lost"] and t["lost"] != previewed.get("lost"):
             found.append(f"{t['table']} loses {t['lost']}")
     return found
@@ -166,13 +163,10 @@ def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
 BEYOND = 1 << 62
 
 
-def preview_deletion(session: LandingSession, start: str | None, way: Way | None, *, fewer: bool) -> Preview:
+def _preview_deletion(session: LandingSession, start: str | None, way: Way | None, *, fewer: bool) -> Preview:
     """Return the rows to delete.
 
     :param start: the first offsets; ``None``: all rows of the landing
-    :param fewer: accept tables with fewer rows than were landed
-    :raises NothingToDoError: nothing is landed
-    :raises LakecommitError: the rows to delete cannot be identified
     """
     from airflow_provider_lakecommit.operations import check_rows
 
@@ -180,10 +174,10 @@ def preview_deletion(session: LandingSession, start: str | None, way: Way | None
     if not found.deletes and start is not None:
         raise NothingToDoError(f"the tables have no rows of landing {session.landing.name}: no row is deleted")
     check_rows(found.tables, fewer=fewer)
-    return Preview(values={"landing": session.landing.name, "from": start, **_values(found)}, lines=list(found.lines()))
+    return {"landing": session.landing.name, "from": start, **_values(found)}, list(found.lines())
 
 
-def delete_as_previewed(
+def _delete_as_previewed(
     session: LandingSession,
     agreed: Mapping[str, Any],
     start: str | None,
@@ -192,15 +186,7 @@ def delete_as_previewed(
     *,
     fewer: bool,
 ) -> dict[str, Any]:
-    """Apply the preview.
-
-    :param agreed: the values of :func:`preview_deletion`
-    :raises DecisionError: the effect would now be another one
-    :raises LakecommitError: it cannot be done
-    """
-    from dataclasses import replace
-
-    from airflow_provider_lakecommit.core import Coverage
+    """Delete what the preview showed."""
     from airflow_provider_lakecommit.operations import delete_back
 
     if "topic_ids" not in agreed or agreed.get("from") != start:
@@ -208,7 +194,7 @@ def delete_as_previewed(
     found = _preview(session, start, way)
     if more := list(_deleted_more(_values(found), agreed)):
         raise not_as_previewed("; ".join(more))
-        # If an attempt was killed after deleting the rows, the landing's new start must still be set.
+    # If an attempt was killed after deleting the rows, the landing's new start must still be set.
     known = {(p.topic, p.partition): p for p in session.source.watermarks().partitions}
     previewed = {known[p]: ranges for p, ranges in ranges_of(agreed["removed"]).items() if p in known}
     return delete_back(session, replace(found, removed=found.removed | Coverage(previewed)), decision, fewer=fewer)
@@ -238,7 +224,12 @@ def _deleted_more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> Iterator
             if more := ranges - RangeSet.of((first, BEYOND)):
                 yield f"{t['table']} deletes {p[0]}[{p[1]}] {more}"
     for what in ("removed", "before"):
-        allowed = ranges_of(agreed[what])
-        for p, ranges in ranges_of(now[what]).items():
-            if more := ranges - allowed.get(p, RangeSet()):
-                yield f"{what} {p[0]}[{p[1]}] {more}"
+        yield from (f"{what} {text}" for text in _beyond(now[what], agreed[what]))
+
+
+def _beyond(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ranges that the preview did not have, as text."""
+    allowed = ranges_of(agreed)
+    for (topic, number), ranges in ranges_of(now).items():
+        if more := ranges - allowed.get((topic, number), RangeSet()):
+            yield f"{topic}[{number}] {more}"

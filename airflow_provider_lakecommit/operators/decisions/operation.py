@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 APPROVED = "Approve"
 """The required answer: the option of Airflow's ``ApprovalOperator``."""
-TEXT = "text"
-"""Key of a preview: its full text, in a form that a web page keeps."""
 _NOBODY = ("", "none", "null")
 
 
@@ -39,16 +36,8 @@ class NothingToDoError(Exception):
     """There is nothing to do: the task ends skipped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """The effect of an operation: ``values`` are compared and handed on, ``lines`` are for display."""
-
-    values: Mapping[str, Any]
-    lines: Sequence[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the task's result."""
-        return {**self.values, TEXT: "\n".join(f"    {line}" for line in self.lines)}
+Preview = tuple[dict[str, Any], list[str]]
+"""The effect of an operation: values, which are compared and handed on, and lines for display."""
 
 
 class Operation(ABC):
@@ -104,9 +93,7 @@ def decision_of(command: str, context: Context, landing: str, reason: str) -> De
 def decision_by(answer: Any, command: str, context: Context, landing: str, reason: str) -> Decision:
     """Return the decision of a user.
 
-    :param answer: the answer of an approval task, or a name
     :param reason: by default the reason in the answer
-    :raises DecisionError: it is not approved
     """
     user, given = decided(answer)
     return _decision(command, user, context, landing, reason or given)
@@ -125,11 +112,7 @@ def _decision(command: str, user: str, context: Context, landing: str, reason: s
 
 
 def decided(answer: Any) -> tuple[str, str]:
-    """Return the user who decided, and the reason in the answer.
-
-    :param answer: the answer of an approval task, or a name
-    :raises DecisionError: it is not decided, or rejected
-    """
+    """Return the user who decided, and the reason in the answer. The answer is that of an approval task, or a name."""
     if isinstance(answer, Mapping):
         chosen, user = answer.get("chosen_options"), answer.get("responded_by_user")
         if list(chosen or ()) != [APPROVED]:

@@ -55,10 +55,8 @@ class ResetAssert(ApprovedOperation):
 
     def preview(self, session: LandingSession) -> Preview:
         """Return the statement about each table, and what is read again."""
-        from airflow_provider_lakecommit.operations import assertion_text
-
         asserted = self._asserted(session)
-        return Preview(values=self._values(session, asserted), lines=list(assertion_text(asserted)))
+        return self._values(session, asserted), list(asserted.lines())
 
     def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Write the statement."""
@@ -92,18 +90,13 @@ class ResetAssert(ApprovedOperation):
         return tables, None if self.at is None else parse_offsets(self.at, _OFFSETS.format(self.at))
 
     def _values(self, session: LandingSession, asserted: Assertion) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations import assertion_to_dict
-
         ids = {p.topic: p.topic_id for p in asserted.marks}
-        tables = [assertion_to_dict(t) for t in asserted.tables]
+        tables = [t.to_dict() for t in asserted.tables]
         return {"landing": session.landing.name, "topic_ids": ids, "tables": tables}
 
 
 def others_of(others: str) -> str:
-    """Check the answer about rows of other landings before it is approved.
-
-    :raises SpecError: it is invalid
-    """
+    """Check the answer about rows of other landings before it is approved."""
     if others not in OTHERS:
         raise SpecError("LC8324", f"others={others!r}: use {', '.join(OTHERS[:-1])} or {OTHERS[-1]}")
     return others

@@ -38,11 +38,7 @@ def refuse_unknown(owner: type, given: Mapping[str, Any], task: str) -> None:
 
 
 def one_of(name: object, known: Collection[str], what: str) -> str:
-    """Return a known name.
-
-    :param what: meaning of the name, for the error
-    :raises SpecError: the name is unknown; the error has the nearest one
-    """
+    """Return a known name; the error has the meaning of the name, and the nearest one."""
     if isinstance(name, str) and name in known:
         return name
     near = meant(name, known) if isinstance(name, str) else ""
@@ -54,7 +50,6 @@ def check_arguments(kind: type[Any], arguments: Any, task: str) -> None:
 
     :param kind: dataclass whose fields are the arguments
     :param task: task and operation, for the error
-    :raises SpecError: naming all mistakes
     """
     if not isinstance(arguments, Mapping):
         if is_stated(arguments):
@@ -77,10 +72,7 @@ def check_arguments(kind: type[Any], arguments: Any, task: str) -> None:
 
 
 def filled(kind: type[T], arguments: Any, task: str) -> T:
-    """Return the arguments as their dataclass, once their templates are filled.
-
-    :raises SpecError: naming the mistakes
-    """
+    """Return the arguments as their dataclass, once their templates are filled."""
     if not isinstance(arguments, Mapping):
         raise SpecError("LC8350", f"{task}: arguments={arguments!r} is not a mapping of names and values")
     check_arguments(kind, arguments, task)
@@ -93,10 +85,7 @@ def _needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _taken(kind: Any, value: Any) -> Any:
-    """Return a value as its type. A text from a template is parsed as the argument's type.
-
-    :raises ValueError: it matches no type
-    """
+    """Return a value as its type. A text from a template is parsed as the argument's type."""
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     kinds = typing.get_args(kind) if union else (kind,)
     plain = [typing.get_origin(each) or each for each in kinds]
@@ -110,7 +99,8 @@ def _taken(kind: Any, value: Any) -> Any:
             return text.lower() == "true"
         if int in plain and text.isdecimal():
             return int(text)
-    raise ValueError(f"use {' or '.join(_name_of(each) for each in plain)}")
+    names = (_NAMES.get(each, getattr(each, "__name__", str(each))) for each in plain)
+    raise ValueError(f"use {' or '.join(names)}")
 
 
 def _is_a(value: Any, kind: Any) -> bool:
@@ -120,10 +110,6 @@ def _is_a(value: Any, kind: Any) -> bool:
     if isinstance(value, str):
         return kind is str
     return (kind in (int, float) and isinstance(value, int)) or isinstance(value, kind)
-
-
-def _name_of(kind: Any) -> str:
-    return _NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 _NAMES = {

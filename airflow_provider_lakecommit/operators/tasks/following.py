@@ -36,10 +36,7 @@ def following(
     keep_snapshots: timedelta | str | float | None,
     timeout: timedelta | None,
 ) -> FollowOptions | None:
-    """Return the options of continuous mode, ``None`` without it.
-
-    :raises SpecError: a time is invalid, or the task's timeout would end it
-    """
+    """Return the options of continuous mode, ``None`` without it."""
     if lifetime is None:
         return None
     from airflow_provider_lakecommit.cycle import FollowOptions
@@ -62,8 +59,6 @@ def following(
 def goes_on(session: LandingSession, run: RunIdentity, earlier: EarlierCycles) -> bool:
     """Return True if a retried or cleared run without an open cycle must continue. It must, unless another run of its
     DAG has taken over: otherwise nothing would land until the next run.
-
-    :raises ControlTopicError: the control topic cannot be read
     """
     from airflow_provider_lakecommit.cycle import LogPlace, cycles_since, successor_of
 

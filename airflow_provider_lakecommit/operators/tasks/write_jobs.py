@@ -59,10 +59,7 @@ class WriteJobs:
 
     @contextmanager
     def until_deadline(self, timeout: timedelta | None) -> Iterator[None]:
-        """Request the end of the jobs when the timeout is near, while the block runs.
-
-        :param timeout: the task's ``execution_timeout``
-        """
+        """Request the end of the jobs when the timeout is near, while the block runs."""
         try:
             with before_deadline(timeout, self._early_end.request):
                 yield
@@ -79,18 +76,12 @@ class WriteJobs:
         self._early_end.request("the task was stopped", KILL_GRACE)
 
     def run(self, job: WindowJob, control: ControlPort) -> list[SliceResult]:
-        """Run one job to its end.
-
-        :raises SparkJobError: it ended early, or did not start
-        """
+        """Run one job to its end."""
         with self._under_way([(job, control)]) as [begun]:
             return self.engine.run(begun, self._secrets(begun))
 
     def run_together(self, engine: SparkSubmit, requested: Sequence[tuple[WindowJob, ControlPort]]) -> None:
-        """Run several jobs to their end, as one Spark job.
-
-        :raises SparkJobError: it ended early, or did not start
-        """
+        """Run several jobs to their end, as one Spark job."""
         with self._under_way(requested) as jobs:
             engine.run_together([(job, self._secrets(job)) for job in jobs])
 
@@ -139,7 +130,6 @@ class WriteJobs:
 def left_undone(result: GroupResult, share: str, died: SparkJobError | None = None) -> LakecommitError | None:
     """Return the error of an incomplete group, if it is one.
 
-    :param share: name of the group
     :param died: why its job ended before its slices did
     """
     if result.left and not result.ended_early:
@@ -167,7 +157,6 @@ MARGIN = timedelta(seconds=15)
 def before_deadline(timeout: timedelta | None, end: Callable[[str, float], None]) -> Iterator[None]:
     """Watch the time while the block runs.
 
-    :param timeout: the task's ``execution_timeout``
     :param end: ends the work early; takes the reason, and the seconds that Spark tasks have
     """
     if timeout is None:

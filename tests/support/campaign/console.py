@@ -25,7 +25,7 @@ from airflow_provider_lakecommit.cli.runs import land, land_set, process, set_la
 from airflow_provider_lakecommit.cycle import RunIdentity
 from airflow_provider_lakecommit.landing import yaml_file
 from airflow_provider_lakecommit.operations.maintenance import compact
-from airflow_provider_lakecommit.operations.maintenance.bins import BinRules
+from airflow_provider_lakecommit.operations.maintenance.bins import bins_of
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.support.declared import nested, nested_set
@@ -143,7 +143,7 @@ def console(path: Path, spec: dict[str, Any]) -> Iterator[Console]:
         # So that files and snapshots of a moment ago are old, and a follow is over in less than a second.
         patch.setattr(maintain, "least_age", lambda _, age: age)
         # Each compaction rewrites whatever is there.
-        patch.setattr(compact, "BinRules", partial(BinRules, least=1))
+        patch.setattr(compact, "bins_of", partial(bins_of, least=1))
         for module in (everyday, upkeep):
             patch.setattr(module, "duration", lambda text: timedelta(seconds=float(text.removesuffix("s"))))
         # Both take longer than most commands; JSON is YAML, too.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
+from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from tests.support.leftovers import running
 
@@ -18,7 +19,7 @@ def test_an_error_that_is_kept_keeps_no_client(sends: bool) -> None:
     with ControlWriter("control", settings, "writer", 0, timeout=0.2) as writer:
         kept: ControlTopicError | None = None
         try:
-            writer.send([(b"key", b"value", [])]) if sends else writer.open()
+            writer.send([Outgoing(b"key", b"value", [])]) if sends else writer.open()
         except ControlTopicError as e:
             kept = e
     assert kept is not None

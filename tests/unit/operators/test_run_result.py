@@ -49,7 +49,6 @@ def ended(
     )
     monkeypatch.setattr("airflow_provider_lakecommit.cycle.commit.close.close_cycle", lambda *_, **__: closed)
     monkeypatch.setattr(LakeCommitOperator, "session", lambda _: nullcontext())
-    monkeypatch.setattr(LakeCommitOperator, "_ticket", lambda *_: None)
     with DAG("d"):
         plan = PlanWindowOperator(task_id="plan", landing=A)
         commit = LakeCommitOperator(task_id="commit", landing=A, plan_task_id="plan")

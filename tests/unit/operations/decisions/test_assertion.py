@@ -14,7 +14,6 @@ from airflow_provider_lakecommit.operations.decisions.assertion import (
     from_snapshot,
 )
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.decisions.wording import assertion_text, assertion_to_dict
 from tests.fakes.lake import SCHEMA, data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 from tests.support.story import coverage
@@ -53,12 +52,12 @@ def test_what_is_reported_and_not_published_is_named_apart(landing: FakeLanding)
     assert not one.never_read
     assert one.unpublished == coverage([(P0, 20, 30)])
     assert one.voided == coverage([(P0, 30, 40), (P1, 10, 20)])
-    message = "\n".join(assertion_text(asserted))
+    message = "\n".join(asserted.lines())
     assert "is REPORTED and not published, and never will be: orders[0] [20, 30): lost if" in message
     assert "voids reported slices, so they are read again: orders[0] [30, 40)" in message
     assert "never read" not in message
-    assert assertion_to_dict(one)["reported"] == {"orders[0]": [[20, 40]], "orders[1]": [[10, 20]]}
-    assert assertion_to_dict(one)["never_read"] == {}
+    assert one.to_dict()["reported"] == {"orders[0]": [[20, 40]], "orders[1]": [[10, 20]]}
+    assert one.to_dict()["never_read"] == {}
 
 
 @pytest.mark.heavy

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 
-from airflow_provider_lakecommit.operations.maintenance.bins import Bin, BinRules, Source, bins_of, within
+from airflow_provider_lakecommit.operations.maintenance.bins import Bin, Source, bins_of, size_of, within
 from tests.fakes.lake import data_file
 
-RULES = BinRules(target=1000)
+TARGET = 1000
 
 
 def source(size: int, age: int = 1, *, partition: int = 0, dead: int = 0, rows: int = 100) -> Source:
@@ -29,7 +29,7 @@ def source(size: int, age: int = 1, *, partition: int = 0, dead: int = 0, rows: 
 
 
 def sizes(bins: list[Bin]) -> list[list[int]]:
-    return [[s.size for s in one.sources] for one in bins]
+    return [[s.size for s in one] for one in bins]
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def sizes(bins: list[Bin]) -> list[list[int]]:
     ],
 )
 def test_bins(found: list[Source], expected: list[list[int]]) -> None:
-    assert sizes(bins_of(found, RULES)) == expected
+    assert sizes(bins_of(found, TARGET)) == expected
 
 
 def test_the_oldest_bin_comes_first_and_a_budget_leaves_the_rest() -> None:
     some = [source(10, 20 - n, partition=n // 5) for n in range(15)]
-    bins = bins_of(some, RULES)
-    assert [b.age for b in bins] == [6, 11, 16]
+    bins = bins_of(some, TARGET)
+    assert [min(s.age for s in b) for b in bins] == [6, 11, 16]
     assert within(bins, 100) == bins[:2]
     assert within(bins, 1) == bins[:1]
     assert within(bins, None) == bins
@@ -66,27 +66,27 @@ def test_the_oldest_bin_comes_first_and_a_budget_leaves_the_rest() -> None:
 def test_no_file_is_in_two_bins_and_none_is_beyond_the_target(files: list[tuple[int, int, int]]) -> None:
     found = [source(size, n, partition=p, dead=dead) for n, (size, p, dead) in enumerate(files)]
     for tiered in (False, True):
-        bins = bins_of(found, BinRules(target=1000, tiered=tiered))
-        paths = [s.path for b in bins for s in b.sources]
+        bins = bins_of(found, TARGET, tiered=tiered)
+        paths = [s.path for b in bins for s in b]
         assert len(paths) == len(set(paths))
         for one in bins:
-            assert len({str(s.file.partition) for s in one.sources}) == 1
-            assert one.size <= 1000 or len(one.sources) == 1
-            assert [s.age for s in one.sources] == sorted(s.age for s in one.sources)
+            assert len({str(s.file.partition) for s in one}) == 1
+            assert size_of(one) <= 1000 or len(one) == 1
+            assert [s.age for s in one] == sorted(s.age for s in one)
 
 
 def test_frequent_runs_rewrite_each_row_a_few_times_and_leave_few_files() -> None:
     """A window after the other, with a run after every hundred: what is rewritten grows with the logarithm."""
-    rules, windows = BinRules(target=10**9, tiered=True), 10_000
+    windows = 10_000
     sources: list[Source] = []
     rewritten = most = 0
     for n in range(1, windows + 1):
         sources.append(source(100, n))
         if n % 100 == 0:
-            for one in bins_of(sources, rules):
-                rewritten += one.size
-                replaced = {s.path for s in one.sources}
-                sources = [s for s in sources if s.path not in replaced] + [source(one.size, one.sources[-1].age)]
+            for one in bins_of(sources, 10**9, tiered=True):
+                rewritten += size_of(one)
+                replaced = {s.path for s in one}
+                sources = [s for s in sources if s.path not in replaced] + [source(size_of(one), one[-1].age)]
             most = max(most, len(sources))
     assert most < 20
     assert rewritten <= log2(windows) * windows * 100

@@ -17,11 +17,11 @@ from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations.decisions.stated import parse_ranges
 from airflow_provider_lakecommit.operations.proof.chosen import (
     Sample,
+    landed_ranges,
     sample_of,
     share_of,
     source_has,
     spread,
-    table_ranges,
 )
 
 P, OLD = SourcePartition("t", 0, "new"), SourcePartition("t", 0, "old")
@@ -64,9 +64,9 @@ def test_every_covered_offset_is_compared_or_has_one_reason() -> None:
         evaluated={BEFORE: over((20, 30)), NOW: over((0, 20), (30, 95)) | over((0, 10), of=OLD)},
     )
     other = replace(section(over((0, 10)), entry(9, over((0, 10)))), landing="other")
-    found = table_ranges(
-        [one, other], one.landing, (1, 2, 3, 4), over((10, 200)), NOW, over((0, 20), (30, 95)), over((15, 35))
-    )
+    letters = section(Coverage(), evaluated={}, replayed=over((15, 35)))
+    ledgers, columns = {"rows": [one, other], "letters": [letters]}, dict.fromkeys(("rows", "letters"), (1, 2, 3, 4))
+    found = landed_ranges(ledgers, one.landing, columns, over((10, 200)), NOW)["rows"]
     assert found.compared == {2: over((10, 15), (35, 40), (50, 60)), 3: over((40, 50))}
     assert found.others == {
         "gone": over((0, 10)) | over((0, 10), of=OLD),
@@ -78,7 +78,7 @@ def test_every_covered_offset_is_compared_or_has_one_reason() -> None:
     }
     assert found.unmarked
     assert found.generations == {1, 2, 3, 9}, "a topic of another cluster may have the same name"
-    assert not table_ranges([other], other.landing, (1, 2, 3, 4), over((0, 10)), NOW, Coverage(), Coverage()).unmarked
+    assert not landed_ranges({"rows": [other]}, other.landing, columns, over((0, 10)), NOW)["rows"].unmarked
 
 
 def test_a_truncated_log_has_less() -> None:
