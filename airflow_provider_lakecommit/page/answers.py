@@ -235,6 +235,6 @@ def in_common(
             ended=len(sensors) - waits,
             sensors=[SensorAnswer.model_validate(s, from_attributes=True) for s in sensors[:MOST_SENSORS]],
         ),
-        "remedies": [RemedyAnswer.model_validate(r, from_attributes=True) for r in remedies(row)],
+        "remedies": [RemedyAnswer(command=command, does=does) for command, does in remedies(row)],
         "cycles": [mark_of(c, o) for c, o in newest],
     }

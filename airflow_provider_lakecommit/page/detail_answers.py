@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import BaseModel
 
 from airflow_provider_lakecommit.core import Coverage, PendingBudget, partition_fields
-from airflow_provider_lakecommit.page.actions import Action
+from airflow_provider_lakecommit.page.actions import ActionAnswer
 from airflow_provider_lakecommit.page.answers import LandingAnswer, in_common
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
@@ -233,28 +233,8 @@ def _steps(ring: Steps) -> StepsAnswer:
     return StepsAnswer.model_validate({"step_seconds": ring.step, "begin": moment(ring.begin), **ring.values})
 
 
-class ActionAnswer(BaseModel):
-    """A request to Airflow: pause and unpause DAGs, then run one."""
-
-    kind: str
-    does: str
-    now: str
-    dag: str
-    conf: dict[str, str]
-    pauses: list[str]
-    unpauses: list[str]
-    asks: bool
-    hindrance: str
-
-
 class ActionsAnswer(BaseModel):
     """All actions of a landing."""
 
     enabled: bool
     actions: list[ActionAnswer]
-
-
-def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
-    # Its fields are those of the action.
-    actions = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
-    return ActionsAnswer(enabled=enabled, actions=actions)

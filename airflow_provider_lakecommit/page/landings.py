@@ -82,7 +82,7 @@ class LandingRow:
 
     @property
     def name(self) -> str:
-        return name_of(self.group, landing=self.state.landing)
+        return self.group.removeprefix(group_id("")) if self.state.landing else self.group
 
     @property
     def since(self) -> float | None:
@@ -122,16 +122,16 @@ class Board:
 
 def ranked(rows: Iterable[LandingRow]) -> dict[str, LandingRow]:
     """Return rows by key, worst first."""
-    return {r.key: r for r in sorted(rows, key=_rank)}
+
+    def rank(row: LandingRow) -> tuple[int, float, str, PageTopic]:
+        return (WORST_FIRST.index(row.found.verdict), row.since or 0.0, row.name.casefold(), row.control_topic)
+
+    return {r.key: r for r in sorted(rows, key=rank)}
 
 
 def key_of(topic: PageTopic, group: str) -> str:
     """Return the id of a row in addresses, for any characters in its group."""
     return sha256("\x1f".join((topic.connection, topic.topic, group)).encode()).hexdigest()[:20]
-
-
-def name_of(group: str, *, landing: bool) -> str:
-    return group.removeprefix(group_id("")) if landing else group
 
 
 def search(
@@ -155,10 +155,6 @@ def search(
 def _bears(row: LandingRow, text: str) -> bool:
     texts = (row.group, *row.cycles.tables, *row.dags, *{p.topic for p in row.partitions})
     return any(text in text_of_row.casefold() for text_of_row in texts)
-
-
-def _rank(row: LandingRow) -> tuple[int, float, str, PageTopic]:
-    return (WORST_FIRST.index(row.found.verdict), row.since or 0.0, row.name.casefold(), row.control_topic)
 
 
 DEFAULT_CONNECTION = "kafka_default"

@@ -33,11 +33,6 @@ class PagePartition:
         """Return the number of offsets without a snapshot."""
         return None if self.end is None else max(0, self.end - (self.published or 0))
 
-    @property
-    def behind(self) -> int:
-        """Return the same, and 0 if the end is unknown."""
-        return self.lag or 0
-
 
 def page_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:
     return tuple(
@@ -55,11 +50,10 @@ def page_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) 
 
 def hot(partitions: Sequence[PagePartition]) -> frozenset[Place]:
     """Return those that delay the landing while the others do not."""
-    total, others = sum(p.behind for p in partitions), len(partitions) - 1
+    behind = {(p.topic, p.partition): p.lag or 0 for p in partitions}
+    total, others = sum(behind.values()), len(behind) - 1
     return frozenset(
-        (p.topic, p.partition)
-        for p in partitions
-        if others > 0 and p.behind >= max(HOT_LEAST, HOT_TIMES * (total - p.behind) / others)
+        p for p, lag in behind.items() if others > 0 and lag >= max(HOT_LEAST, HOT_TIMES * (total - lag) / others)
     )
 
 
