@@ -19,7 +19,7 @@ from enum import Enum
 from importlib import import_module
 from typing import Any
 
-from airflow_provider_lakecommit.cli.from_airflow import add_airflow, load
+from airflow_provider_lakecommit.cli.from_airflow import add_airflow, load, load_set_file
 from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
 from airflow_provider_lakecommit.core import parse_budget
 from airflow_provider_lakecommit.landing import EXAMPLES, LandingSpec, duration_of
@@ -83,26 +83,25 @@ class Command:
             add_airflow(parser, spark=self.runs_spark)
 
 
-def on_spec(function: str, *, results: bool = False) -> Run:
+def on_spec(function: str, *, of_set: str = "", results: bool = False) -> Run:
     """Return a runner that loads the landing of a command and passes it on with options and output.
 
     :param function: ``module:name`` within the command line
+    :param of_set: the function for a landing set, if the command takes one
     :param results: keep standard output for results, also from Java and its children
     """
 
     def run(options: Namespace, output: Output) -> int:
-        spec = load(options, output)
+        declared = load_set_file(options, output) if of_set else None
+        chosen, spec = (function, load(options, output)) if declared is None else (of_set, declared)
         with results_only(output) if results else nullcontext():
-            return calling(function)(spec, options, output)
+            return calling(chosen)(spec, options, output)
 
     return run
 
 
 def on_session(function: str) -> Run:
-    """Return a runner that connects the landing of a command and passes the session on with options and output.
-
-    :param function: ``module:name`` within the command line
-    """
+    """Return a runner that connects the landing of a command and passes the session on with options and output."""
 
     def run(options: Namespace, output: Output) -> int:
         spec = load(options, output)

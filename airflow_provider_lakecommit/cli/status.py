@@ -7,8 +7,9 @@ line has the reason.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from airflow_provider_lakecommit.cli.runs.process import is_dead
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
@@ -34,21 +35,11 @@ CODES = {
 }
 
 
-def status(
-    spec: LandingSpec,
-    output: Output,
-    *,
-    every: timedelta | None = None,
-    allowed: StatusLimits | None = None,
-) -> int:
-    """Show the state of the landing; return its exit code.
-
-    :param every: how often it runs, for the warning that unread offsets may expire
-    :param allowed: accepted lag
-    """
+def status(spec: LandingSpec, options: Namespace, output: Output) -> int:
+    """Show the state of the landing; return its exit code."""
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
-        found = read_status(session, every)
-    standing, why = status_verdict(found, allowed or StatusLimits())
+        found = read_status(session, options.every)
+    standing, why = status_verdict(found, StatusLimits(lag=options.max_lag, age=options.max_age))
     head = f"{found.landing} is {standing.upper()}: {why}" if why else f"{found.landing}: all is well"
     output.answer({**to_dict(found), "standing": standing.value, "why": why or None}, [head, *_text(found)])
     return CODES[standing]
