@@ -8,7 +8,7 @@ ledger gave back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -34,19 +34,6 @@ class RangeAccount:
 
 
 RangeAccounts = dict[SourcePartition, list[RangeAccount]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeTotals:
-    """A range as two tables have it; ``None``: it is incomplete, or part of it is unknown."""
-
-    partition: SourcePartition
-    range: OffsetRange
-    ours: Counts | None
-    theirs: Counts | None
-
-    def __str__(self) -> str:
-        return f"{self.partition} {self.range}"
 
 
 def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
@@ -75,24 +62,22 @@ def _without(pieces: Iterable[RangeAccount], lost: RangeSet) -> list[RangeAccoun
     return out
 
 
-def blocks_of(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[RangeTotals]:
+def common_blocks(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[tuple[SourcePartition, OffsetRange]]:
     """Yield the smallest ranges at whose borders pieces of both tables start or end, for every partition of ours in
     order.
     """
     for p in sorted(ours):
-        here, there = ours[p], theirs.get(p, [])
-        both = _borders(here) & _borders(there) if there else set[int]()
-        ends = sorted({here[0].range.start, *both, here[-1].range.end})
-        for start, end in pairwise(ends):
-            requested = OffsetRange(start, end)
-            yield RangeTotals(partition=p, range=requested, ours=_sum(here, requested), theirs=_sum(there, requested))
+        here, there = _borders(ours[p]), _borders(theirs.get(p, []))
+        for start, end in pairwise(sorted({min(here), *(here & there), max(here)})):
+            yield p, OffsetRange(start, end)
 
 
 def _borders(pieces: Iterable[RangeAccount]) -> set[int]:
     return {offset for piece in pieces for offset in (piece.range.start, piece.range.end)}
 
 
-def _sum(pieces: Sequence[RangeAccount], requested: OffsetRange) -> Counts | None:
+def counts_in(pieces: Iterable[RangeAccount], requested: OffsetRange) -> Counts | None:
+    """Return the counts of a range; ``None`` if it is incomplete, or part of it is unknown."""
     inside = [p for p in pieces if requested.start <= p.range.start and p.range.end <= requested.end]
     counts = [p.counts for p in inside if p.counts is not None]
     if len(counts) < len(inside) or sum(len(p.range) for p in inside) < len(requested):

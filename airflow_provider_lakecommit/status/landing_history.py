@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.core import (
     newest,
 )
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.status.verify import LandingSnapshot
+from airflow_provider_lakecommit.status.table_history import LandingSnapshot
 
 MOST = 50
 MOST_SNAPSHOTS = 1000

@@ -34,6 +34,15 @@ class Finding:
         return f"{self.level}: {where}: {self.text}"
 
 
+def wrong_in(table: str, text: str, snapshot_id: int | None = None) -> Finding:
+    """Return a broken promise, of one snapshot or of the whole table."""
+    return Finding(level=Severity.WRONG, table=table, snapshot_id=snapshot_id, text=text)
+
+
+def note_on(table: str, text: str, snapshot_id: int | None = None) -> Finding:
+    return Finding(level=Severity.NOTE, table=table, snapshot_id=snapshot_id, text=text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedFile:
     """A data file that a snapshot added."""

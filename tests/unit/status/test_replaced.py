@@ -21,7 +21,8 @@ from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts, ReadPosition
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.status.verify import AddedFile, LandingSnapshot, Severity, check_landing
+from airflow_provider_lakecommit.status.table_history import AddedFile, LandingSnapshot, Severity
+from airflow_provider_lakecommit.status.verify import check_landing
 from airflow_provider_lakecommit.status.verify_table import check_table
 from tests.unit.status.test_verify import (
     FIRST,
