@@ -44,9 +44,8 @@ from airflow_provider_lakecommit.operations import rescue as of_tables
 
 def adopt(options: Namespace, output: Output) -> int:
     spec = load(options, output)
-    connect = connect_connection(options, output) or connect_of(options.connect)
-    output.keep({"connect": connect or {}})
-    if connect is None and not options.connector_is_gone:
+    rest = _rest(options, output)
+    if rest is None and not options.connector_is_gone:
         raise SpecError(
             "LC8001", "name its Kafka Connect (--connect URL), or state that it does not exist (--connector-is-gone)"
         )
@@ -54,7 +53,7 @@ def adopt(options: Namespace, output: Output) -> int:
         connector = known_connector(
             spec.kafka,
             options.connector,
-            None if connect is None else ConnectRest(**connect),
+            rest,
             control_topic=options.control_topic,
             group=options.group,
             by=By(options.by or "both"),
@@ -99,6 +98,13 @@ def _end(output: Output, values: Mapping[str, Any], wrong: tuple[str, ...]) -> i
     return Exit.REFUSED if wrong else Exit.DONE
 
 
+def _rest(options: Namespace, output: Output) -> ConnectRest | None:
+    """Return the Kafka Connect that the options name, if any."""
+    connect = connect_connection(options, output) or connect_of(options.connect)
+    output.keep({"connect": connect or {}})
+    return None if connect is None else ConnectRest(**connect)
+
+
 CONNECT_KEYS = ("url", "login", "password", "headers", "verify")
 
 
@@ -136,9 +142,8 @@ def rescue(options: Namespace, output: Output) -> int:
     topic, commits = options.control_topic or CONTROL_TOPIC, not options.dry_run
     kafka, _ = source(options, output, topic)
     catalog = section_connection("catalog", options, output) or catalog_of(options.catalog)
-    connect = connect_connection(options, output) or connect_of(options.connect)
-    output.keep(catalog, {"connect": connect or {}})
-    at_work = _at_work(kafka, options, None if connect is None else ConnectRest(**connect))
+    output.keep(catalog)
+    at_work = _at_work(kafka, options, _rest(options, output))
     reports = of_tables(
         kafka,
         catalog,

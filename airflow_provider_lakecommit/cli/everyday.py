@@ -21,7 +21,6 @@ from airflow_provider_lakecommit.cli.arguments import (
 )
 from airflow_provider_lakecommit.cli.from_airflow import (
     add_airflow,
-    airflow_landing,
     landing_or_none,
     load,
     load_set_file,
@@ -122,7 +121,7 @@ STATUS = Command(
     description="show lag, open windows and blocked ranges; 0 if well",
     examples=("status orders.yaml --every 5m", "status --dag land_shop --task-group orders"),
     arguments=_status_arguments,
-    run=on_spec("status:status", of_set="status_set:status_set"),
+    run=on_spec("status:status", of_set="status:status_set"),
 )
 
 
@@ -228,7 +227,7 @@ def _infer(options: Namespace, output: Output) -> int:
     from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema
 
     by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
-    spec = airflow_landing(options, output) or (None if by_hand else _sampled(options.source))
+    spec = load(options, output) if options.dag else None if by_hand else _sampled(options.source)
     kafka, _ = source(options, output, options.source, spec)
     landing = spec.landing if spec else None
     topics = landing.topic_names if landing else (options.source,)
