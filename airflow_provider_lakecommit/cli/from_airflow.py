@@ -193,8 +193,8 @@ def connection_ids(options: Namespace) -> dict[str, str]:
 
 @contextmanager
 def opened(options: Namespace, output: Output) -> Iterator[ModuleType]:
-    """Yield Airflow as :mod:`~airflow_provider_lakecommit.cli.deployment`. It searches its database for connections too; a
-    command within a task has only those of tasks.
+    """Yield Airflow as :mod:`~airflow_provider_lakecommit.cli.deployment`. It searches its database for connections,
+    too; a command within a task has only those of tasks.
     """
     os.environ.setdefault(PROCESS_CONTEXT, "server")
     if not options.verbose:

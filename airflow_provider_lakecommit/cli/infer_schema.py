@@ -163,17 +163,14 @@ def output_of(inferred: Inferred, output: Output) -> int:
     question, found, columns = inferred.question, inferred.found, inferred.columns
     given = given_by_sql(question.landing, columns)
     if output.as_json:
+        routed = {table: _schema(of_table) for table, of_table in inferred.beside.items()}
         output.result(
             {
                 "topics": list(question.topics),
                 "format": inferred.format,
                 "sampled": found.values,
                 **_created(columns, given),
-                **(
-                    {"route": {"create": {t: _schema(c) for t, c in inferred.beside.items()}}}
-                    if inferred.beside
-                    else {}
-                ),
+                **({"route": {"create": routed}} if routed else {}),
                 "notes": {c.name: list(c.notes) for c in columns if c.notes},
                 "tombstones": found.tombstones,
                 "rejected": [

@@ -96,8 +96,8 @@ def read_history(
     listed = list(_listed(reading, line[0])) if line else []
     entries = [e for e in listed if is_data(e.data_file)]
     at_head: dict[int, list[AddedFile]] = {}
-    for e in entries:
-        at_head.setdefault(e.snapshot_id or 0, []).append(_added(e))
+    for entry in entries:
+        at_head.setdefault(entry.snapshot_id or 0, []).append(_added(entry))
     landing = list(_landing_snapshots(reading, reversed(line), at_head))
     ours = {s.record.snapshot_id for s in landing}
     _check_paths(reading, landing)
