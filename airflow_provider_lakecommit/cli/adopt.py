@@ -138,7 +138,6 @@ def connect_of(where: str | None) -> dict[str, Any] | None:
 
 
 def rescue(options: Namespace, output: Output) -> int:
-    """Commit the waiting files, or show what became of each."""
     topic, commits = options.control_topic or CONTROL_TOPIC, not options.dry_run
     kafka, _ = source(options, output, topic)
     catalog = section_connection("catalog", options, output) or catalog_of(options.catalog)

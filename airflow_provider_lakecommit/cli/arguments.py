@@ -129,28 +129,24 @@ def add_every(parser: ArgumentParser) -> None:
 
 
 def add_ranges(parser: ArgumentParser) -> None:
-    """Add the option of commands that take offsets."""
     parser.add_argument(
         "--range", action="append", metavar="TOPIC:PARTITION=FROM-TO", help="take only these offsets; repeatable"
     )
 
 
 def add_selection_times(parser: ArgumentParser) -> None:
-    """Add the options of commands that take records by their time."""
     add = parser.add_argument
     add("--since", metavar="TIME", help="start at this time, e.g. 2026-03-01T12:00Z (default: the earliest)")
     add("--until", metavar="TIME", help="end before this time (default: no end)")
 
 
 def add_brokers(parser: ArgumentParser) -> None:
-    """Add the options of commands that need brokers and no landing."""
     add = parser.add_argument
     add("--bootstrap", metavar="HOST:PORT", help="connect to these brokers, instead of a spec's")
     add("--kafka-config", metavar="FILE", help="read librdkafka settings from this YAML mapping")
 
 
 def add_connect(parser: ArgumentParser) -> None:
-    """Add the options of commands about a connector."""
     add = parser.add_argument
     add("--connector", required=True, metavar="NAME", help="name the sink connector")
     add("--control-topic", metavar="TOPIC", help="its control topic (default control-iceberg)")
@@ -184,7 +180,6 @@ def duration(text: str) -> timedelta:
 
 
 def positive(text: str) -> int:
-    """Return a whole number of at least 1."""
     number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
@@ -192,14 +187,12 @@ def positive(text: str) -> int:
 
 
 def natural(text: str) -> int:
-    """Return a whole number of at least 0."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
 def factor(text: str) -> float:
-    """Return a number above 0."""
     try:
         number = float(text)
     except ValueError:

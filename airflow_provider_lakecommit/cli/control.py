@@ -27,7 +27,6 @@ def resume(session: LandingSession, options: Namespace, output: Output) -> int:
 
 
 def publish(session: LandingSession, options: Namespace, output: Output) -> int:
-    """End open windows at the current record and publish them."""
     name = session.landing.name
     if options.dry_run:
         return _preview(session, options, output, ends=True)

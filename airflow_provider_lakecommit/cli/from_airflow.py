@@ -123,7 +123,6 @@ def _completed(
 
 
 def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
-    """Return the landings of a DAG, with their connections."""
     specs = []
     with opened(options, output) as airflow:
         for declared in airflow.landings_of(options.dag, group=options.task_group, name=options.landing):
@@ -178,7 +177,6 @@ def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
 
 
 def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the settings of the connection given for Kafka Connect, if there is one."""
     if not options.kafka_connect_conn_id:
         return None
     with opened(options, output) as airflow:
@@ -226,7 +224,6 @@ def _with_registry(airflow: ModuleType, conn_id: str | None, kafka: dict[str, An
 
 
 def section_connection(section: str, options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the settings of the connection given for a section, if there is one."""
     conn_id = getattr(options, SECTIONS[section], None)
     if not conn_id:
         return None

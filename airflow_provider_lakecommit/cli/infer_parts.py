@@ -199,7 +199,6 @@ _PLAIN_TEXT = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-
 
 
 def comment(text: str) -> str:
-    """Return a text as a comment of YAML."""
     return f"# {json.dumps(text, ensure_ascii=False)[1:-1]}".replace('\\"', '"')
 
 
@@ -209,7 +208,6 @@ def scalar(text: str) -> str:
 
 
 def flow(value: Any) -> str:
-    """Return a value as one line of YAML."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

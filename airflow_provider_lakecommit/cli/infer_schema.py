@@ -179,11 +179,12 @@ def output_of(inferred: Inferred, output: Output) -> int:
             }
         )
     else:
-        registry = registry_settings(question.kafka)
+        registry, here = registry_settings(question.kafka), Path.cwd()
+        for_trying = {"type": "sql", "uri": f"sqlite:///{here / 'lake.db'}", "warehouse": (here / "lake").as_uri()}
         sections = {
             "kafka": {key: value for key, value in question.kafka.items() if not key.startswith(PREFIX)},
             **({"registry": registry} if registry else {}),
-            "catalog": question.catalog or _catalog_here(),
+            "catalog": question.catalog or for_trying,
             "spark": {"master": "local[2]"},
         }
         output.lines(
@@ -379,8 +380,3 @@ def _without_secret(key: str, value: Any) -> Any:
     if not secrets_in({key: value}):
         return value.replace("${", "$${") if isinstance(value, str) else value
     return f"${{{re.sub(r'[^A-Z0-9]+', '_', key.upper()).strip('_')}}}"
-
-
-def _catalog_here() -> dict[str, str]:
-    here = Path.cwd()
-    return {"type": "sql", "uri": f"sqlite:///{here / 'lake.db'}", "warehouse": (here / "lake").as_uri()}

@@ -140,7 +140,6 @@ class _Parser(argparse.ArgumentParser):
         return found, left
 
     def _check_command(self, given: list[str]) -> None:
-        """End with the nearest command for an unknown word."""
         if given[0].startswith("-"):
             return
         before = spoken(self.prog).split() if self.prog != PROGRAM else []
@@ -151,7 +150,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _nearest(name: Sequence[str]) -> str:
-    """Return the command, group or action nearest to a word."""
     if near := meant(" ".join(name), [*COMMANDS, *GROUPS]):
         return near
     actions = {each.split()[-1]: each for each in COMMANDS}

@@ -49,7 +49,6 @@ CODES = {
 
 
 def status(spec: LandingSpec, options: Namespace, output: Output) -> int:
-    """Show the state of the landing; return its exit code."""
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = read_status(session, options.every)
     standing, why = status_verdict(found, StatusLimits(lag=options.max_lag, age=options.max_age))

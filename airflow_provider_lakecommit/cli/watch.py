@@ -80,7 +80,6 @@ def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, floa
 
 
 def watch(options: Namespace, output: Output) -> int:
-    """Show the verdicts on a landing, a connector or all of a control topic."""
     spec = landing_or_none(options, output)
     kafka, topic = source(options, output, options.control_topic, spec)
     timeout = spec.landing.window.completion_timeout if spec is not None else timedelta(hours=1)
@@ -166,10 +165,12 @@ class GroupVerdicts:
             completion_timeout=self.completion_timeout,
         )
         if found is None:
-            self._note_other(record)
-        if found is None or (self.until is not None and found[1].at > self.until):
+            if not self.states and len(self.others) < MOST_OTHERS and (name := group_of(record.value)) is not None:
+                self.others.add(name)
             return None
         group, event = found
+        if self.until is not None and event.at > self.until:
+            return None
         rules = self.rules_of.get(group, self.rules)
         if not self.verified(record, group, event.kind, landing=rules.landing):
             return None
@@ -184,10 +185,6 @@ class GroupVerdicts:
         after = evaluate(state, clock, rules)
         self.states[group], self.rules_of[group], self.verdicts[group] = state, rules, after.verdict
         return {**_position(record, group, event), **_finding(after), "before": before.verdict.value}
-
-    def _note_other(self, record: ControlRecord) -> None:
-        if not self.states and len(self.others) < MOST_OTHERS and (name := group_of(record.value)) is not None:
-            self.others.add(name)
 
     def now(self, moment: float, *, changes: bool) -> Iterator[dict[str, Any]]:
         """Yield the verdict of each group at a time; with ``changes`` only if it differs from the last reported one."""

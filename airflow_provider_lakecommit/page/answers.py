@@ -149,7 +149,6 @@ class Change(BaseModel):
 
 
 def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
-    """Return the reading state of each topic."""
     return [
         TopicAnswer(
             connection=t.control_topic.connection,
@@ -186,7 +185,6 @@ def list_json(
 def in_common(
     row: LandingRow, sensors: Sequence[HeldSensor], now: float, budget: PendingBudget | None
 ) -> dict[str, Any]:
-    """Return the common fields of a row and its detail."""
     state, cycles = row.state, row.cycles
     outcomes = row.outcomes
     newest = list(zip(cycles.cycles, outcomes, strict=True))[-STRIP:]

@@ -76,7 +76,6 @@ Guards = [Depends(same_site), Depends(viewer)]
 
 
 def create_app(reader: PageReader, *, with_actions: bool = False) -> FastAPI:
-    """Return the app that Airflow mounts."""
     app = FastAPI(
         title="Lake commits", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, dependencies=Guards
     )

@@ -165,7 +165,9 @@ def _blocked(state: State) -> list[BlockedAnswer]:
     """Return what is blocked, by kind, the largest first."""
     kinds: dict[str, list[tuple[Coverage, str, float]]] = {}
     for blocked in state.blocked:
-        kinds.setdefault(_kind(blocked[1]), []).append(blocked)
+        # The cause that a reason begins with, without its numbers.
+        kind = _COUNTED.sub("", blocked[1].partition(": slice ")[0]).partition(": ")[0]
+        kinds.setdefault(kind, []).append(blocked)
     found = []
     for kind, those in kinds.items():
         ranges = Coverage.union(c for c, _, _ in those)
@@ -180,11 +182,6 @@ def _blocked(state: State) -> list[BlockedAnswer]:
             )
         )
     return sorted(found, key=lambda b: -b.offsets)[:MOST_BLOCKED]
-
-
-def _kind(reason: str) -> str:
-    """Return the cause that a reason begins with, without its numbers."""
-    return _COUNTED.sub("", reason.partition(": slice ")[0]).partition(": ")[0]
 
 
 def _announced(state: State) -> list[AnnouncedAnswer]:

@@ -98,7 +98,6 @@ class LandingRow:
 
     @property
     def commit_lag(self) -> int | None:
-        """Return the number of reported records that no snapshot has."""
         known = [max(0, p.reported - (p.published or 0)) for p in self.partitions if p.reported is not None]
         return sum(known) if known else None
 
@@ -107,7 +106,6 @@ class LandingRow:
         return sum(1 for o in self.outcomes if o is CycleOutcome.RUNNING)
 
     def rejected_since(self, moment: float) -> int:
-        """Return how many rejected records the known cycles have committed since then."""
         return sum(c.dead_letters for c in self.cycles.cycles if c.published and c.published[-1][1] >= moment)
 
 

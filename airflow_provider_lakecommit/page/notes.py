@@ -76,7 +76,6 @@ def after_rejects(known: LandingNotes, entry: SliceReported, at: float) -> Landi
 
 
 def after_report(known: LandingNotes, report: SliceReport) -> LandingNotes:
-    """Return the notes after a finished report."""
     spans = tuple(s.span for s in report.spans)
 
     def is_replaced(one: Uncommitted) -> bool:
@@ -91,7 +90,6 @@ def after_report(known: LandingNotes, report: SliceReport) -> LandingNotes:
 
 
 def after_commit(known: LandingNotes, entry: TablePublished) -> tuple[LandingNotes, int]:
-    """Return the notes after a commit, and the number of its rejects."""
     left, rejected, kinds = [], 0, Counter[str]()
     for one in known.uncommitted:
         if one.table == entry.table and all(entry.coverage[s.partition].covers(s.range) for s in one.spans):

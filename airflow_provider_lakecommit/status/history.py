@@ -274,7 +274,6 @@ def _find_rolled_back(
     landing: list[LandingSnapshot],
     picked_id: int | None,
 ) -> None:
-    """Report files that were restored without the ledger that counts them."""
     there = [s.snapshot_id for s in line]
 
     def beside() -> Iterator[LandingSnapshot]:

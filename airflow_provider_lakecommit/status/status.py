@@ -117,7 +117,9 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
     session.source.request_retention()
     states = ledger_states(session).items()
     ledgers = [
-        table_ledger(session, name, state) for name, state in states if state is not None and _section(session, state)
+        table_ledger(session, name, state)
+        for name, state in states
+        if state is not None and state.section(session.landing.name, session.lane) is not None
     ]
     source = session.source.watermarks(missing_ok=True)
     folded = _read_log(session, ledgers)
@@ -194,10 +196,6 @@ def _read_log(session: LandingSession, ledgers: Sequence[TableLedger]) -> Folded
         if ledgers:
             raise
         return None
-
-
-def _section(session: LandingSession, state: LedgerState) -> bool:
-    return state.section(session.landing.name, session.lane) is not None
 
 
 def _of_metadata(session: LandingSession, name: str) -> dict[str, Any]:

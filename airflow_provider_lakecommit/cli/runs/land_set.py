@@ -123,7 +123,6 @@ def _followed(rounds: SetRounds, expansion: Expansion, follow: FollowOptions) ->
 def local_session(
     spec: LandingSetSpec, output: Output, signals: Signals, follow: FollowOptions | None
 ) -> LocalSpark | None:
-    """Return the set's local Spark session; ``None`` if its jobs run on a Spark Connect server."""
     if SparkSection(spec.spark).remote is not None:
         return None
     # Signal handlers stay unchanged: the session does not start in the main thread.

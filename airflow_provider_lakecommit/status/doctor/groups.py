@@ -61,7 +61,6 @@ class OtherGroup:
 
 
 def other_groups(records: Iterable[Record], own: str) -> tuple[OtherGroup, ...]:
-    """Return the groups of these records except the own one, by name."""
     found: dict[str, OtherGroup] = {}
     for record in records:
         names = {name for name, _ in record.headers}

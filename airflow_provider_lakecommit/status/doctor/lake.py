@@ -237,12 +237,10 @@ def name_of(table: Table) -> str:
 
 
 def probe_path(table: Table) -> str:
-    """Return the path of a file of its own among the data files."""
     return f"{data_folder(table)}/.lakecommit-probe-{uuid4()}"
 
 
 def _warehouse(session: LandingSession) -> Iterable[CheckResult]:
-    """Try the folder of tables that do not exist yet."""
     if not (folder := session.tables.check_warehouse()):
         return [ok("warehouse", "not tried: the catalog chooses the places of new tables")]
     path = f"{folder.rstrip('/')}/.lakecommit-probe-{uuid4()}"
