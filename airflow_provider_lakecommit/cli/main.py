@@ -174,7 +174,14 @@ def _parser() -> argparse.ArgumentParser:
         if action and first not in groups:
             group = commands.add_parser(first, description=_sentence(GROUPS[first]))
             groups[first] = group.add_subparsers(metavar="ACTION", required=True)
-        _add(groups[first] if action else commands, action or first, command)
+        one = (groups[first] if action else commands).add_parser(
+            action or first,
+            help=command.description,
+            description=_sentence(command.description),
+            epilog="\n".join(["examples:", *(f"  {PROGRAM} {line}" for line in command.examples)]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_to(one)
     return parser
 
 
@@ -198,17 +205,6 @@ def _mistake(options: argparse.Namespace) -> str | None:
     if not dag and getattr(options, "source", "") is None:
         return "give a topic, SPEC, or --dag DAG of an Airflow deployment"
     return None
-
-
-def _add(commands: Any, name: str, command: Command) -> None:
-    parser = commands.add_parser(
-        name,
-        help=command.description,
-        description=_sentence(command.description),
-        epilog="\n".join(["examples:", *(f"  {PROGRAM} {line}" for line in command.examples)]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.add_to(parser)
 
 
 def _sentence(text: str) -> str:

@@ -16,16 +16,6 @@ from airflow_provider_lakecommit.core import Account, Counts, Coverage, OffsetRa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerChange:
-    """One snapshot: the landing's coverage before and after it, and the ranges that the snapshot accounts for."""
-
-    had: Coverage
-    has: Coverage
-    ranges: Coverage
-    account: Account
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeAccount:
     """A range that one snapshot landed; ``counts`` is ``None`` if unknown."""
 
@@ -36,20 +26,25 @@ class RangeAccount:
 RangeAccounts = dict[SourcePartition, list[RangeAccount]]
 
 
-def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
-    """Return the pieces per partition in order of offsets, without overlaps."""
-    out: RangeAccounts = {}
-    for n, step in enumerate(steps):
-        before = step.had if n else Coverage()
-        for p in {*before.parts, *step.has.parts}:
-            kept = _without(out.get(p, []), step.had[p] - step.has[p])
-            new = step.has[p] - before[p]
-            known = new & step.ranges[p]
-            kept += [RangeAccount(range=r, counts=None) for r in new - known]
-            # The counts of a snapshot are totals of its ranges.
-            counts = step.account.parts.get(p) if known == step.ranges[p] and len(known.ranges) == 1 else None
-            kept += [RangeAccount(range=r, counts=counts) for r in known]
-            out[p] = sorted(kept, key=lambda piece: piece.range)
+def pieces_after(
+    known: RangeAccounts, had: Coverage, has: Coverage, ranges: Coverage, account: Account
+) -> RangeAccounts:
+    """Return the pieces per partition after one more snapshot, in order of offsets, without overlaps.
+
+    :param had: the landing's coverage before it
+    :param has: the coverage after it
+    :param ranges: the ranges that it accounts for
+    """
+    out = dict(known)
+    for p in {*had.parts, *has.parts}:
+        kept = _without(out.get(p, []), had[p] - has[p])
+        new = has[p] - had[p]
+        counted = new & ranges[p]
+        kept += [RangeAccount(range=r, counts=None) for r in new - counted]
+        # The counts of a snapshot are totals of its ranges.
+        counts = account.parts.get(p) if counted == ranges[p] and len(counted.ranges) == 1 else None
+        kept += [RangeAccount(range=r, counts=counts) for r in counted]
+        out[p] = sorted(kept, key=lambda piece: piece.range)
     return {p: pieces for p, pieces in out.items() if pieces}
 
 

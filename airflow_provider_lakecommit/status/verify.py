@@ -38,13 +38,7 @@ from airflow_provider_lakecommit.core import (
     merged,
 )
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.status.accounts import (
-    LedgerChange,
-    RangeAccounts,
-    common_blocks,
-    counts_in,
-    pieces_of,
-)
+from airflow_provider_lakecommit.status.accounts import RangeAccounts, common_blocks, counts_in, pieces_after
 from airflow_provider_lakecommit.status.lanes import moved_text, rescanned
 from airflow_provider_lakecommit.status.replaced import (
     Step,
@@ -270,17 +264,17 @@ def _disposition(block: str, ours: Counts | None, theirs: Counts | None, data: s
 
 def pieces_in(history: TableHistory, landing: str) -> RangeAccounts:
     """Return the accounting of each range of a landing in a table's history."""
-    had, steps = Coverage(), []
+    had, pieces = Coverage(), RangeAccounts()
     for s in history.snapshots:
         has = covered_of(s.sections, landing)
         own = s.record.landing == landing
         ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), Account())
         if taken := taken_from(s.record, landing):
-            steps.append(LedgerChange(had=had, has=had - taken, ranges=Coverage(), account=Account()))
+            pieces = pieces_after(pieces, had, had - taken, Coverage(), Account())
             had = had - taken
-        steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))
+        pieces = pieces_after(pieces, had, has, ranges, account)
         had = has
-    return pieces_of(steps)
+    return pieces
 
 
 def replayed_in(history: TableHistory, landing: str) -> Coverage:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from airflow_provider_lakecommit.core.accounting import Account
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, common_blocks, counts_in, pieces_of
+from airflow_provider_lakecommit.status.accounts import RangeAccounts, common_blocks, counts_in, pieces_after
 
 P = SourcePartition("orders", 0, "topic-id")
 
@@ -15,10 +15,18 @@ def covered(*ranges: tuple[int, int]) -> Coverage:
     return Coverage({P: RangeSet.of(*ranges)})
 
 
-def step(had: Coverage, has: Coverage, ranges: Coverage, rejected: int = 0) -> LedgerChange:
-    return LedgerChange(
-        had=had, has=has, ranges=ranges, account=Account({P: Counts(rejected=rejected)} if ranges else {})
-    )
+Step = tuple[Coverage, Coverage, Coverage, Account]
+
+
+def step(had: Coverage, has: Coverage, ranges: Coverage, rejected: int = 0) -> Step:
+    return had, has, ranges, Account({P: Counts(rejected=rejected)} if ranges else {})
+
+
+def pieces_of(steps: list[Step]) -> RangeAccounts:
+    pieces = RangeAccounts()
+    for each in steps:
+        pieces = pieces_after(pieces, *each)
+    return pieces
 
 
 def landed(*ends: int, rejected: int = 1) -> RangeAccounts:
