@@ -34,13 +34,14 @@ from airflow_provider_lakecommit.page.notes import (
     after_report,
 )
 from airflow_provider_lakecommit.page.observed_cycle import FINISHED, NO_GROUP, ObservedCycle, SliceWork, with_report
-from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, page_partitions
+from airflow_provider_lakecommit.page.partitions import Ends, PagePartition
 from airflow_provider_lakecommit.stall import EventKind, ObservedEvent
 
 MOST_CYCLES = 100
 MOST_OPEN = 20
 MOST_STAGED = 1000
 MOST_TABLES = 100
+MOST_PARTITIONS = 1000
 MOST_DAGS = 10
 NO_WORK: Mapping[UUID, SliceWork] = MappingProxyType({})
 NO_ENDS: Ends = MappingProxyType({})
@@ -90,7 +91,18 @@ class LandingCycles(NamedTuple):
 
     def partitions(self, ends: Ends) -> tuple[PagePartition, ...]:
         known = {**self.ends, **{p: ends[p] for p in self.ends if p in ends}}
-        return page_partitions(self.planned, self.reported, self.in_table, known)
+        published = self.in_table
+        return tuple(
+            PagePartition(
+                topic=p[0],
+                partition=p[1],
+                planned=self.planned.get(p),
+                reported=self.reported.get(p),
+                published=published.get(p),
+                end=known.get(p),
+            )
+            for p in sorted({*known, *self.planned})[:MOST_PARTITIONS]
+        )
 
 
 def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:

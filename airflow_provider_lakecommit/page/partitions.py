@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-MOST_PARTITIONS = 1000
 HOT_TIMES = 3
 HOT_LEAST = 100
 
@@ -32,20 +31,6 @@ class PagePartition:
     def lag(self) -> int | None:
         """Return the number of offsets without a snapshot."""
         return None if self.end is None else max(0, self.end - (self.published or 0))
-
-
-def page_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:
-    return tuple(
-        PagePartition(
-            topic=partition[0],
-            partition=partition[1],
-            planned=planned.get(partition),
-            reported=reported.get(partition),
-            published=published.get(partition),
-            end=ends.get(partition),
-        )
-        for partition in sorted({*ends, *planned})[:MOST_PARTITIONS]
-    )
 
 
 def hot(partitions: Sequence[PagePartition]) -> frozenset[Place]:
