@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_provider_lakecommit.committer import SnapshotRecord
-from airflow_provider_lakecommit.core import Counts, LedgerSection
-
-Sections = Mapping[tuple[str, str], LedgerSection]
+from airflow_provider_lakecommit.core import Counts
+from airflow_provider_lakecommit.status.lanes import Sections
 
 
 class Severity(StrEnum):

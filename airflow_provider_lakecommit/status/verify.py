@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.accounts import RangeAccounts, common_blocks, counts_in, pieces_after
-from airflow_provider_lakecommit.status.lanes import moved_text, rescanned
+from airflow_provider_lakecommit.status.lanes import Sections, moved_text, rescanned
 from airflow_provider_lakecommit.status.replaced import (
     Step,
     is_replay,
@@ -51,7 +51,6 @@ from airflow_provider_lakecommit.status.replaced import (
 from airflow_provider_lakecommit.status.table_history import (
     Finding,
     LandingSnapshot,
-    Sections,
     Severity,
     TableHistory,
     note_on,

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.committer import (
     pruned_sections,
 )
 from airflow_provider_lakecommit.core import Counts, Coverage, RangeSet, is_filled
-from airflow_provider_lakecommit.status.lanes import closed_wrongly, filled_of, moved_wrongly
+from airflow_provider_lakecommit.status.lanes import Sections, closed_wrongly, filled_of, moved_wrongly
 from airflow_provider_lakecommit.status.replaced import (
     back_again,
     copied_rows,
@@ -30,7 +30,6 @@ from airflow_provider_lakecommit.status.replaced import (
 from airflow_provider_lakecommit.status.table_history import (
     Finding,
     LandingSnapshot,
-    Sections,
     TableHistory,
     note_on,
     wrong_in,
