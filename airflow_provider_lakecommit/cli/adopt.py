@@ -44,9 +44,8 @@ from airflow_provider_lakecommit.operations import rescue as of_tables
 
 def adopt(options: Namespace, output: Output) -> int:
     spec = load(options, output)
-    connect = connect_connection(options, output) or connect_of(options.connect)
-    output.keep({"connect": connect or {}})
-    if connect is None and not options.connector_is_gone:
+    rest = _rest(options, output)
+    if rest is None and not options.connector_is_gone:
         raise SpecError(
             "LC8001", "name its Kafka Connect (--connect URL), or state that it does not exist (--connector-is-gone)"
         )
@@ -54,16 +53,31 @@ def adopt(options: Namespace, output: Output) -> int:
         connector = known_connector(
             spec.kafka,
             options.connector,
-            None if connect is None else ConnectRest(**connect),
+            rest,
             control_topic=options.control_topic,
             group=options.group,
             by=By(options.by or "both"),
             wait=float(options.wait),
         )
-        return (_hand_back if options.back else _adopt)(session, connector, options, output)
+        if options.back:
+            preview = hand_back_preview(session, connector)
+            code = ends_with_preview(options, output, preview.to_dict(), preview.lines())
+        else:
+            code = _preview(session, connector, options, output)
+        if code is not None:
+            return code
+        act, back = (hand_back, " --back") if options.back else (take_over, "")
+        command = f"{spoken(CONNECT_ADOPT)} --connector {connector.name}{back}"
+        decision = decision_of(command, session.landing.name, options.reason)
+        done = act(session, connector, decision=decision, doubled_stay=options.doubled_stay)
+        output.answer({"written": True, **done.to_dict()})
+        for text in done.wrong:
+            output.log(text)
+        output.log(f"verify: found {len(done.wrong)} problems" if done.wrong else "verify: found no problem")
+        return Exit.REFUSED if done.wrong else Exit.DONE
 
 
-def _adopt(session: LandingSession, connector: Any, options: Namespace, output: Output) -> int:
+def _preview(session: LandingSession, connector: Any, options: Namespace, output: Output) -> int | None:
     preview = adoption_preview(session, connector, doubled_stay=options.doubled_stay)
     if preview.against:
         for line in preview.lines():
@@ -72,31 +86,14 @@ def _adopt(session: LandingSession, connector: Any, options: Namespace, output: 
         return Exit.REFUSED
     # An adoption in progress was approved already.
     lines = () if preview.done else preview.lines()
-    code = ends_with_preview(options, output, preview.to_dict(), lines, gives_up=not preview.done)
-    if code is not None:
-        return code
-    command = f"{spoken(CONNECT_ADOPT)} --connector {connector.name}"
-    decision = decision_of(command, session.landing.name, options.reason)
-    done = take_over(session, connector, decision=decision, doubled_stay=options.doubled_stay)
-    return _end(output, done.to_dict(), done.wrong)
+    return ends_with_preview(options, output, preview.to_dict(), lines, gives_up=not preview.done)
 
 
-def _hand_back(session: LandingSession, connector: Any, options: Namespace, output: Output) -> int:
-    preview = hand_back_preview(session, connector)
-    if (code := ends_with_preview(options, output, preview.to_dict(), preview.lines())) is not None:
-        return code
-    command = f"{spoken(CONNECT_ADOPT)} --connector {connector.name} --back"
-    decision = decision_of(command, session.landing.name, options.reason)
-    done = hand_back(session, connector, decision=decision, doubled_stay=options.doubled_stay)
-    return _end(output, done.to_dict(), done.wrong)
-
-
-def _end(output: Output, values: Mapping[str, Any], wrong: tuple[str, ...]) -> int:
-    output.answer({"written": True, **values})
-    for text in wrong:
-        output.log(text)
-    output.log(f"verify: found {len(wrong)} problems" if wrong else "verify: found no problem")
-    return Exit.REFUSED if wrong else Exit.DONE
+def _rest(options: Namespace, output: Output) -> ConnectRest | None:
+    """Return the Kafka Connect that the options name, if any."""
+    connect = connect_connection(options, output) or connect_of(options.connect)
+    output.keep({"connect": connect or {}})
+    return None if connect is None else ConnectRest(**connect)
 
 
 CONNECT_KEYS = ("url", "login", "password", "headers", "verify")
@@ -132,13 +129,11 @@ def connect_of(where: str | None) -> dict[str, Any] | None:
 
 
 def rescue(options: Namespace, output: Output) -> int:
-    """Commit the waiting files, or show what became of each."""
     topic, commits = options.control_topic or CONTROL_TOPIC, not options.dry_run
     kafka, _ = source(options, output, topic)
     catalog = section_connection("catalog", options, output) or catalog_of(options.catalog)
-    connect = connect_connection(options, output) or connect_of(options.connect)
-    output.keep(catalog, {"connect": connect or {}})
-    at_work = _at_work(kafka, options, None if connect is None else ConnectRest(**connect))
+    output.keep(catalog)
+    at_work = _at_work(kafka, options, _rest(options, output))
     reports = of_tables(
         kafka,
         catalog,

@@ -19,7 +19,7 @@ from enum import Enum
 from importlib import import_module
 from typing import Any
 
-from airflow_provider_lakecommit.cli.from_airflow import add_airflow, load
+from airflow_provider_lakecommit.cli.from_airflow import add_airflow, load, load_set_file
 from airflow_provider_lakecommit.cli.terminal.output import Output, results_only
 from airflow_provider_lakecommit.core import parse_budget
 from airflow_provider_lakecommit.landing import EXAMPLES, LandingSpec, duration_of
@@ -83,26 +83,25 @@ class Command:
             add_airflow(parser, spark=self.runs_spark)
 
 
-def on_spec(function: str, *, results: bool = False) -> Run:
+def on_spec(function: str, *, of_set: str = "", results: bool = False) -> Run:
     """Return a runner that loads the landing of a command and passes it on with options and output.
 
     :param function: ``module:name`` within the command line
+    :param of_set: the function for a landing set, if the command takes one
     :param results: keep standard output for results, also from Java and its children
     """
 
     def run(options: Namespace, output: Output) -> int:
-        spec = load(options, output)
+        declared = load_set_file(options, output) if of_set else None
+        chosen, spec = (function, load(options, output)) if declared is None else (of_set, declared)
         with results_only(output) if results else nullcontext():
-            return calling(function)(spec, options, output)
+            return calling(chosen)(spec, options, output)
 
     return run
 
 
 def on_session(function: str) -> Run:
-    """Return a runner that connects the landing of a command and passes the session on with options and output.
-
-    :param function: ``module:name`` within the command line
-    """
+    """Return a runner that connects the landing of a command and passes the session on with options and output."""
 
     def run(options: Namespace, output: Output) -> int:
         spec = load(options, output)
@@ -130,28 +129,24 @@ def add_every(parser: ArgumentParser) -> None:
 
 
 def add_ranges(parser: ArgumentParser) -> None:
-    """Add the option of commands that take offsets."""
     parser.add_argument(
         "--range", action="append", metavar="TOPIC:PARTITION=FROM-TO", help="take only these offsets; repeatable"
     )
 
 
 def add_selection_times(parser: ArgumentParser) -> None:
-    """Add the options of commands that take records by their time."""
     add = parser.add_argument
     add("--since", metavar="TIME", help="start at this time, e.g. 2026-03-01T12:00Z (default: the earliest)")
     add("--until", metavar="TIME", help="end before this time (default: no end)")
 
 
 def add_brokers(parser: ArgumentParser) -> None:
-    """Add the options of commands that need brokers and no landing."""
     add = parser.add_argument
     add("--bootstrap", metavar="HOST:PORT", help="connect to these brokers, instead of a spec's")
     add("--kafka-config", metavar="FILE", help="read librdkafka settings from this YAML mapping")
 
 
 def add_connect(parser: ArgumentParser) -> None:
-    """Add the options of commands about a connector."""
     add = parser.add_argument
     add("--connector", required=True, metavar="NAME", help="name the sink connector")
     add("--control-topic", metavar="TOPIC", help="its control topic (default control-iceberg)")
@@ -185,7 +180,6 @@ def duration(text: str) -> timedelta:
 
 
 def positive(text: str) -> int:
-    """Return a whole number of at least 1."""
     number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
@@ -193,14 +187,12 @@ def positive(text: str) -> int:
 
 
 def natural(text: str) -> int:
-    """Return a whole number of at least 0."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
 def factor(text: str) -> float:
-    """Return a number above 0."""
     try:
         number = float(text)
     except ValueError:

@@ -24,7 +24,6 @@ from airflow_provider_lakecommit.cycle import LandingSession, open_lanes
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.operations import (
-    LanePreview,
     LaneRequest,
     ReplacePreview,
     close_lane,
@@ -45,7 +44,12 @@ def backfill(spec: LandingSpec, options: Namespace, output: Output) -> int:
     """Land a range, replace it, or list or close open backfills."""
     if options.list or options.close:
         with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
-            return _close(session, options, output) if options.close else _list(session, output)
+            if options.close:
+                return _close(session, options, output)
+            lanes = open_lanes(session)
+        values = {"landing": spec.landing.name, "lanes": [lane.to_dict() for lane in lanes]}
+        output.answer(values, [line for lane in lanes for line in lane.lines()] or ["no backfill is open"])
+        return Exit.DONE
     requested = lane_request(
         since=options.since,
         until=options.until,
@@ -80,7 +84,8 @@ class _Backfill:
         values = {"landing": spec.landing.name, **found.to_dict(), **more}
         # A replacement in progress was approved already.
         gives_up = self.requested.replaces and not found.opened
-        return ends_with_preview(options, self.output, values, _lines(found, previews), gives_up=gives_up)
+        lines = [*found.lines(), *(f"REPLACES {preview}" for preview in previews)]
+        return ends_with_preview(options, self.output, values, lines, gives_up=gives_up)
 
     @contextmanager
     def _landed(self, session: LandingSession) -> Iterator[LandingSession | None]:
@@ -117,18 +122,6 @@ class _Backfill:
             close_lane(own)
         else:
             self.output.log(f"backfill {own.lane} stays open, {lane_rest(own)} is missing: run the command again")
-
-
-def _lines(found: LanePreview, previews: tuple[ReplacePreview, ...]) -> Iterator[str]:
-    yield from found.lines()
-    yield from (f"REPLACES {preview}" for preview in previews)
-
-
-def _list(session: LandingSession, output: Output) -> int:
-    found = open_lanes(session)
-    values = {"landing": session.landing.name, "lanes": [lane.to_dict() for lane in found]}
-    output.answer(values, [line for lane in found for line in lane.lines()] or ["no backfill is open"])
-    return Exit.DONE
 
 
 def _close(session: LandingSession, options: Namespace, output: Output) -> int:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ from airflow_provider_lakecommit.core import PAUSE, PUBLISH_NOW, RESUME, spoken
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.operations import PublishedNow, publish_now
 from airflow_provider_lakecommit.operations.decisions import pause as words
-from airflow_provider_lakecommit.status import Status, read_status
+from airflow_provider_lakecommit.status import read_status
 
 
 def pause(session: LandingSession, options: Namespace, output: Output) -> int:
@@ -28,7 +27,6 @@ def resume(session: LandingSession, options: Namespace, output: Output) -> int:
 
 
 def publish(session: LandingSession, options: Namespace, output: Output) -> int:
-    """End open windows at the current record and publish them."""
     name = session.landing.name
     if options.dry_run:
         return _preview(session, options, output, ends=True)
@@ -65,15 +63,13 @@ def _preview(
     found = read_status(session, None)
     ending = [str(c.cycle.commit_id) for c in found.cycles if c.live(found.at) and c.plan.slices] if ends else []
     values = {"landing": found.landing, "suspended": found.suspended or None, "would_end": ending}
-    lines = _lines(found, ending, ends=ends, plans=plans)
-    return int(ends_with_preview(options, output, values, lines, gives_up=False) or Exit.DONE)
-
-
-def _lines(found: Status, ending: list[str], *, ends: bool, plans: bool | None) -> Iterable[str]:
-    now = f"is suspended by {found.suspended}" if found.suspended else "is not suspended"
+    lines = []
     if plans is not None:
-        yield f"landing {found.landing} {now}; it would {'plan windows again' if plans else 'plan no more windows'}"
+        now = f"is suspended by {found.suspended}" if found.suspended else "is not suspended"
+        does = "plan windows again" if plans else "plan no more windows"
+        lines.append(f"landing {found.landing} {now}; it would {does}")
     if ends:
-        yield f"{len(ending)} open windows would end and be published"
+        lines.append(f"{len(ending)} open windows would end and be published")
         if waits := max(t.pending_slices for t in found.tables):
-            yield f"{waits} reported slices wait to be published"
+            lines.append(f"{waits} reported slices wait to be published")
+    return int(ends_with_preview(options, output, values, lines, gives_up=False) or Exit.DONE)

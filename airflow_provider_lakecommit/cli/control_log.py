@@ -42,20 +42,15 @@ def source_of(
     """
     kafka: dict[str, Any] = dict(connection) if connection is not None else dict(spec.kafka) if spec else {}
     if config_file is not None:
-        kafka.update(_settings(config_file))
+        values = yaml_of(config_file, "--kafka-config")
+        if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+            raise SpecError("LC8004", f"--kafka-config {config_file}: use a mapping of librdkafka settings")
+        kafka.update(from_environment(values, f"--kafka-config {config_file}"))
     if bootstrap is not None:
         kafka["bootstrap.servers"] = bootstrap
     if not kafka.get("bootstrap.servers"):
         raise SpecError("LC8003", "give a spec, --dag, or --bootstrap (or --kafka-conn-id) and a topic")
     return kafka, topic or (spec.landing.control_topic_name if spec else DEFAULT_CONTROL_TOPIC)
-
-
-def _settings(path: str) -> dict[str, Any]:
-    values = yaml_of(path, "--kafka-config")
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise SpecError("LC8004", f"--kafka-config {path}: use a mapping of librdkafka settings")
-    settings: dict[str, Any] = from_environment(values, f"--kafka-config {path}")
-    return settings
 
 
 def yaml_of(path: str, option: str) -> Any:

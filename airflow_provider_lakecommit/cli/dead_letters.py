@@ -67,7 +67,6 @@ def _selection(options: Namespace, limit: int | None) -> Selection:
 
 
 def _list_text(name: str, found: list[KindCount]) -> Iterator[str]:
-
     many, left = sum(one.states.total() for one in found), sum(one.states[State.OPEN] for one in found)
     yield f"{name}: {many} dead letters, {left} open"
     for one in found:
@@ -77,7 +76,6 @@ def _list_text(name: str, found: list[KindCount]) -> Iterator[str]:
 
 
 def _letter_text(letter: DeadLetter) -> Iterator[str]:
-
     at = letter.row["timestamp"]
     yield f"{where(letter)} {'no time' if at is None else at.isoformat()} {letter.kind}: {letter.row['reason']}"
     text = repr(letter.value().decode(errors="backslashreplace"))[1:-1] if letter.value() is not None else "no value"

@@ -9,7 +9,6 @@ stored. Imported only on request, so the command line otherwise needs no Airflow
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,15 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks import Settings
+from airflow_provider_lakecommit.hooks import (
+    Settings,
+    catalog_properties,
+    connection,
+    kafka_settings,
+    master_url,
+    registry_connection,
+)
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
 L = TypeVar("L", bound=Landing | LandingSet)
-CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
-"""Airflow uses it to decide where a process may get connections from; `airflow connections` sets it the same way."""
+kafka_of, catalog_of, registry_of = kafka_settings, catalog_properties, registry_connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,38 +84,15 @@ def complete(landing: Landing) -> Landing:
     return Settings.read().complete(landing)
 
 
-def kafka_of(conn_id: str) -> dict[str, Any]:
-    _open()
-    from airflow_provider_lakecommit.hooks import kafka_settings
-
-    return kafka_settings(conn_id)
-
-
-def registry_of(conn_id: str) -> dict[str, Any]:
-    _open()
-    from airflow_provider_lakecommit.hooks import registry_connection
-
-    return registry_connection(conn_id)
-
-
-def catalog_of(conn_id: str) -> dict[str, str]:
-    _open()
-    from airflow_provider_lakecommit.hooks import catalog_properties
-
-    return catalog_properties(conn_id)
-
-
 def rest_of(conn_id: str) -> dict[str, Any]:
-    _open()
-    from airflow_provider_lakecommit.hooks import connection, rest_settings
+    from airflow_provider_lakecommit.hooks import rest_settings
 
     return rest_settings(connection(conn_id, "http", "the address of a Kafka Connect worker"))
 
 
 def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the section `spark` for a connection to Spark Connect, a local session or a standalone cluster."""
-    _open()
-    from airflow_provider_lakecommit.hooks import CONNECT, connect_url, connection, master_url
+    from airflow_provider_lakecommit.hooks import CONNECT, connect_url
 
     found = connection(conn_id, "spark", "the master as host (local[2], …), or of type `spark_connect`")
     if found.conn_type == CONNECT:
@@ -126,19 +108,15 @@ def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, A
     return {"master": master, **({"conf": dict(conf)} if conf else {})}
 
 
-def _tasks_of(dag: DAG, base: type) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Yield tasks of a kind with their arguments, mapped or not."""
-    for task in dag.tasks:
-        mapped = getattr(task, "partial_kwargs", None)
-        kind = type(task) if mapped is None else task.operator_class
-        if isinstance(kind, type) and issubclass(kind, base):
-            yield task, vars(task) if mapped is None else mapped
-
-
 def _declared(dag: DAG, kind: type[L]) -> Iterator[Declared[L]]:
     from airflow_provider_lakecommit.operators import LandingTask, declared_of
 
-    for task, stated in _tasks_of(dag, LandingTask):
+    for task in dag.tasks:
+        mapped = getattr(task, "partial_kwargs", None)
+        operator = type(task) if mapped is None else task.operator_class
+        if not (isinstance(operator, type) and issubclass(operator, LandingTask)):
+            continue
+        stated = vars(task) if mapped is None else mapped
         declared = declared_of(stated.get("landing_set") or stated["landing"])
         if isinstance(declared, kind):
             spark = stated.get("spark_conn_id")
@@ -178,8 +156,8 @@ def _merged(dag_id: str, found: Sequence[Declared[Landing]]) -> list[Declared[La
                 f"DAG {dag_id!r} declares landing {d.of.name!r} in two ways: in "
                 f"{', '.join(sorted(known.paths))} and in {', '.join(sorted(d.paths))}",
             )
-        merged[d.of.name] = Declared(
-            of=known.of,
+        merged[d.of.name] = replace(
+            known,
             paths=known.paths | d.paths,
             spark_conn_id=known.spark_conn_id or d.spark_conn_id,
             spark_conf=known.spark_conf or d.spark_conf,
@@ -190,7 +168,6 @@ def _merged(dag_id: str, found: Sequence[Declared[Landing]]) -> list[Declared[La
 @cache
 def _parsed(dag_id: str) -> DAG:
     """Return the parsed DAG, once per process."""
-    _open()
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import BundleDagBag
 
@@ -203,7 +180,8 @@ def _parsed(dag_id: str) -> DAG:
         known |= set(bag.dags)
         errors |= bag.import_errors
     near = difflib.get_close_matches(dag_id, sorted(known), n=3)
-    texts = [f"{file}: {_last_line(text)}" for file, text in errors.items()]
+    lines = {file: [line.strip() for line in text.splitlines() if line.strip()] for file, text in errors.items()}
+    texts = [f"{file}: {some[-1] if some else 'no reason given'}" for file, some in lines.items()]
     raise SpecError(
         "LC8011",
         f"Airflow has no DAG {dag_id!r}"
@@ -228,13 +206,3 @@ def _task_paths(dag_id: str, manager: Any) -> Iterator[tuple[Any, Path | None]]:
         if (file := Path(bundle.path) / known.relative_fileloc).exists():
             yield bundle, file
     yield from ((bundle, None) for bundle in bundles.values())
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no reason given"
-
-
-def _open() -> None:
-    """Let Airflow also search its database for connections. A command within a task has only those of tasks."""
-    os.environ.setdefault(CONTEXT, "server")

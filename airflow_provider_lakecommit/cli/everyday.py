@@ -21,7 +21,6 @@ from airflow_provider_lakecommit.cli.arguments import (
 )
 from airflow_provider_lakecommit.cli.from_airflow import (
     add_airflow,
-    airflow_landing,
     landing_or_none,
     load,
     load_set_file,
@@ -71,7 +70,7 @@ def _land_arguments(parser: ArgumentParser) -> None:
 def _land(options: Namespace, output: Output) -> int:
     follow = follow_of(options)
     if options.dry_run:
-        return _plan(options, output)
+        return PLAN.run(options, output)
     if (declared := load_set_file(options, output)) is not None:
         from airflow_provider_lakecommit.cli.runs.land_set import land_set
 
@@ -103,23 +102,11 @@ def _plan_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--explain", action="store_true", help="explain where each partition's window ends")
 
 
-def _plan(options: Namespace, output: Output) -> int:
-    explain = getattr(options, "explain", False)
-    if (declared := load_set_file(options, output)) is not None:
-        from airflow_provider_lakecommit.cli.runs.plan import plan_set
-
-        return plan_set(declared, output, explain=explain)
-    spec = load(options, output)
-    from airflow_provider_lakecommit.cli.runs.plan import plan
-
-    return plan(spec, output, explain=explain)
-
-
 PLAN = Command(
     description="show what the next cycle would do; write nothing",
     examples=("plan orders.yaml --explain", "plan --dag land_orders --json"),
     arguments=_plan_arguments,
-    run=_plan,
+    run=on_spec("runs.plan:plan", of_set="runs.plan:plan_set"),
 )
 
 
@@ -130,25 +117,11 @@ def _status_arguments(parser: ArgumentParser) -> None:
     add("--max-age", type=duration, metavar="TIME", help="accept tables that are complete up to then")
 
 
-def _status(options: Namespace, output: Output) -> int:
-    from airflow_provider_lakecommit.status import StatusLimits
-
-    allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
-    if (declared := load_set_file(options, output)) is not None:
-        from airflow_provider_lakecommit.cli.status_set import status_set
-
-        return status_set(declared, output, every=options.every, allowed=allowed)
-    spec = load(options, output)
-    from airflow_provider_lakecommit.cli.status import status
-
-    return status(spec, output, every=options.every, allowed=allowed)
-
-
 STATUS = Command(
     description="show lag, open windows and blocked ranges; 0 if well",
     examples=("status orders.yaml --every 5m", "status --dag land_shop --task-group orders"),
     arguments=_status_arguments,
-    run=_status,
+    run=on_spec("status:status", of_set="status:status_set"),
 )
 
 
@@ -254,7 +227,7 @@ def _infer(options: Namespace, output: Output) -> int:
     from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema
 
     by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
-    spec = airflow_landing(options, output) or (None if by_hand else _sampled(options.source))
+    spec = load(options, output) if options.dag else None if by_hand else _sampled(options.source)
     kafka, _ = source(options, output, options.source, spec)
     landing = spec.landing if spec else None
     topics = landing.topic_names if landing else (options.source,)

@@ -28,6 +28,8 @@ from airflow_provider_lakecommit.landing import (
     with_registry,
 )
 
+PROCESS_CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
+"""Airflow uses it to decide where a process may get connections from; `airflow connections` sets it the same way."""
 SECTIONS = {"kafka": "kafka_conn_id", "catalog": "iceberg_conn_id", "spark": "spark_conn_id"}
 """Options that replace sections."""
 
@@ -51,7 +53,9 @@ def add_airflow(
 
 
 def load(options: Namespace, output: Output) -> LandingSpec:
-    """Return the landing of a command, with everything that it needs."""
+    """Return the landing of a command, with everything that it needs: of a DAG, or of a spec with the given connections
+    of Airflow instead of its sections.
+    """
     if options.dag:
         if (of_set := load_dag_set(options, output)) is not None:
             from airflow_provider_lakecommit.cli.runs.land_set import landing_of
@@ -65,26 +69,21 @@ def load(options: Namespace, output: Output) -> LandingSpec:
                 "one by --landing NAME or --task-group GROUP",
             )
         return specs[0]
-    return load_file(options.spec, options, output)
+    path, name = options.spec, getattr(options, "landing", None)
+    if declares_set(path):
+        declared = _set_file(path, options, output)
+        from airflow_provider_lakecommit.cli.runs.land_set import landing_of
 
-
-def load_file(path: str, options: Namespace, output: Output) -> LandingSpec:
-    """Return a spec, with the given connections of Airflow instead of its sections; of a set the named landing."""
-    name = getattr(options, "landing", None)
-    if not declares_set(path):
-        if name and not options.dag:
-            raise SpecError("LC8014", f"spec {path} is of one landing: --landing NAME is for a set, leave it out")
-        spec = load_spec(path, elsewhere=connection_ids(options))
-        landing = spec.landing
-        found = _completed(spec, landing.connections.registry, path, options, output)
-        if connection_ids(options):
-            with opened(options, output) as airflow:
-                landing = airflow.complete(landing)
-        return LandingSpec(landing=landing, **found, variables=spec.variables)
-    declared = _set_file(path, options, output)
-    from airflow_provider_lakecommit.cli.runs.land_set import landing_of
-
-    return landing_of(declared, name)
+        return landing_of(declared, name)
+    if name:
+        raise SpecError("LC8014", f"spec {path} is of one landing: --landing NAME is for a set, leave it out")
+    spec = load_spec(path, elsewhere=connection_ids(options))
+    landing = spec.landing
+    found = _completed(spec, landing.connections.registry, path, options, output)
+    if connection_ids(options):
+        with opened(options, output) as airflow:
+            landing = airflow.complete(landing)
+    return LandingSpec(landing=landing, **found, variables=spec.variables)
 
 
 def load_set_file(options: Namespace, output: Output) -> LandingSetSpec | None:
@@ -124,7 +123,6 @@ def _completed(
 
 
 def load_dag(options: Namespace, output: Output) -> list[LandingSpec]:
-    """Return the landings of a DAG, with their connections."""
     specs = []
     with opened(options, output) as airflow:
         for declared in airflow.landings_of(options.dag, group=options.task_group, name=options.landing):
@@ -161,15 +159,10 @@ def _connected(
     return {"catalog": {}, "spark": {}, **found}
 
 
-def airflow_landing(options: Namespace, output: Output) -> LandingSpec | None:
-    """Return the landing of the named DAG; for commands that need no catalog."""
-    return load(options, output) if options.dag else None
-
-
 def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
     """Return the landing of the named DAG or spec, if any; for commands that need no catalog."""
-    if (found := airflow_landing(options, output)) is not None or not options.spec:
-        return found
+    if options.dag or not options.spec:
+        return load(options, output) if options.dag else None
     elsewhere = ("catalog", "spark", *(("kafka",) if options.kafka_conn_id else ()))
     if declares_set(options.spec):
         of_set = load_set(options.spec, elsewhere=elsewhere)
@@ -184,13 +177,11 @@ def landing_or_none(options: Namespace, output: Output) -> LandingSpec | None:
 
 
 def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the settings of the connection given for Kafka Connect, if there is one."""
     if not options.kafka_connect_conn_id:
         return None
     with opened(options, output) as airflow:
         found: dict[str, Any] = airflow.rest_of(options.kafka_connect_conn_id)
-    output.keep({"connect": found})
-    return found
+        return found
 
 
 def connection_ids(options: Namespace) -> dict[str, str]:
@@ -200,7 +191,10 @@ def connection_ids(options: Namespace) -> dict[str, str]:
 
 @contextmanager
 def opened(options: Namespace, output: Output) -> Iterator[ModuleType]:
-    """Yield Airflow as :mod:`~airflow_provider_lakecommit.cli.deployment`."""
+    """Yield Airflow as :mod:`~airflow_provider_lakecommit.cli.deployment`. It searches its database for connections,
+    too; a command within a task has only those of tasks.
+    """
+    os.environ.setdefault(PROCESS_CONTEXT, "server")
     if not options.verbose:
         os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
     with results_only(output):
@@ -230,7 +224,6 @@ def _with_registry(airflow: ModuleType, conn_id: str | None, kafka: dict[str, An
 
 
 def section_connection(section: str, options: Namespace, output: Output) -> dict[str, Any] | None:
-    """Return the settings of the connection given for a section, if there is one."""
     conn_id = getattr(options, SECTIONS[section], None)
     if not conn_id:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -151,14 +152,7 @@ def _section_to_dict(s: LedgerSection) -> dict[str, Any]:
         "topic_ids": {p.topic: p.topic_id for p in sorted(s.starts)},
         "starts": {str(p): start for p, start in sorted(s.starts.items())},
         "covered": s.covered.to_dict(),
-        "control": {
-            "cluster_id": s.control.cluster_id,
-            "topic": s.control.topic,
-            "topic_id": s.control.topic_id,
-            "partition": s.control.partition,
-            "read_from": s.control.read_from,
-            "low": s.control.low,
-        },
+        "control": asdict(s.control),
     }
 
 

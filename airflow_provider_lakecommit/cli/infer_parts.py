@@ -176,7 +176,7 @@ def csv_as_json(taken: Sample, options: FormatOptions) -> list[tuple[str, bytes 
     positions = range(decoded.table.num_rows) if decoded.records is None else decoded.records
     rows = zip(positions, decoded.table.to_pylist(), strict=True)
     tombstones: list[tuple[str, bytes | None]] = [(location, None) for location, value in taken if value is None]
-    return [*tombstones, *((values[i][0], _object(row).encode()) for i, row in rows)]
+    return [*tombstones, *((values[i][0], f"{{{', '.join(map(_field, row.items()))}}}".encode()) for i, row in rows)]
 
 
 def raw_columns(taken: Sample) -> list[InferredColumn]:
@@ -189,12 +189,9 @@ def raw_columns(taken: Sample) -> list[InferredColumn]:
     return [InferredColumn(name="value", type="string" if text else "binary", required=True, notes=(note,))]
 
 
-def _object(row: dict[str, str | None]) -> str:
-    return "{" + ", ".join(f"{json.dumps(name)}: {_json(text)}" for name, text in row.items()) + "}"
-
-
-def _json(text: str | None) -> str:
-    return text if text is not None and _PLAIN.fullmatch(text) else json.dumps(text)
+def _field(item: tuple[str, str | None]) -> str:
+    name, text = item
+    return f"{json.dumps(name)}: {text if text is not None and _PLAIN.fullmatch(text) else json.dumps(text)}"
 
 
 _PLAIN_TEXT = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-9_.-]*", re.IGNORECASE)
@@ -202,7 +199,6 @@ _PLAIN_TEXT = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-
 
 
 def comment(text: str) -> str:
-    """Return a text as a comment of YAML."""
     return f"# {json.dumps(text, ensure_ascii=False)[1:-1]}".replace('\\"', '"')
 
 
@@ -212,7 +208,6 @@ def scalar(text: str) -> str:
 
 
 def flow(value: Any) -> str:
-    """Return a value as one line of YAML."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
 from airflow_provider_lakecommit.cli.infer_parts import (
+    Sample,
     SqlColumns,
     columns_of_envelope,
     comment,
@@ -54,7 +55,6 @@ from airflow_provider_lakecommit.kafka.sample import sample
 from airflow_provider_lakecommit.landing import PREFIX, Format, Landing, Transform, columns_of_unwrap, registry_settings
 from airflow_provider_lakecommit.redaction import secrets_in
 
-Sample = Sequence[tuple[str, bytes | None]]
 _WITHOUT_VALUE = {"not_framed", "unknown_schema", "wrong_schema", "not_avro", "not_protobuf", "not_csv"}
 """Kinds of rejects whose reasons quote no value."""
 
@@ -115,7 +115,7 @@ def infer_schema(
     if (
         options.format == "json"
         and question.landing
-        and (question.landing.transform.unwrap or _by_field(question.landing.routing))
+        and (question.landing.transform.unwrap or ((route := question.landing.routing) and not route.by_schema))
     ):
         found_by = _of_landing(question, question.landing, taken, format or options.format)
         return output_of(replace(found_by, records=records), output)
@@ -136,10 +136,6 @@ def _as_stated(column: InferredColumn, rule: str | None) -> InferredColumn:
         return column
     kind = "date" if rule == "epoch_days" else "time" if rule.endswith("_of_day") else "timestamptz"
     return replace(column, type=kind, notes=(), instead=None, rule=None)
-
-
-def _by_field(route: Route | None) -> bool:
-    return route is not None and not route.by_schema
 
 
 def unread(taken: Sample) -> SampledValues:
@@ -167,13 +163,14 @@ def output_of(inferred: Inferred, output: Output) -> int:
     question, found, columns = inferred.question, inferred.found, inferred.columns
     given = given_by_sql(question.landing, columns)
     if output.as_json:
+        routed = {table: _schema(of_table) for table, of_table in inferred.beside.items()}
         output.result(
             {
                 "topics": list(question.topics),
                 "format": inferred.format,
                 "sampled": found.values,
                 **_created(columns, given),
-                **_routed(inferred.beside),
+                **({"route": {"create": routed}} if routed else {}),
                 "notes": {c.name: list(c.notes) for c in columns if c.notes},
                 "tombstones": found.tombstones,
                 "rejected": [
@@ -182,11 +179,12 @@ def output_of(inferred: Inferred, output: Output) -> int:
             }
         )
     else:
-        registry = registry_settings(question.kafka)
+        registry, here = registry_settings(question.kafka), Path.cwd()
+        for_trying = {"type": "sql", "uri": f"sqlite:///{here / 'lake.db'}", "warehouse": (here / "lake").as_uri()}
         sections = {
             "kafka": {key: value for key, value in question.kafka.items() if not key.startswith(PREFIX)},
             **({"registry": registry} if registry else {}),
-            "catalog": question.catalog or _catalog_here(),
+            "catalog": question.catalog or for_trying,
             "spark": {"master": "local[2]"},
         }
         output.lines(
@@ -219,10 +217,6 @@ def _created(columns: Sequence[InferredColumn], given: SqlColumns | None) -> dic
     if given is None:
         return {"create": _schema(columns)}
     return {"transform": {"record_schema": _schema(columns)["schema"]}, "create": _schema(given.columns)}
-
-
-def _routed(beside: Mapping[str, Sequence[InferredColumn]]) -> dict[str, Any]:
-    return {"route": {"create": {table: _schema(columns) for table, columns in beside.items()}}} if beside else {}
 
 
 def _schema(columns: Sequence[InferredColumn]) -> dict[str, Any]:
@@ -386,8 +380,3 @@ def _without_secret(key: str, value: Any) -> Any:
     if not secrets_in({key: value}):
         return value.replace("${", "$${") if isinstance(value, str) else value
     return f"${{{re.sub(r'[^A-Z0-9]+', '_', key.upper()).strip('_')}}}"
-
-
-def _catalog_here() -> dict[str, str]:
-    here = Path.cwd()
-    return {"type": "sql", "uri": f"sqlite:///{here / 'lake.db'}", "warehouse": (here / "lake").as_uri()}

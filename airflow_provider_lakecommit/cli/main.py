@@ -140,7 +140,6 @@ class _Parser(argparse.ArgumentParser):
         return found, left
 
     def _check_command(self, given: list[str]) -> None:
-        """End with the nearest command for an unknown word."""
         if given[0].startswith("-"):
             return
         before = spoken(self.prog).split() if self.prog != PROGRAM else []
@@ -151,7 +150,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _nearest(name: Sequence[str]) -> str:
-    """Return the command, group or action nearest to a word."""
     if near := meant(" ".join(name), [*COMMANDS, *GROUPS]):
         return near
     actions = {each.split()[-1]: each for each in COMMANDS}
@@ -176,7 +174,14 @@ def _parser() -> argparse.ArgumentParser:
         if action and first not in groups:
             group = commands.add_parser(first, description=_sentence(GROUPS[first]))
             groups[first] = group.add_subparsers(metavar="ACTION", required=True)
-        _add(groups[first] if action else commands, action or first, command)
+        one = (groups[first] if action else commands).add_parser(
+            action or first,
+            help=command.description,
+            description=_sentence(command.description),
+            epilog="\n".join(["examples:", *(f"  {PROGRAM} {line}" for line in command.examples)]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_to(one)
     return parser
 
 
@@ -200,17 +205,6 @@ def _mistake(options: argparse.Namespace) -> str | None:
     if not dag and getattr(options, "source", "") is None:
         return "give a topic, SPEC, or --dag DAG of an Airflow deployment"
     return None
-
-
-def _add(commands: Any, name: str, command: Command) -> None:
-    parser = commands.add_parser(
-        name,
-        help=command.description,
-        description=_sentence(command.description),
-        epilog="\n".join(["examples:", *(f"  {PROGRAM} {line}" for line in command.examples)]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.add_to(parser)
 
 
 def _sentence(text: str) -> str:

@@ -70,12 +70,10 @@ def reset_offsets(session: LandingSession, options: Namespace, output: Output) -
 
 
 def reset_hard(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Delete all rows of the landing, which restarts where its declaration says."""
     return _delete_back(session, options, output, spoken(RESET_HARD))
 
 
 def _delete_back(session: LandingSession, options: Namespace, output: Output, command: str) -> int:
-    """Go back over landed offsets and delete their rows."""
     from airflow_provider_lakecommit.operations import Way
     from airflow_provider_lakecommit.operations.decisions import delete_back
 
@@ -191,7 +189,6 @@ def reset_key(session: LandingSession, options: Namespace, output: Output) -> in
 
 
 def migrate(session: LandingSession, options: Namespace, output: Output) -> int:
-    """Continue on the cluster of the spec."""
     preview = _migration(session, options, output)
     if (code := ends_with_preview(options, output, preview.to_dict(), preview.lines())) is not None:
         return code

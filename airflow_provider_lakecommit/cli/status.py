@@ -1,20 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakecommit status`: lag, waiting slices, open cycles, required decisions. Writes nothing.
+"""`lakecommit status`: lag, waiting slices, open cycles, required decisions; of a set a line for each landing, worst
+first. Writes nothing.
 
 The exit code is 0 only if all is well (:mod:`~airflow_provider_lakecommit.status.status_rules`); otherwise the first
-line has the reason.
+line has the reason. Of a set it is that of the worst: 1 if one cannot be read or topics have no landing; 6 if a landing
+that the set no longer has is unfinished. A topic without records, whose table does not exist yet, is well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
+from airflow_provider_lakecommit.cli.runs.plan import opened_set
 from airflow_provider_lakecommit.cli.runs.process import is_dead
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import BACKFILL, DOCTOR, LAND, UNBLOCK, CycleState, resumed_by
-from airflow_provider_lakecommit.cycle import LandingSession
-from airflow_provider_lakecommit.landing import LandingSpec
+from airflow_provider_lakecommit.cycle import (
+    Expansion,
+    Formers,
+    LandingSession,
+    for_all,
+    format_former,
+    former_landings,
+    has_no_record,
+    without_records,
+)
+from airflow_provider_lakecommit.landing import LandingSetSpec, LandingSpec
 from airflow_provider_lakecommit.status import (
     PartitionStatus,
     Status,
@@ -34,21 +48,10 @@ CODES = {
 }
 
 
-def status(
-    spec: LandingSpec,
-    output: Output,
-    *,
-    every: timedelta | None = None,
-    allowed: StatusLimits | None = None,
-) -> int:
-    """Show the state of the landing; return its exit code.
-
-    :param every: how often it runs, for the warning that unread offsets may expire
-    :param allowed: accepted lag
-    """
+def status(spec: LandingSpec, options: Namespace, output: Output) -> int:
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
-        found = read_status(session, every)
-    standing, why = status_verdict(found, allowed or StatusLimits())
+        found = read_status(session, options.every)
+    standing, why = status_verdict(found, StatusLimits(lag=options.max_lag, age=options.max_age))
     head = f"{found.landing} is {standing.upper()}: {why}" if why else f"{found.landing}: all is well"
     output.answer({**to_dict(found), "standing": standing.value, "why": why or None}, [head, *_text(found)])
     return CODES[standing]
@@ -126,3 +129,72 @@ def _cycle(state: CycleState, now: datetime) -> str:
         claim = f"its process has ended, the next `{LAND}` on this host ends its claim"
     failed = f"; {len(state.failed)} commit attempts failed: {list(state.failed.values())[-1]}" if state.failed else ""
     return f"  open cycle {state.cycle.commit_id} of {state.cycle.dag} run {state.cycle.run}: {claim}{failed}"
+
+
+Standing = tuple[StatusVerdict, str, Status | None]
+"""The verdict on one landing, the reason, and its status; ``None`` if it has no table yet and needs none."""
+
+
+def status_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
+    allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
+    with opened_set(spec) as (expansion, tables, connections):
+
+        def step(session: LandingSession) -> Standing:
+            landing = session.landing
+            made = spec.landing_set.missing_table == "create"
+            if made and has_no_record(landing, connections) and tables.find(landing.table) is None:
+                return StatusVerdict.WELL, without_records(landing), None
+            found = read_status(session, options.every)
+            return *status_verdict(found, allowed), found
+
+        ended = for_all(connections, expansion.landings, step, output.log)
+        former = former_landings(spec.landing_set, connections, output.log)
+    ended = {**former.failed, **ended}
+    order = list(StatusVerdict)
+    failed = {name: str(each) for name, each in ended.items() if isinstance(each, BaseException)}
+    statuses = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
+    statuses = dict(sorted(statuses.items(), key=lambda item: order.index(item[1][0])))
+    output.answer(
+        _set_to_dict(spec, expansion, statuses, failed, former), _set_text(expansion, statuses, failed, former)
+    )
+    if failed or expansion.troubles:
+        return Exit.REFUSED
+    worst = [verdict for verdict, _, _ in statuses.values()][:1]
+    worst += [StatusVerdict.BEHIND for each in former.found if each.is_open]
+    return CODES[min(worst, key=order.index, default=StatusVerdict.WELL)]
+
+
+def _set_to_dict(
+    spec: LandingSetSpec,
+    expansion: Expansion,
+    statuses: Mapping[str, Standing],
+    failed: Mapping[str, str],
+    former: Formers,
+) -> dict[str, object]:
+    return {
+        "landing_set": spec.landing_set.name,
+        "landings": [
+            {**(to_dict(found) if found else {"landing": name}), "standing": verdict, "why": why}
+            for name, (verdict, why, found) in statuses.items()
+        ],
+        "failed": dict(failed),
+        "former": [each.to_dict() for each in former.found],
+        **expansion.left_out,
+    }
+
+
+def _set_text(
+    expansion: Expansion, statuses: Mapping[str, Standing], failed: Mapping[str, str], former: Formers
+) -> Iterator[str]:
+    yield from (f"FAILED {name}: {why}" for name, why in failed.items())
+    yield from (f"NO LANDING {trouble}" for trouble in expansion.troubles)
+    yield from map(format_former, former.found)
+    for name, (verdict, why, found) in statuses.items():
+        behind = f"; {found.lag} offsets behind" if found and found.lag else ""
+        is_so = "all is well" if verdict is StatusVerdict.WELL else verdict.upper()
+        yield f"{name}: {is_so}{f': {why}' if why else ''}{behind}"
+    counts = Counter(verdict for verdict, _, _ in statuses.values())
+    counted = [f"{counts[v]} {v}" for v in StatusVerdict if counts[v]]
+    lag = sum(found.lag for _, _, found in statuses.values() if found)
+    landings, numbers = len(statuses) + len(failed), ", ".join([*counted, f"{len(failed)} failed"])
+    yield f"{landings} landings: {numbers}; {lag} offsets behind"

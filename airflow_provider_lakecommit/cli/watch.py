@@ -61,18 +61,6 @@ landing's cycles complete (default: the spec's, otherwise 1h).
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StallOptions:
-    """What to show; times are in seconds, ``until`` since the epoch."""
-
-    group: str | None
-    rules: StallRules
-    events_clock: bool
-    until: float | None
-    follow: bool
-    completion_timeout: float
-
-
 def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, float]:
     """Return the rules of a verdict, and the seconds in which a landing's cycle completes, by ``--rule NAME=VALUE``.
 
@@ -92,38 +80,36 @@ def rules_of(texts: Iterable[str], timeout: timedelta) -> tuple[StallRules, floa
 
 
 def watch(options: Namespace, output: Output) -> int:
-    """Show the verdicts on a landing, a connector or all of a control topic."""
     spec = landing_or_none(options, output)
     kafka, topic = source(options, output, options.control_topic, spec)
     timeout = spec.landing.window.completion_timeout if spec is not None else timedelta(hours=1)
     rules, completion = rules_of(options.rule, timeout)
-    request = StallOptions(
+    groups = GroupVerdicts(
         group=options.group or (spec.landing.group_id if spec is not None else None),
         rules=rules,
         events_clock=options.clock == "event",
         until=options.until,
-        follow=options.follow,
         completion_timeout=completion,
     )
-    return stall(kafka, topic, output, request)
+    return stall(kafka, topic, output, groups, follow=options.follow)
 
 
-def stall(kafka: Mapping[str, Any], topic: str, output: Output, request: StallOptions) -> int:
-    groups = GroupVerdicts(request)
+def stall(kafka: Mapping[str, Any], topic: str, output: Output, groups: GroupVerdicts, *, follow: bool) -> int:
+    caught_up = False
     with ControlWatch(topic, kafka) as watch:
-        for records in _batches(watch, output, follow=request.follow):
+        for records in _batches(watch, output, follow=follow):
             for record in records:
                 _show(output, groups.event(record))
-            if request.follow and groups.caught_up and not request.events_clock:
+            if follow and caught_up and not groups.events_clock:
                 for line in groups.now(time.time(), changes=True):
                     _show(output, line)
-            groups.caught_up = watch.caught_up
-    moment = request.until if request.until is not None else None if request.events_clock else time.time()
+            caught_up = watch.caught_up
+    moment = groups.until if groups.until is not None else None if groups.events_clock else time.time()
     for line in groups.now(moment, changes=False) if moment is not None else ():
         _show(output, line)
     if not groups.states:
-        whose = f" of group {request.group}" if request.group else ""
-        near = nearest(request.group, groups.others) if request.group else ()
+        whose = f" of group {groups.group}" if groups.group else ""
+        near = nearest(groups.group, groups.others) if groups.group else ()
         near_text = f"; groups seen there: {', '.join(near)}" if near else "; check that it is the control topic"
         output.log(f"{topic} has no control event{whose}{near_text}")
         return Exit.REFUSED
@@ -147,36 +133,45 @@ def _batches(watch: ControlWatch, output: Output, *, follow: bool) -> Iterator[t
             output.log(f"waiting for the brokers of {watch.topic}: {reported}")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class GroupVerdicts:
-    """The observed groups, and the last reported verdict of each; ``others`` were not requested."""
+    """The observed groups, and the last reported verdict of each; ``others`` were not requested.
 
-    request: StallOptions
+    :param group: the only one to evaluate
+    :param until: time of the last evaluated event, in seconds of the epoch
+    :param completion_timeout: seconds
+    """
+
+    group: str | None
+    rules: StallRules
+    events_clock: bool
+    until: float | None
+    completion_timeout: float
     states: dict[str, State] = field(default_factory=dict)
-    rules: dict[str, StallRules] = field(default_factory=dict)
+    rules_of: dict[str, StallRules] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     clocks: dict[str, float] = field(default_factory=dict)
-    caught_up: bool = False
     verified: VerifiedRecords = field(default_factory=VerifiedRecords)
     others: set[str] = field(default_factory=set)
 
     def event(self, record: ControlRecord) -> dict[str, Any] | None:
         """Return the result for a record; ``None`` if it is no event of the group, or too late to be evaluated."""
-        request = self.request
         found = observed_record(
             record.value,
             key=record.key,
             headers=record.headers,
-            group=request.group,
-            at=None if request.events_clock else record.timestamp.timestamp(),
-            completion_timeout=request.completion_timeout,
+            group=self.group,
+            at=None if self.events_clock else record.timestamp.timestamp(),
+            completion_timeout=self.completion_timeout,
         )
         if found is None:
-            self._note_other(record)
-        if found is None or (request.until is not None and found.event.at > request.until):
+            if not self.states and len(self.others) < MOST_OTHERS and (name := group_of(record.value)) is not None:
+                self.others.add(name)
             return None
         group, event = found.group, found.event
-        rules = self.rules.get(group, request.rules)
+        if self.until is not None and event.at > self.until:
+            return None
+        rules = self.rules_of.get(group, self.rules)
         if not self.verified(record, group, event.kind, landing=rules.landing):
             return None
         # Several senders have several clocks; time does not go back.
@@ -188,20 +183,14 @@ class GroupVerdicts:
         before = evaluate(self.states.get(group, State()), clock, rules)
         state = observe(self.states.get(group, State()), event, rules)
         after = evaluate(state, clock, rules)
-        self.states[group], self.rules[group], self.verdicts[group] = state, rules, after.verdict
+        self.states[group], self.rules_of[group], self.verdicts[group] = state, rules, after.verdict
         return {**_position(record, group, event), **_finding(after), "before": before.verdict.value}
-
-    def _note_other(self, record: ControlRecord) -> None:
-        if not self.states and len(self.others) < MOST_OTHERS and (name := group_of(record.value)) is not None:
-            self.others.add(name)
 
     def now(self, moment: float, *, changes: bool) -> Iterator[dict[str, Any]]:
         """Yield the verdict of each group at a time; with ``changes`` only if it differs from the last reported one."""
-        groups = self.states or ({} if self.request.group is None or changes else {self.request.group: State()})
+        groups = self.states or ({} if self.group is None or changes else {self.group: State()})
         for group, state in groups.items():
-            found = evaluate(
-                state, max(moment, self.clocks.get(group, moment)), self.rules.get(group, self.request.rules)
-            )
+            found = evaluate(state, max(moment, self.clocks.get(group, moment)), self.rules_of.get(group, self.rules))
             if changes and found.verdict is self.verdicts.get(group):
                 continue
             before = self.verdicts.get(group, found.verdict)

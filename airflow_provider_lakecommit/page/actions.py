@@ -20,8 +20,10 @@ resume          DAGs that land are paused                                to unpa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
 
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.operations import KnownDag, Operation
@@ -29,78 +31,81 @@ from airflow_provider_lakecommit.page.operations import KnownDag, Operation
 ORDER = ("publish_now", "retry_blocked", "verify")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rights:
-    """The rights of the user on a DAG, by its id."""
-
-    reads: Callable[[str], bool]
-    triggers: Callable[[str], bool]
-    edits: Callable[[str], bool]
-
-    def cached(self) -> Rights:
-        """Return the same rights, each requested once per DAG: the auth manager may be slow."""
-        return Rights(reads=self.reads, triggers=cache(self.triggers), edits=cache(self.edits))
+Right = Callable[[str], bool]
+"""Whether the user has a right on a DAG, by its id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """One action. ``does`` is its general effect, ``now`` its effect at present.
-
-    ``pauses`` are DAGs that are paused first, ``unpauses`` those that are unpaused, ``dag`` is then run with ``conf``.
-    ``hindrance`` is why this user cannot run it now; empty: allowed.
-    """
+class ActionAnswer(BaseModel):
+    """A request to Airflow: pause and unpause DAGs, then run one."""
 
     kind: str
     does: str
     now: str
-    dag: str = ""
-    conf: Mapping[str, str] = field(default_factory=dict)
-    pauses: Sequence[str] = ()
-    unpauses: Sequence[str] = ()
-    asks: bool = False
-    hindrance: str = ""
+    dag: str
+    conf: dict[str, str]
+    pauses: list[str]
+    unpauses: list[str]
+    asks: bool
+    hindrance: str
 
 
-def actions(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> tuple[Action, ...]:
+def actions(
+    row: LandingRow, dags: Mapping[str, KnownDag], reads: Right, triggers: Right, edits: Right
+) -> list[ActionAnswer]:
     """Return the actions of a landing that the user may see."""
     if not row.state.landing:
-        return ()
-    rights = rights.cached()
-    operations = _operations(row, dags, rights)
-    runs = [_run(row, o, dags, rights) for kind in ORDER for o in operations if o.kind == kind]
-    land = [dag for dag in row.dags if dag in dags and rights.reads(dag)]
+        return []
+    # The auth manager may be slow: each right is requested once per DAG.
+    triggers, edits = cache(triggers), cache(edits)
+    meant = [o for dag, known in dags.items() for o in known.operations if o.landing == row.name and reads(dag)]
+    # Of each kind one, of a DAG that the user may run now if possible.
+    meant.sort(key=lambda o: (not triggers(o.dag), dags[o.dag].paused, o.dag))
+    first = {o.kind: o for o in reversed(meant)}
+    runs = {kind: _run(row, first[kind], dags, triggers) for kind in ORDER if kind in first}
+    land = [dag for dag in row.dags if dag in dags and reads(dag)]
     on, off = [d for d in land if not dags[d].paused], [d for d in land if dags[d].paused]
-    more: list[Action] = []
-    publishing = next((a for a in runs if a.kind == "publish_now"), None)
-    if on and publishing is not None:
-        more.append(_drain(row, on, publishing, rights))
+    more: list[ActionAnswer] = []
+    if on and "publish_now" in runs:
+        more.append(_drain(row, on, runs["publish_now"], edits))
     if on:
-        more.append(_suspend(on, rights))
+        more.append(
+            _action(
+                "suspend",
+                does="Airflow starts no further run; open runs end normally",
+                now=f"pauses {_named(on)}",
+                pauses=on,
+                hindrance=_may_not_edit(on, edits),
+            )
+        )
     if off:
-        more.append(_resume(row, off, rights))
-    return (*runs, *more)
+        waits = "" if row.read_lag is None else f"; {_count(row.read_lag, 'record')} wait to be read"
+        more.append(
+            _action(
+                "resume",
+                does="Airflow starts runs again",
+                now=f"unpauses {_named(off)}{waits}",
+                unpauses=off,
+                hindrance=_may_not_edit(off, edits),
+            )
+        )
+    return [*runs.values(), *more]
 
 
-def _operations(row: LandingRow, dags: Mapping[str, KnownDag], rights: Rights) -> list[Operation]:
-    """Return one operation of each kind on this landing, of a DAG that the user may run now if possible."""
-    meant = [o for dag, known in dags.items() for o in known.operations if o.landing == row.name and rights.reads(dag)]
-    meant.sort(key=lambda o: (not rights.triggers(o.dag), dags[o.dag].paused, o.dag))
-    found: dict[str, Operation] = {}
-    for o in meant:
-        found.setdefault(o.kind, o)
-    return list(found.values())
+def _action(kind: str, **fields: Any) -> ActionAnswer:
+    nothing = {"dag": "", "conf": {}, "pauses": [], "unpauses": [], "asks": False}
+    return ActionAnswer(kind=kind, **{**nothing, **fields})
 
 
-def _run(row: LandingRow, o: Operation, dags: Mapping[str, KnownDag], rights: Rights) -> Action:
+def _run(row: LandingRow, o: Operation, dags: Mapping[str, KnownDag], triggers: Right) -> ActionAnswer:
     does, now, idle = _TOLD[o.kind](row)
     hindrance = (
         f"you may not trigger runs of DAG {o.dag}"
-        if not rights.triggers(o.dag)
+        if not triggers(o.dag)
         else f"DAG {o.dag} is paused: its runs would wait"
         if dags[o.dag].paused
         else idle
     )
-    return Action(kind=o.kind, does=does, now=now, dag=o.dag, conf=o.conf, asks=o.asks, hindrance=hindrance)
+    return _action(o.kind, does=does, now=now, dag=o.dag, conf=o.conf, asks=o.asks, hindrance=hindrance)
 
 
 def _publish_now(row: LandingRow) -> tuple[str, str, str]:
@@ -121,42 +126,21 @@ def _retry_blocked(row: LandingRow) -> tuple[str, str, str]:
     return does, f"{_count(sum(len(c) for c in blocked), 'offset')} in {ranges} blocked", ""
 
 
-def _verify(_: LandingRow) -> tuple[str, str, str]:
-    return "checks that every offset is in the tables exactly once; changes nothing", "the run fails if not", ""
-
-
 _TOLD: Mapping[str, Callable[[LandingRow], tuple[str, str, str]]] = {
     "publish_now": _publish_now,
     "retry_blocked": _retry_blocked,
-    "verify": _verify,
+    "verify": lambda _: (
+        "checks that every offset is in the tables exactly once; changes nothing",
+        "the run fails if not",
+        "",
+    ),
 }
 
 
-def _suspend(on: Sequence[str], rights: Rights) -> Action:
-    return Action(
-        kind="suspend",
-        does="Airflow starts no further run; open runs end normally",
-        now=f"pauses {_named(on)}",
-        pauses=on,
-        hindrance=_may_not_edit(on, rights),
-    )
-
-
-def _resume(row: LandingRow, off: Sequence[str], rights: Rights) -> Action:
-    waits = "" if row.read_lag is None else f"; {_count(row.read_lag, 'record')} wait to be read"
-    return Action(
-        kind="resume",
-        does="Airflow starts runs again",
-        now=f"unpauses {_named(off)}{waits}",
-        unpauses=off,
-        hindrance=_may_not_edit(off, rights),
-    )
-
-
-def _drain(row: LandingRow, on: Sequence[str], publishing: Action, rights: Rights) -> Action:
+def _drain(row: LandingRow, on: Sequence[str], publishing: ActionAnswer, edits: Right) -> ActionAnswer:
     publishes = row.running or row.commit_lag
-    return Action(
-        kind="drain",
+    return _action(
+        "drain",
         does="Airflow starts no further run, and everything read is published: then no run is open",
         now=f"pauses {_named(on)}; {publishing.now}",
         # Without anything to publish, pausing is enough.
@@ -164,12 +148,12 @@ def _drain(row: LandingRow, on: Sequence[str], publishing: Action, rights: Right
         conf=publishing.conf,
         pauses=on,
         asks=publishing.asks,
-        hindrance=_may_not_edit(on, rights) or (publishing.hindrance if publishes else ""),
+        hindrance=_may_not_edit(on, edits) or (publishing.hindrance if publishes else ""),
     )
 
 
-def _may_not_edit(dags: Iterable[str], rights: Rights) -> str:
-    refused = [dag for dag in dags if not rights.edits(dag)]
+def _may_not_edit(dags: Iterable[str], edits: Right) -> str:
+    refused = [dag for dag in dags if not edits(dag)]
     return f"you may not pause {_named(refused)}" if refused else ""
 
 

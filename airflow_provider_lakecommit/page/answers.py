@@ -149,7 +149,6 @@ class Change(BaseModel):
 
 
 def topics_of(topics: Iterable[TopicReading]) -> list[TopicAnswer]:
-    """Return the reading state of each topic."""
     return [
         TopicAnswer(
             connection=t.control_topic.connection,
@@ -186,7 +185,6 @@ def list_json(
 def in_common(
     row: LandingRow, sensors: Sequence[HeldSensor], now: float, budget: PendingBudget | None
 ) -> dict[str, Any]:
-    """Return the common fields of a row and its detail."""
     state, cycles = row.state, row.cycles
     outcomes = row.outcomes
     newest = list(zip(cycles.cycles, outcomes, strict=True))[-STRIP:]
@@ -235,6 +233,6 @@ def in_common(
             ended=len(sensors) - waits,
             sensors=[SensorAnswer.model_validate(s, from_attributes=True) for s in sensors[:MOST_SENSORS]],
         ),
-        "remedies": [RemedyAnswer.model_validate(r, from_attributes=True) for r in remedies(row)],
+        "remedies": [RemedyAnswer(command=command, does=does) for command, does in remedies(row)],
         "cycles": [mark_of(c, o) for c, o in newest],
     }

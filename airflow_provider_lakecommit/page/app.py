@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,14 +40,13 @@ from fastapi.responses import StreamingResponse
 
 from airflow_provider_lakecommit.core import PendingBudget
 from airflow_provider_lakecommit.page.access import GRANT_SECONDS, Viewer, ViewerDep, same_site, viewer, viewer_now
-from airflow_provider_lakecommit.page.actions import Rights, actions
+from airflow_provider_lakecommit.page.actions import actions
 from airflow_provider_lakecommit.page.answers import Change, LandingList, landing_of, list_json, topics_of
 from airflow_provider_lakecommit.page.declared_landings import DeclaredQuery, DeclaredRows
 from airflow_provider_lakecommit.page.detail_answers import (
     ActionsAnswer,
     LandingDetail,
     TrendAnswer,
-    actions_answer,
     detail_of,
     trend_of,
 )
@@ -76,14 +76,17 @@ Guards = [Depends(same_site), Depends(viewer)]
 
 
 def create_app(reader: PageReader, *, with_actions: bool = False) -> FastAPI:
-    """Return the app that Airflow mounts."""
     app = FastAPI(
         title="Lake commits", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, dependencies=Guards
     )
     _add_headers(app)
     _add_files(app)
     _add_landings(app, reader, with_actions=with_actions)
-    _add_changes(app, reader)
+
+    @app.get("/api/v1/changes", response_model=Change)
+    async def changes(request: Request, viewer: ViewerDep) -> StreamingResponse:
+        events = stream_changes(reader, viewer, partial(viewer_now, request))
+        return StreamingResponse(events, media_type="text/event-stream")
 
     @app.get("/api/v1/openapi.json", include_in_schema=False)
     def openapi() -> dict[str, Any]:
@@ -141,16 +144,16 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
         limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> Response:
-        board, allowed = reader.board(), _Sensors(sensors(), viewer)
+        board, sensors_of = reader.board(), _visible(sensors(), viewer)
         rows = [r for r in rows_of(board).values() if viewer.sees(r)]
         found, verdicts = search(rows, text=q, verdicts=verdict or (), dag=dag_id)
-        page = [written(r, allowed.of(r), rows_of.budget(r, viewer.dags)) for r in found[offset : offset + limit]]
+        page = [written(r, sensors_of(r), rows_of.budget(r, viewer.dags)) for r in found[offset : offset + limit]]
         return _tagged(request, list_json(board.version, viewer.topics_of(board), verdicts, len(found), offset, page))
 
     @app.get("/api/v1/landings/{key}", response_model=LandingDetail)
     def landing(request: Request, viewer: ViewerDep, key: str) -> Response:
         row = visible_row(viewer, key)
-        found = detail_of(row, _Sensors(sensors(), viewer).of(row), time.time(), rows_of.budget(row, viewer.dags))
+        found = detail_of(row, _visible(sensors(), viewer)(row), time.time(), rows_of.budget(row, viewer.dags))
         return _tagged(request, found.model_dump_json().encode())
 
     @app.get("/api/v1/landings/{key}/trend", response_model=TrendAnswer)
@@ -160,10 +163,9 @@ def _add_landings(app: FastAPI, reader: PageReader, *, with_actions: bool) -> No
 
     @app.get("/api/v1/landings/{key}/actions", response_model=ActionsAnswer)
     def actions_of(request: Request, viewer: ViewerDep, key: str) -> Response:
-        rights = Rights(reads=viewer.dags.__contains__, triggers=viewer.triggers, edits=viewer.edits)
-        row = visible_row(viewer, key)
-        found = actions(row, known(), rights) if with_actions else ()
-        return _tagged(request, actions_answer(found, enabled=with_actions).model_dump_json().encode())
+        row, reads = visible_row(viewer, key), viewer.dags.__contains__
+        found = actions(row, known() if with_actions else {}, reads, viewer.triggers, viewer.edits)
+        return _tagged(request, ActionsAnswer(enabled=with_actions, actions=found).model_dump_json().encode())
 
 
 class _Written:
@@ -184,30 +186,12 @@ class _Written:
         return known[4]
 
 
-class _Sensors:
-    """The sensors that a user may see, by their guarded group."""
-
-    def __init__(self, sensors: Sequence[HeldSensor], viewer: Viewer) -> None:
-        self._viewer = viewer
-        self._allowed: dict[str, bool] = {}
-        self._by_topic: dict[tuple[str, str], list[HeldSensor]] = {}
-        for s in sensors:
-            self._by_topic.setdefault((s.control_topic, s.group), []).append(s)
-
-    def of(self, row: LandingRow) -> list[HeldSensor]:
-        return [s for s in self._by_topic.get((row.control_topic.topic, row.group), []) if self._may_see(s.dag)]
-
-    def _may_see(self, dag: str) -> bool:
-        if dag not in self._allowed:
-            self._allowed[dag] = self._viewer.sees_tasks(dag)
-        return self._allowed[dag]
-
-
-def _add_changes(app: FastAPI, reader: PageReader) -> None:
-    @app.get("/api/v1/changes", response_model=Change)
-    async def changes(request: Request, viewer: ViewerDep) -> StreamingResponse:
-        events = stream_changes(reader, viewer, partial(viewer_now, request))
-        return StreamingResponse(events, media_type="text/event-stream")
+def _visible(sensors: Sequence[HeldSensor], viewer: Viewer) -> Callable[[LandingRow], list[HeldSensor]]:
+    """Return the sensors of a row, by their guarded group, that the user may see."""
+    may_see, by_group = cache(viewer.sees_tasks), defaultdict[tuple[str, str], list[HeldSensor]](list)
+    for s in sensors:
+        by_group[s.control_topic, s.group].append(s)
+    return lambda row: [s for s in by_group.get((row.control_topic.topic, row.group), ()) if may_see(s.dag)]
 
 
 async def stream_changes(

@@ -28,21 +28,20 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask, tasks_after
 from airflow_provider_lakecommit.page.notes import (
     LandingNotes,
-    Uncommitted,
     after_commit,
-    after_committed,
     after_decisions,
     after_rejects,
     after_report,
 )
 from airflow_provider_lakecommit.page.observed_cycle import FINISHED, NO_GROUP, ObservedCycle, SliceWork, with_report
-from airflow_provider_lakecommit.page.partitions import Ends, PagePartition, page_partitions
+from airflow_provider_lakecommit.page.partitions import Ends, PagePartition
 from airflow_provider_lakecommit.stall import EventKind, ObservedEvent
 
 MOST_CYCLES = 100
 MOST_OPEN = 20
 MOST_STAGED = 1000
 MOST_TABLES = 100
+MOST_PARTITIONS = 1000
 MOST_DAGS = 10
 NO_WORK: Mapping[UUID, SliceWork] = MappingProxyType({})
 NO_ENDS: Ends = MappingProxyType({})
@@ -62,8 +61,8 @@ class LandingCycles(NamedTuple):
     """The state. ``cycles`` are oldest first, ``dags`` those that ran them with their deployment, the last one first.
 
     ``published`` has the end of each partition per table; progress is that of the first table, the data. ``took`` are
-    the seconds of the last commit, from the last report to its COMPLETE. ``uncommitted`` are reports whose rejects are
-    not in their table yet. ``debts`` has, by table, the newest compaction debt as a share of its limit.
+    the seconds of the last commit, from the last report to its COMPLETE. ``debts`` has, by table, the newest compaction
+    debt as a share of its limit.
     """
 
     cycles: tuple[ObservedCycle, ...] = ()
@@ -79,7 +78,6 @@ class LandingCycles(NamedTuple):
     took: float | None = None
     tasks: tuple[ConnectorTask, ...] = ()
     notes: LandingNotes = LandingNotes()
-    uncommitted: tuple[Uncommitted, ...] = ()
     debts: Mapping[str, float] = MappingProxyType({})
 
     @property
@@ -92,11 +90,19 @@ class LandingCycles(NamedTuple):
         return {**self.in_table, **self.reported}
 
     def partitions(self, ends: Ends) -> tuple[PagePartition, ...]:
-        return page_partitions(self.planned, self.reported, self.in_table, {**self.ends, **_known(ends, self.ends)})
-
-
-def _known(ends: Ends, of: Ends) -> Ends:
-    return {key: ends[key] for key in of if key in ends}
+        known = {**self.ends, **{p: ends[p] for p in self.ends if p in ends}}
+        published = self.in_table
+        return tuple(
+            PagePartition(
+                topic=p[0],
+                partition=p[1],
+                planned=self.planned.get(p),
+                reported=self.reported.get(p),
+                published=published.get(p),
+                end=known.get(p),
+            )
+            for p in sorted({*known, *self.planned})[:MOST_PARTITIONS]
+        )
 
 
 def cycles_after(known: LandingCycles, entry: Entry) -> LandingCycles:
@@ -227,9 +233,9 @@ def _reported(known: LandingCycles, entry: SliceReported, at: float) -> LandingC
     if after.done > before.done:
         one = after.work[of]
         known = known if one.waits else _without_files(known, [one])
-        known = known._replace(uncommitted=after_report(known.uncommitted, entry.report))
+        known = known._replace(notes=after_report(known.notes, entry.report))
         known = _counted(known, read=after.counts.total - before.counts.total)
-    return known._replace(cycles=(*known.cycles[:index], after, *known.cycles[index + 1 :]))
+    return _with_cycle(known, index, after)
 
 
 def _joined(known: LandingCycles, *more: SliceWork) -> LandingCycles:
@@ -271,8 +277,8 @@ def _published(known: LandingCycles, entry: TablePublished, at: float) -> Landin
     cycles = tuple(_with_snapshot(c, entry) for c in known.cycles)
     read = (w for before, c in zip(known.cycles, cycles, strict=True) if c is not before for w in c.work.values())
     known = _without_files(known._replace(cycles=cycles), [w for w in read if not w.waits])
-    left, rejected, kinds = after_commit(known.uncommitted, entry)
-    known = known._replace(uncommitted=left, notes=after_committed(known.notes, kinds))
+    notes, rejected = after_commit(known.notes, entry)
+    known = known._replace(notes=notes)
     return _changed(
         known,
         entry.commit_id,
@@ -285,13 +291,10 @@ def _with_snapshot(cycle: ObservedCycle, entry: TablePublished) -> ObservedCycle
     done = {
         i: work._replace(waits=tuple(files for files in work.waits if files[0] != entry.table))
         for i, work in cycle.work.items()
-        if entry.table in dict(work.waits) and not (_coverage(work) - entry.coverage)
+        if entry.table in dict(work.waits)
+        and not Coverage.of((s.partition, s.range) for s in work.spans) - entry.coverage
     }
     return cycle._replace(work={**cycle.work, **done}) if done else cycle
-
-
-def _coverage(work: SliceWork) -> Coverage:
-    return Coverage.of((span.partition, span.range) for span in work.spans)
 
 
 def _closed(known: LandingCycles, commit: UUID, at: float) -> LandingCycles:
@@ -333,10 +336,11 @@ def _furthest(known: Ends, more: Iterable[Span]) -> Ends:
 
 def _changed(known: LandingCycles, commit_id: UUID, change: Callable[[ObservedCycle], ObservedCycle]) -> LandingCycles:
     index = _index_of(known, commit_id)
-    if index is None:
-        return known
-    before = known.cycles
-    return known._replace(cycles=(*before[:index], change(before[index]), *before[index + 1 :]))
+    return known if index is None else _with_cycle(known, index, change(known.cycles[index]))
+
+
+def _with_cycle(known: LandingCycles, index: int, one: ObservedCycle) -> LandingCycles:
+    return known._replace(cycles=(*known.cycles[:index], one, *known.cycles[index + 1 :]))
 
 
 def _index_of(known: LandingCycles, commit_id: UUID) -> int | None:

@@ -4,21 +4,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import BaseModel
 
 from airflow_provider_lakecommit.core import Coverage, PendingBudget, partition_fields
-from airflow_provider_lakecommit.page.actions import Action
+from airflow_provider_lakecommit.page.actions import ActionAnswer
 from airflow_provider_lakecommit.page.answers import LandingAnswer, in_common
-from airflow_provider_lakecommit.page.connector_tasks import ConnectorTask
 from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAnswer, cycle_of, moment, windows_of
 from airflow_provider_lakecommit.page.landings import LandingRow
-from airflow_provider_lakecommit.page.notes import ObservedReject
 from airflow_provider_lakecommit.page.partitions import hot
 from airflow_provider_lakecommit.page.sensors import HeldSensor
-from airflow_provider_lakecommit.page.trend import Steps
 from airflow_provider_lakecommit.stall import State, waiting
 
 MOST_BLOCKED = 20
@@ -135,11 +132,31 @@ def detail_of(
         spec_version=row.cycles.spec_version,
         partitions=partitions,
         windows=windows_of(pairs),
-        tasks=[_task(t, row.cycles.tasks) for t in row.cycles.tasks],
+        tasks=[
+            ConnectorTaskAnswer(
+                id=t.id,
+                since=moment(t.since),
+                at=moment(t.at),
+                answers=t.answers,
+                partitions=[f"{topic}[{n}]" for topic, n in t.partitions],
+                silent=t.missed >= 2 * len(row.cycles.tasks),
+            )
+            for t in row.cycles.tasks
+        ],
         announced=_announced(row.state),
         blocked_ranges=_blocked(row.state),
         decisions=[DecisionAnswer.model_validate(d, from_attributes=True) for d in reversed(notes.decisions)],
-        rejects=[_reject(r) for r in reversed(notes.rejects)],
+        rejects=[
+            RejectAnswer(
+                kind=r.kind,
+                records=r.records,
+                since=moment(r.since),
+                at=moment(r.at),
+                ranges=list(r.ranges),
+                reason=r.reason,
+            )
+            for r in reversed(notes.rejects)
+        ],
         history=[cycle_of(c, o) for c, o in reversed(pairs)],
     )
 
@@ -148,7 +165,9 @@ def _blocked(state: State) -> list[BlockedAnswer]:
     """Return what is blocked, by kind, the largest first."""
     kinds: dict[str, list[tuple[Coverage, str, float]]] = {}
     for blocked in state.blocked:
-        kinds.setdefault(_kind(blocked[1]), []).append(blocked)
+        # The cause that a reason begins with, without its numbers.
+        kind = _COUNTED.sub("", blocked[1].partition(": slice ")[0]).partition(": ")[0]
+        kinds.setdefault(kind, []).append(blocked)
     found = []
     for kind, those in kinds.items():
         ranges = Coverage.union(c for c, _, _ in those)
@@ -165,22 +184,6 @@ def _blocked(state: State) -> list[BlockedAnswer]:
     return sorted(found, key=lambda b: -b.offsets)[:MOST_BLOCKED]
 
 
-def _kind(reason: str) -> str:
-    """Return the cause that a reason begins with, without its numbers."""
-    return _COUNTED.sub("", reason.partition(": slice ")[0]).partition(": ")[0]
-
-
-def _task(t: ConnectorTask, tasks: Sequence[ConnectorTask]) -> ConnectorTaskAnswer:
-    return ConnectorTaskAnswer(
-        id=t.id,
-        since=moment(t.since),
-        at=moment(t.at),
-        answers=t.answers,
-        partitions=[f"{topic}[{n}]" for topic, n in t.partitions],
-        silent=t.missed >= 2 * len(tasks),
-    )
-
-
 def _announced(state: State) -> list[AnnouncedAnswer]:
     """Return the announced files of a connector; files of landings are in their slices."""
     if state.landing:
@@ -188,17 +191,6 @@ def _announced(state: State) -> list[AnnouncedAnswer]:
     over = [(table, p.files, p.at, True) for (table, _), p in state.over.items()]
     waits = [(w.table[0], w.files, w.at, False) for w in waiting(state)]
     return [AnnouncedAnswer(table=t, files=n, since=moment(at), passed_over=o) for t, n, at, o in (*over, *waits) if n]
-
-
-def _reject(r: ObservedReject) -> RejectAnswer:
-    return RejectAnswer(
-        kind=r.kind,
-        records=r.records,
-        since=moment(r.since),
-        at=moment(r.at),
-        ranges=list(r.ranges),
-        reason=r.reason,
-    )
 
 
 class StepsAnswer(BaseModel):
@@ -226,25 +218,8 @@ class TrendAnswer(BaseModel):
 
 def trend_of(row: LandingRow, now: float) -> TrendAnswer:
     rings = row.trend.steps(now) if row.trend is not None else ()
-    return TrendAnswer(steps=[_steps(ring) for ring in rings])
-
-
-def _steps(ring: Steps) -> StepsAnswer:
-    return StepsAnswer.model_validate({"step_seconds": ring.step, "begin": moment(ring.begin), **ring.values})
-
-
-class ActionAnswer(BaseModel):
-    """A request to Airflow: pause and unpause DAGs, then run one."""
-
-    kind: str
-    does: str
-    now: str
-    dag: str
-    conf: dict[str, str]
-    pauses: list[str]
-    unpauses: list[str]
-    asks: bool
-    hindrance: str
+    values = [{"step_seconds": ring.step, "begin": moment(ring.begin), **ring.values} for ring in rings]
+    return TrendAnswer(steps=[StepsAnswer.model_validate(each) for each in values])
 
 
 class ActionsAnswer(BaseModel):
@@ -252,9 +227,3 @@ class ActionsAnswer(BaseModel):
 
     enabled: bool
     actions: list[ActionAnswer]
-
-
-def actions_answer(found: Iterable[Action], *, enabled: bool) -> ActionsAnswer:
-    # Its fields are those of the action.
-    actions = [ActionAnswer.model_validate(a, from_attributes=True) for a in found]
-    return ActionsAnswer(enabled=enabled, actions=actions)

@@ -10,24 +10,21 @@ Without a sample at which nothing was behind the lag is unknown. A sample from t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from airflow_provider_lakecommit.page.partitions import Ends
 
 MOST_READINGS, LEAST_READINGS = 64, 8
 MOST_ENDS = 20_000
 
 Reading = tuple[float, Ends]
+"""A time in seconds of the epoch, with the ends at that time."""
 
 
 class LagClock:
-    """The clock of one landing, for one thread.
+    """The clock of one landing, for one thread."""
 
-    :param readings: times in seconds of the epoch, with the ends at that time, oldest first
-    """
-
-    def __init__(self, readings: Iterable[Reading] = ()) -> None:
-        self.readings: list[Reading] = list(readings)
+    def __init__(self) -> None:
+        self.readings: list[Reading] = []
+        """Oldest first."""
 
     def add(self, at: float, now: float, ends: Ends) -> None:
         """Add the ends at a time; late samples have no new information."""

@@ -82,7 +82,7 @@ class LandingRow:
 
     @property
     def name(self) -> str:
-        return name_of(self.group, landing=self.state.landing)
+        return self.group.removeprefix(group_id("")) if self.state.landing else self.group
 
     @property
     def since(self) -> float | None:
@@ -98,7 +98,6 @@ class LandingRow:
 
     @property
     def commit_lag(self) -> int | None:
-        """Return the number of reported records that no snapshot has."""
         known = [max(0, p.reported - (p.published or 0)) for p in self.partitions if p.reported is not None]
         return sum(known) if known else None
 
@@ -107,7 +106,6 @@ class LandingRow:
         return sum(1 for o in self.outcomes if o is CycleOutcome.RUNNING)
 
     def rejected_since(self, moment: float) -> int:
-        """Return how many rejected records the known cycles have committed since then."""
         return sum(c.dead_letters for c in self.cycles.cycles if c.published and c.published[-1][1] >= moment)
 
 
@@ -122,16 +120,16 @@ class Board:
 
 def ranked(rows: Iterable[LandingRow]) -> dict[str, LandingRow]:
     """Return rows by key, worst first."""
-    return {r.key: r for r in sorted(rows, key=_rank)}
+
+    def rank(row: LandingRow) -> tuple[int, float, str, PageTopic]:
+        return (WORST_FIRST.index(row.found.verdict), row.since or 0.0, row.name.casefold(), row.control_topic)
+
+    return {r.key: r for r in sorted(rows, key=rank)}
 
 
 def key_of(topic: PageTopic, group: str) -> str:
     """Return the id of a row in addresses, for any characters in its group."""
     return sha256("\x1f".join((topic.connection, topic.topic, group)).encode()).hexdigest()[:20]
-
-
-def name_of(group: str, *, landing: bool) -> str:
-    return group.removeprefix(group_id("")) if landing else group
 
 
 def search(
@@ -155,10 +153,6 @@ def search(
 def _bears(row: LandingRow, text: str) -> bool:
     texts = (row.group, *row.cycles.tables, *row.dags, *{p.topic for p in row.partitions})
     return any(text in text_of_row.casefold() for text_of_row in texts)
-
-
-def _rank(row: LandingRow) -> tuple[int, float, str, PageTopic]:
-    return (WORST_FIRST.index(row.found.verdict), row.since or 0.0, row.name.casefold(), row.control_topic)
 
 
 DEFAULT_CONNECTION = "kafka_default"

@@ -8,12 +8,13 @@ begin where the reading of the log began; ``lakecommit history`` reads older dec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from airflow_provider_lakecommit.core import Coverage, Decision, SliceReport, SliceReported, Span, TablePublished
+from airflow_provider_lakecommit.core import Decision, SliceReport, SliceReported, Span, TablePublished
 
 MOST = 20
+MOST_UNCOMMITTED = 2000
 
 
 class ObservedReject(NamedTuple):
@@ -27,11 +28,24 @@ class ObservedReject(NamedTuple):
     reason: str
 
 
+class Uncommitted(NamedTuple):
+    """A report with rejects, until a commit of its dead-letter table covers it or another report replaces it.
+
+    ``table`` is its last one with files, as the dead-letter table is the last of a landing.
+    """
+
+    table: str
+    spans: tuple[Span, ...]
+    rejected: int
+    rejects: Mapping[str, int]
+
+
 class LandingNotes(NamedTuple):
     """Oldest first."""
 
     decisions: tuple[Decision, ...] = ()
     rejects: tuple[ObservedReject, ...] = ()
+    uncommitted: tuple[Uncommitted, ...] = ()
 
 
 def after_decisions(known: LandingNotes, decided: Iterable[Decision]) -> LandingNotes:
@@ -61,54 +75,27 @@ def after_rejects(known: LandingNotes, entry: SliceReported, at: float) -> Landi
     return known._replace(rejects=tuple(known_rejects.values())[-MOST:])
 
 
-def after_committed(known: LandingNotes, kinds: Mapping[str, int]) -> LandingNotes:
-    """Return the notes after a commit with the given number of rejected records of each kind."""
-    if not kinds:
-        return known
-    return known._replace(rejects=tuple(r._replace(records=r.records + kinds.get(r.kind, 0)) for r in known.rejects))
-
-
-MOST_UNCOMMITTED = 2000
-
-
-class Uncommitted(NamedTuple):
-    """A report with rejects, until a commit of its dead-letter table covers it or another report replaces it.
-
-    ``table`` is its last one with files, as the dead-letter table is the last of a landing.
-    """
-
-    table: str
-    spans: tuple[Span, ...]
-    rejected: int
-    rejects: Mapping[str, int]
-
-    def overlaps(self, spans: Sequence[Span]) -> bool:
-        return any(a.partition == b.partition and a.range.overlaps(b.range) for a in self.spans for b in spans)
-
-    def is_in(self, coverage: Coverage) -> bool:
-        return all(coverage[s.partition].covers(s.range) for s in self.spans)
-
-
-def after_report(known: Sequence[Uncommitted], report: SliceReport) -> tuple[Uncommitted, ...]:
-    """Return what is uncommitted after a finished report."""
+def after_report(known: LandingNotes, report: SliceReport) -> LandingNotes:
     spans = tuple(s.span for s in report.spans)
-    left = [one for one in known if not one.overlaps(spans)]
+
+    def is_replaced(one: Uncommitted) -> bool:
+        return any(a.partition == b.partition and a.range.overlaps(b.range) for a in one.spans for b in spans)
+
+    left = [one for one in known.uncommitted if not is_replaced(one)]
     rejected = sum(s.counts.rejected for s in report.spans)
     table = next((t.table for t in reversed(report.tables) if t.files), "")
     if rejected and table:
         left.append(Uncommitted(table=table, spans=spans, rejected=rejected, rejects=report.rejects))
-    return tuple(left[-MOST_UNCOMMITTED:])
+    return known._replace(uncommitted=tuple(left[-MOST_UNCOMMITTED:]))
 
 
-def after_commit(
-    known: Sequence[Uncommitted], entry: TablePublished
-) -> tuple[tuple[Uncommitted, ...], int, Mapping[str, int]]:
-    """Return what is uncommitted after a commit, how many rejects it holds, and how many of each kind."""
+def after_commit(known: LandingNotes, entry: TablePublished) -> tuple[LandingNotes, int]:
     left, rejected, kinds = [], 0, Counter[str]()
-    for one in known:
-        if one.table == entry.table and one.is_in(entry.coverage):
+    for one in known.uncommitted:
+        if one.table == entry.table and all(entry.coverage[s.partition].covers(s.range) for s in one.spans):
             rejected += one.rejected
             kinds.update(one.rejects)
         else:
             left.append(one)
-    return tuple(left), rejected, kinds
+    rejects = tuple(r._replace(records=r.records + kinds[r.kind]) for r in known.rejects) if kinds else known.rejects
+    return known._replace(uncommitted=tuple(left), rejects=rejects), rejected

@@ -8,6 +8,7 @@ Frozen, and cheap to change. A slice is counted once, however often it is report
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from enum import StrEnum
 from itertools import accumulate
 from types import MappingProxyType
@@ -21,6 +22,7 @@ MOST_WORK = 8000
 NO_GROUP = -1
 """Group of a part of a planned slice."""
 ENDED_EARLY = "ended early"
+_COUNTS = tuple(f.name for f in fields(Counts))
 
 
 class CycleOutcome(StrEnum):
@@ -205,25 +207,8 @@ def with_report(cycle: ObservedCycle, entry: SliceReported, at: float) -> Observ
 
 def _sum(first: Counts, more: Iterable[Counts]) -> Counts:
     """Return their sum in one step, as this runs several times per event."""
-    landed, rejected, filtered, gaps, skipped = first.landed, first.rejected, first.filtered, first.gaps, first.skipped
-    superseded, deleted = first.superseded, first.deleted
-    for c in more:
-        landed += c.landed
-        rejected += c.rejected
-        filtered += c.filtered
-        gaps += c.gaps
-        skipped += c.skipped
-        superseded += c.superseded
-        deleted += c.deleted
-    return Counts(
-        landed=landed,
-        rejected=rejected,
-        filtered=filtered,
-        gaps=gaps,
-        skipped=skipped,
-        superseded=superseded,
-        deleted=deleted,
-    )
+    every = (first, *more)
+    return Counts(**{name: sum([getattr(c, name) for c in every]) for name in _COUNTS})
 
 
 def _outcome(entry: SliceReported) -> SliceOutcome:

@@ -56,18 +56,18 @@ def operations_in(dag: str, stored: Any) -> tuple[Operation, ...]:
         tasks = list(tasks_in(stored))
         params = dict(stored["dag"].get("params", []))
         ours = [t for t in tasks if str(t.get("_task_module", "")).startswith(OURS) and t["task_type"] != BYSTANDER]
-        if len({_kind(t) for t in ours}) != 1 or not all(_does_only_that(t, params) for t in ours):
-            return ()
+        kinds, confs = {_kind(t) for t in ours}, [_conf(t, params) for t in ours]
         asks = any(t["task_type"] in ("ApprovalOperator", "HITLOperator", "HITLBranchOperator") for t in tasks)
-        # Each task by its own param, if they differ.
-        conf = {name: value for task in ours for name, value in (_conf(task, params) or {}).items()}
-        found = {}
-        for task in ours:
-            if (operation := _operation(dag, task, conf, asks=asks)) is not None:
-                found[operation.kind, operation.landing] = operation
     except OTHER_FORM:
         return ()
-    return tuple(found.values())
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is None or (kind == "retry_blocked" and None in confs):
+        return ()
+    # Each task by its own param, if they differ.
+    conf = {name: value for one in confs for name, value in (one or {}).items()}
+    # The landing of a task may be unknown before it runs.
+    landings = dict.fromkeys(name for t in ours if isinstance(name := t.get("landing_name"), str))
+    return tuple(Operation(kind=kind, landing=name, dag=dag, conf=conf, asks=asks) for name in landings)
 
 
 def _kind(task: Mapping[str, Any]) -> str | None:
@@ -75,11 +75,6 @@ def _kind(task: Mapping[str, Any]) -> str | None:
     if task["task_type"] == VERIFY:
         return "verify"
     return KINDS.get(str(task.get("operation"))) if task["task_type"] == OPERATION else None
-
-
-def _does_only_that(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> bool:
-    kind = _kind(task)
-    return kind is not None and (kind != "retry_blocked" or _conf(task, params) is not None)
 
 
 def _conf(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
@@ -90,14 +85,6 @@ def _conf(task: Mapping[str, Any], params: Mapping[str, Mapping[str, Any]]) -> d
         return {}
     name = _choice(str(how or ""), params)
     return None if name is None else {name: RETRY}
-
-
-def _operation(dag: str, task: Mapping[str, Any], conf: Mapping[str, str], *, asks: bool) -> Operation | None:
-    """Return the operation; ``None`` for a task whose landing is unknown before it runs."""
-    kind, landing = _kind(task), task.get("landing_name")
-    if kind is None or not isinstance(landing, str):
-        return None
-    return Operation(kind=kind, landing=landing, dag=dag, conf=conf, asks=asks)
 
 
 def _choice(how: str, params: Mapping[str, Mapping[str, Any]]) -> str | None:

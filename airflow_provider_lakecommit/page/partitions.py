@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-MOST_PARTITIONS = 1000
 HOT_TIMES = 3
 HOT_LEAST = 100
 
@@ -33,33 +32,13 @@ class PagePartition:
         """Return the number of offsets without a snapshot."""
         return None if self.end is None else max(0, self.end - (self.published or 0))
 
-    @property
-    def behind(self) -> int:
-        """Return the same, and 0 if the end is unknown."""
-        return self.lag or 0
-
-
-def page_partitions(planned: Ends, reported: Ends, published: Ends, ends: Ends) -> tuple[PagePartition, ...]:
-    return tuple(
-        PagePartition(
-            topic=partition[0],
-            partition=partition[1],
-            planned=planned.get(partition),
-            reported=reported.get(partition),
-            published=published.get(partition),
-            end=ends.get(partition),
-        )
-        for partition in sorted({*ends, *planned})[:MOST_PARTITIONS]
-    )
-
 
 def hot(partitions: Sequence[PagePartition]) -> frozenset[Place]:
     """Return those that delay the landing while the others do not."""
-    total, others = sum(p.behind for p in partitions), len(partitions) - 1
+    behind = {(p.topic, p.partition): p.lag or 0 for p in partitions}
+    total, others = sum(behind.values()), len(behind) - 1
     return frozenset(
-        (p.topic, p.partition)
-        for p in partitions
-        if others > 0 and p.behind >= max(HOT_LEAST, HOT_TIMES * (total - p.behind) / others)
+        p for p, lag in behind.items() if others > 0 and lag >= max(HOT_LEAST, HOT_TIMES * (total - lag) / others)
     )
 
 

@@ -8,7 +8,6 @@ quoted, and commands with an unprintable name are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from shlex import quote
 
 from airflow_provider_lakecommit.core import (
@@ -25,14 +24,6 @@ from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.stall import Verdict
 
 MOST = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """A command, and its effect."""
-
-    command: str
-    does: str
 
 
 def _is(*verdicts: Verdict) -> Callable[[LandingRow], bool]:
@@ -98,8 +89,8 @@ _CONNECTOR: tuple[_Offer, ...] = (
 )
 
 
-def remedies(row: LandingRow) -> tuple[Remedy, ...]:
-    """Return the matching remedies, the most useful first."""
+def remedies(row: LandingRow) -> list[tuple[str, str]]:
+    """Return the matching commands with their effects, the most useful first."""
     if row.state.landing:
         target = f"--dag {quote(row.dags[0])} --landing {quote(row.name)}" if row.dags else "SPEC.yaml"
         offers, names = _LANDING, (*row.dags[:1], row.name)
@@ -107,6 +98,5 @@ def remedies(row: LandingRow) -> tuple[Remedy, ...]:
         target = quote(row.group.removeprefix("connect-"))
         offers, names = _CONNECTOR, (row.group,)
     if not all(name.isprintable() for name in names):
-        return ()
-    fitting = [Remedy(command=command.format(target=target), does=does) for fits, command, does in offers if fits(row)]
-    return tuple(fitting[:MOST])
+        return []
+    return [(command.format(target=target), does) for fits, command, does in offers if fits(row)][:MOST]

@@ -22,7 +22,6 @@ from airflow_provider_lakecommit.page.landings import LandingRow, PageTopic, Top
 from airflow_provider_lakecommit.page.partitions import Ends, lags
 from airflow_provider_lakecommit.page.trend import Trend
 from airflow_provider_lakecommit.stall import (
-    Commits,
     CommitWatch,
     EventKind,
     ObservedRecord,
@@ -66,7 +65,13 @@ class TopicReader:
         commits = self._watch.read()
         if commits is None:
             return False
-        self.reading = _reading(self.reading, commits)
+        current = commits.groups is not None and not commits.trouble
+        self.reading = replace(
+            self.reading,
+            as_of=commits.at if current else self.reading.as_of,
+            trouble=commits.trouble or "",
+            overlooked=commits.overlooked,
+        )
         if commits.groups is None:
             return True
         known = self._ends.known
@@ -122,27 +127,18 @@ class SourceEnds:
         if time.monotonic() >= self._next:
             requested = tuple(partitions)
             self._next = time.monotonic() + ENDS_SECONDS * max(1.0, len(requested) / ENDS_AT_ONCE)
-            found = self._client().request_stable_ends(requested).within(ANSWER_SECONDS)
+            if self._admin is None:
+                away = SourceUnavailableError
+                self._admin = ClusterAdmin(
+                    self._settings(), timeout=ANSWER_SECONDS, away=away, refused=away, remedy=lambda: "grant DESCRIBE"
+                )
+            found = self._admin.request_stable_ends(requested).within(ANSWER_SECONDS)
             self.known = {p: end for p in requested if (end := found.get(p, self.known.get(p))) is not None}
         return self.known
 
     def close(self) -> None:
         if self._admin is not None:
             self._admin.close()
-
-    def _client(self) -> ClusterAdmin:
-        if self._admin is None:
-            away = SourceUnavailableError
-            self._admin = ClusterAdmin(
-                self._settings(), timeout=ANSWER_SECONDS, away=away, refused=away, remedy=lambda: "grant DESCRIBE"
-            )
-        return self._admin
-
-
-def _reading(known: TopicReading, commits: Commits) -> TopicReading:
-    trouble = commits.trouble or ""
-    current = commits.groups is not None and not trouble
-    return replace(known, as_of=commits.at if current else known.as_of, trouble=trouble, overlooked=commits.overlooked)
 
 
 MOST_TRENDS = 5000

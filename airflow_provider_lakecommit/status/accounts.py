@@ -8,21 +8,11 @@ ledger gave back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from airflow_provider_lakecommit.core import Counts, Coverage, OffsetRange, RangeSet, SourcePartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerChange:
-    """One snapshot: the landing's coverage before and after it, and the ranges that the snapshot accounts for."""
-
-    had: Coverage
-    has: Coverage
-    ranges: Coverage
-    account: Mapping[SourcePartition, Counts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,33 +26,25 @@ class RangeAccount:
 RangeAccounts = dict[SourcePartition, list[RangeAccount]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeTotals:
-    """A range as two tables have it; ``None``: it is incomplete, or part of it is unknown."""
+def pieces_after(
+    known: RangeAccounts, had: Coverage, has: Coverage, ranges: Coverage, account: Mapping[SourcePartition, Counts]
+) -> RangeAccounts:
+    """Return the pieces per partition after one more snapshot, in order of offsets, without overlaps.
 
-    partition: SourcePartition
-    range: OffsetRange
-    ours: Counts | None
-    theirs: Counts | None
-
-    def __str__(self) -> str:
-        return f"{self.partition} {self.range}"
-
-
-def pieces_of(steps: Iterable[LedgerChange]) -> RangeAccounts:
-    """Return the pieces per partition in order of offsets, without overlaps."""
-    out: RangeAccounts = {}
-    for n, step in enumerate(steps):
-        before = step.had if n else Coverage()
-        for p in {*before.parts, *step.has.parts}:
-            kept = _without(out.get(p, []), step.had[p] - step.has[p])
-            new = step.has[p] - before[p]
-            known = new & step.ranges[p]
-            kept += [RangeAccount(range=r, counts=None) for r in new - known]
-            # The counts of a snapshot are totals of its ranges.
-            counts = step.account.get(p) if known == step.ranges[p] and len(known.ranges) == 1 else None
-            kept += [RangeAccount(range=r, counts=counts) for r in known]
-            out[p] = sorted(kept, key=lambda piece: piece.range)
+    :param had: the landing's coverage before it
+    :param has: the coverage after it
+    :param ranges: the ranges that it accounts for
+    """
+    out = dict(known)
+    for p in {*had.parts, *has.parts}:
+        kept = _without(out.get(p, []), had[p] - has[p])
+        new = has[p] - had[p]
+        counted = new & ranges[p]
+        kept += [RangeAccount(range=r, counts=None) for r in new - counted]
+        # The counts of a snapshot are totals of its ranges.
+        counts = account.get(p) if counted == ranges[p] and len(counted.ranges) == 1 else None
+        kept += [RangeAccount(range=r, counts=counts) for r in counted]
+        out[p] = sorted(kept, key=lambda piece: piece.range)
     return {p: pieces for p, pieces in out.items() if pieces}
 
 
@@ -75,24 +57,22 @@ def _without(pieces: Iterable[RangeAccount], lost: RangeSet) -> list[RangeAccoun
     return out
 
 
-def blocks_of(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[RangeTotals]:
+def common_blocks(ours: RangeAccounts, theirs: RangeAccounts) -> Iterator[tuple[SourcePartition, OffsetRange]]:
     """Yield the smallest ranges at whose borders pieces of both tables start or end, for every partition of ours in
     order.
     """
     for p in sorted(ours):
-        here, there = ours[p], theirs.get(p, [])
-        both = _borders(here) & _borders(there) if there else set[int]()
-        ends = sorted({here[0].range.start, *both, here[-1].range.end})
-        for start, end in pairwise(ends):
-            requested = OffsetRange(start, end)
-            yield RangeTotals(partition=p, range=requested, ours=_sum(here, requested), theirs=_sum(there, requested))
+        here, there = _borders(ours[p]), _borders(theirs.get(p, []))
+        for start, end in pairwise(sorted({min(here), *(here & there), max(here)})):
+            yield p, OffsetRange(start, end)
 
 
 def _borders(pieces: Iterable[RangeAccount]) -> set[int]:
     return {offset for piece in pieces for offset in (piece.range.start, piece.range.end)}
 
 
-def _sum(pieces: Sequence[RangeAccount], requested: OffsetRange) -> Counts | None:
+def counts_in(pieces: Iterable[RangeAccount], requested: OffsetRange) -> Counts | None:
+    """Return the counts of a range; ``None`` if it is incomplete, or part of it is unknown."""
     inside = [p for p in pieces if requested.start <= p.range.start and p.range.end <= requested.end]
     counts = [p.counts for p in inside if p.counts is not None]
     if len(counts) < len(inside) or sum(len(p.range) for p in inside) < len(requested):

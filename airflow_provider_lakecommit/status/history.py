@@ -10,7 +10,7 @@ does not hide the rest. Only an unreachable catalog raises.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -40,7 +40,14 @@ from airflow_provider_lakecommit.exceptions import TableError, WireError
 from airflow_provider_lakecommit.iceberg import Tables, is_data, rows_in_footer, trouble_of
 from airflow_provider_lakecommit.status.other_writers import brought_back, live_rows, row_change
 from airflow_provider_lakecommit.status.replaced import copied_rows
-from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
+from airflow_provider_lakecommit.status.table_history import (
+    AddedFile,
+    Finding,
+    LandingSnapshot,
+    TableHistory,
+    note_on,
+    wrong_in,
+)
 
 RESCUED_BY = "lakecommit.rescued-by"
 """Key that `lakecommit connect rescue` writes into the summary of its snapshots."""
@@ -58,10 +65,10 @@ class _HistoryReading:
     problems: list[Finding] = field(default_factory=list)
 
     def wrong(self, text: str, snapshot_id: int | None = None) -> None:
-        self.problems.append(Finding(level=Severity.WRONG, table=self.name, snapshot_id=snapshot_id, text=text))
+        self.problems.append(wrong_in(self.name, text, snapshot_id))
 
     def note(self, text: str, snapshot_id: int | None = None) -> None:
-        self.problems.append(Finding(level=Severity.NOTE, table=self.name, snapshot_id=snapshot_id, text=text))
+        self.problems.append(note_on(self.name, text, snapshot_id))
 
 
 def read_history(
@@ -74,7 +81,7 @@ def read_history(
     """
     table = tables.find(name)
     if table is None:
-        absent = Finding(level=Severity.WRONG, table=name, text="the table does not exist")
+        absent = wrong_in(name, "the table does not exist")
         return TableHistory(table=name, snapshots=(), whole=True, problems=(absent,), absent=True)
     reading, picked_id = _HistoryReading(name=name, table=table), None
     try:
@@ -88,12 +95,15 @@ def read_history(
     line = list(ancestry(table.metadata, branch))
     listed = list(_listed(reading, line[0])) if line else []
     entries = [e for e in listed if is_data(e.data_file)]
-    landing = list(_landing_snapshots(reading, reversed(line), entries))
+    at_head: dict[int, list[AddedFile]] = {}
+    for entry in entries:
+        at_head.setdefault(entry.snapshot_id or 0, []).append(_added(entry))
+    landing = list(_landing_snapshots(reading, reversed(line), at_head))
     ours = {s.record.snapshot_id for s in landing}
     _check_paths(reading, landing)
     _find_lost_files(reading, line, landing, entries)
+    _find_rolled_back(reading, line, at_head, landing, picked_id)
     fewer, others = 0, False
-    _find_rolled_back(reading, line, entries, landing, picked_id)
     for snapshot in line:
         # The branch of a new table begins at an empty snapshot.
         begins = snapshot.parent_snapshot_id is None and live_rows(snapshot) == 0
@@ -106,7 +116,7 @@ def read_history(
             (reading.wrong if change.wrong else reading.note)(text, snapshot.snapshot_id)
     if files or (files is None and urlsplit(table.location()).scheme in ("", "file")):
         progress(f"{name}: checking {len(listed)} files")
-        _find_files(reading, table.io, listed)
+        _find_files(reading, listed)
     whole = not landing or _begins(landing[0])
     if not whole:
         reading.note(
@@ -131,17 +141,14 @@ def _check_ledger(reading: _HistoryReading, metadata: TableMetadata, state: Ledg
         case Condition.ABSENT:
             reading.note("no landing has landed in this table yet")
         case Condition.PRESENT:
-            tag = metadata.refs[tag_name(state.branch)]
+            name = tag_name(state.branch)
+            tag = metadata.refs[name]
             if tag.snapshot_id != state.snapshot_id:
-                reading.wrong(
-                    f"tag {tag_name(state.branch)} is on {tag.snapshot_id}, but the ledger is on {state.snapshot_id}"
-                )
-            if tag.max_ref_age_ms is not None and tag.max_ref_age_ms < KEPT_FOR_EVER:
-                reading.wrong(
-                    f"tag {tag_name(state.branch)} expires after {tag.max_ref_age_ms} ms, and the ledger with it"
-                )
+                reading.wrong(f"tag {name} is on {tag.snapshot_id}, but the ledger is on {state.snapshot_id}")
             if tag.max_ref_age_ms is None:
-                reading.wrong(f"tag {tag_name(state.branch)} has no age of its own: it expires by the table's property")
+                reading.wrong(f"tag {name} has no age of its own: it expires by the table's property")
+            elif tag.max_ref_age_ms < KEPT_FOR_EVER:
+                reading.wrong(f"tag {name} expires after {tag.max_ref_age_ms} ms, and the ledger with it")
         case Condition.ROLLED_BACK:
             reading.note(f"{state.reason}; the next cycle starts a new epoch and reads again what the source still has")
         case Condition.LOST | Condition.CUT | Condition.PICKED:
@@ -168,11 +175,8 @@ def _begins(first: LandingSnapshot) -> bool:
 
 
 def _landing_snapshots(
-    reading: _HistoryReading, line: Iterable[Snapshot], entries: Iterable[ManifestEntry]
+    reading: _HistoryReading, line: Iterable[Snapshot], at_head: Mapping[int, Sequence[AddedFile]]
 ) -> Iterator[LandingSnapshot]:
-    at_head: dict[int, list[AddedFile]] = {}
-    for e in entries:
-        at_head.setdefault(e.snapshot_id or 0, []).append(_added(e))
     for snapshot in line:
         try:
             record = record_of(snapshot)
@@ -182,7 +186,7 @@ def _landing_snapshots(
             continue
         if record is None:
             continue
-        files = at_head.get(snapshot.snapshot_id, [])
+        files: Sequence[AddedFile] = at_head.get(snapshot.snapshot_id, ())
         if sum(f.rows for f in files) != record.rows + copied_rows(record):
             # Others rewrote or removed some of them since, or it is wrong: its own manifests show which.
             files = [_added(e) for e in _entries(reading, snapshot) if e.snapshot_id == snapshot.snapshot_id]
@@ -266,21 +270,17 @@ def _check_paths(reading: _HistoryReading, landing: Iterable[LandingSnapshot]) -
 def _find_rolled_back(
     reading: _HistoryReading,
     line: list[Snapshot],
-    entries: Iterable[ManifestEntry],
+    at_head: Mapping[int, Sequence[AddedFile]],
     landing: list[LandingSnapshot],
     picked_id: int | None,
 ) -> None:
-    """Report files that were restored without the ledger that counts them."""
-    there, added = [s.snapshot_id for s in line], dict[int, list[AddedFile]]()
-    for e in entries:
-        added.setdefault(e.snapshot_id or 0, []).append(_added(e))
+    there = [s.snapshot_id for s in line]
 
     def beside() -> Iterator[LandingSnapshot]:
-        return _landing_snapshots(
-            reading, (s for s in reading.table.metadata.snapshots if s.snapshot_id not in there), ()
-        )
+        others = (s for s in reading.table.metadata.snapshots if s.snapshot_id not in there)
+        return _landing_snapshots(reading, others, {})
 
-    reading.problems += brought_back(reading.name, there, added, landing, beside, picked_id)
+    reading.problems += brought_back(reading.name, there, at_head, landing, beside, picked_id)
 
 
 def _taken_out(
@@ -298,7 +298,8 @@ def _taken_out(
     return out
 
 
-def _find_files(reading: _HistoryReading, io: FileIO, entries: Iterable[ManifestEntry]) -> None:
+def _find_files(reading: _HistoryReading, entries: Iterable[ManifestEntry]) -> None:
+    io = reading.table.io
     for entry in entries:
         file = entry.data_file
         try:

@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.core import (
     total_of,
 )
 from airflow_provider_lakecommit.exceptions import WireError
-from airflow_provider_lakecommit.status.verify import LandingSnapshot
+from airflow_provider_lakecommit.status.table_history import LandingSnapshot
 
 MOST = 50
 MOST_SNAPSHOTS = 1000
@@ -155,8 +155,11 @@ def _epochs(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str
 def _spec_versions(found: Sequence[LandingSnapshot], landing: str) -> Iterator[dict[str, Any]]:
     fields = dict(_fields_of(s for s in found if s.record.landing == landing))
     for s, lane, before, after in _changes(found, landing, "spec_version"):
-        known = before in fields and after in fields
-        changed = _differences(fields[before], fields[after]) if before in fields and known else None
+        old, new = fields.get(before or ""), fields.get(after)
+        changed = None
+        if old is not None and new is not None:
+            # ``None`` is the default.
+            changed = {k: [old.get(k), new.get(k)] for k in sorted({*old, *new}) if old.get(k) != new.get(k)}
         yield {**_head(s), "lane": lane, "spec_version": after, "before": before, "changed": changed}
 
 
@@ -169,8 +172,3 @@ def _fields_of(snapshots: Iterable[LandingSnapshot]) -> Iterator[tuple[str, Mapp
             continue
         if isinstance(version, str) and isinstance(fields, dict):
             yield version, fields
-
-
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return per field the old and the new value; ``None`` is the default."""
-    return {k: [before.get(k), after.get(k)] for k in sorted({*before, *after}) if before.get(k) != after.get(k)}

@@ -21,7 +21,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from airflow_provider_lakecommit.committer import SnapshotKind
 from airflow_provider_lakecommit.core import RESET_ASSERT, attempt_of, is_attempt_at
-from airflow_provider_lakecommit.status.verify import AddedFile, Finding, LandingSnapshot, Severity
+from airflow_provider_lakecommit.status.table_history import AddedFile, Finding, LandingSnapshot, note_on, wrong_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,8 @@ def _finding(
     line: Sequence[int],
 ) -> Finding:
     sources = {s.record.snapshot_id: s for f in files if (s := of.get(f.path)) is not None and s.key in known}
-    since = {s.key for s in landing if s.record.kind is SnapshotKind.INIT and _is_newer(s, snapshot_id, line)}
+    newer = line[: line.index(snapshot_id)]
+    since = {s.key for s in landing if s.record.kind is SnapshotKind.INIT and s.record.snapshot_id in newer}
     wrong = any(s.key not in since for s in sources.values())
     whose = ", ".join(sorted({f"landing {s.record.landing}" for s in sources.values()})) or "a landing"
     rows = sum(f.rows for f in files)
@@ -138,12 +139,7 @@ def _finding(
         "rolled back, so their offsets are read again, and these rows are duplicated then. Remove the files, or assert "
         f"with `{RESET_ASSERT}` that they are in the table before they are read again"
     )
-    level = Severity.WRONG if wrong else Severity.NOTE
-    return Finding(level=level, table=table, snapshot_id=snapshot_id, text=text)
-
-
-def _is_newer(s: LandingSnapshot, than: int, line: Sequence[int]) -> bool:
-    return line.index(s.record.snapshot_id) < line.index(than)
+    return (wrong_in if wrong else note_on)(table, text, snapshot_id)
 
 
 def _is_ours(path: str) -> bool:

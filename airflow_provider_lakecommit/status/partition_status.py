@@ -63,7 +63,6 @@ def partition_status(
     headroom: Headroom | None,
     stale_transaction: bool,
 ) -> PartitionStatus:
-    """Return the state of one partition by its log, the tables and the control topic."""
     landed = min((ends[p] for ends in reached), default=None)
     return PartitionStatus(
         partition=p,

@@ -44,15 +44,9 @@ from airflow_provider_lakecommit.iceberg import (
     record_column_ids,
 )
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.status.table_history import Finding, TableHistory, note_on, wrong_in
 from airflow_provider_lakecommit.status.upserted import dead_rows
-from airflow_provider_lakecommit.status.verify import (
-    DISPOSITIONS,
-    Finding,
-    Severity,
-    TableHistory,
-    pieces_in,
-    replayed_in,
-)
+from airflow_provider_lakecommit.status.verify import DISPOSITIONS, pieces_in, replayed_in
 
 MOST_RANGES = 5
 """Ranges in one finding."""
@@ -160,7 +154,7 @@ def _of_role(
         table = tables.load(h.table)
         if not (columns := record_column_ids(table.schema(), role)):
             text = "its rows cannot be counted by record: it has no columns that identify the record of a row"
-            yield Finding(level=Severity.NOTE, table=h.table, text=text)
+            yield note_on(h.table, text)
             return
         progress(f"{h.table}: reading the record position of each row")
         head = table.snapshot_by_id(h.head_id or 0) or table.snapshot_by_name(landing.branch)
@@ -213,12 +207,12 @@ def _read(table: Table, name: str, head: Snapshot | None, columns: tuple[int, ..
         return
     if deletes.equality:
         text = f"{len(deletes.equality)} equality deletes apply to it: rows that they match are counted as present"
-        yield Finding(level=Severity.NOTE, table=name, text=text)
+        yield note_on(name, text)
     for entry in entries:
         try:
             _read_file(table, entry, columns, deletes, positions, tally)
         except (StorageError, TableError) as e:
-            yield Finding(level=Severity.WRONG, table=name, text=str(e), snapshot_id=entry.snapshot_id)
+            yield wrong_in(name, str(e), entry.snapshot_id)
 
 
 def _read_file(
@@ -252,12 +246,8 @@ def _evaluated(
 ) -> Iterator[Finding]:
     """Yield the findings of the tally, over all tables of a role."""
     name = " and ".join(h.table for h in histories)
-
-    def finding(level: Severity, text: str) -> Finding:
-        return Finding(level=level, table=name, text=text)
-
     if tally.unmarked:
-        yield finding(Severity.NOTE, f"{tally.unmarked} of {tally.rows} rows do not identify their record")
+        yield note_on(name, f"{tally.unmarked} of {tally.rows} rows do not identify their record")
     strange = {place: RangeSet.of(*((o, o + 1) for o in offsets)) for place, offsets in tally.beyond.items()}
     twice: dict[Reading, RangeSet] = {}
     for place, p in tally.partitions.items():
@@ -265,16 +255,15 @@ def _evaluated(
         strange[place] = strange.get(place, RangeSet()) | unknown
         twice[place] = p.ranges((p.observed > p.allowed) & (p.allowed > 0)) if one_each else RangeSet()
     if any(strange.values()):
-        yield finding(Severity.WRONG, f"it has rows of records that its ledger does not have: {_text(strange)}")
+        yield wrong_in(name, f"it has rows of records that its ledger does not have: {_text(strange)}")
     if any(twice.values()):
-        yield finding(Severity.WRONG, f"records are in it more than once: {_text(twice)}")
-    yield from (finding(level, text) for level, text in _missing(landing, role, histories, tally))
+        yield wrong_in(name, f"records are in it more than once: {_text(twice)}")
+    yield from _missing(landing, role, histories, tally)
 
 
-def _missing(
-    landing: Landing, role: Role, histories: Sequence[TableHistory], tally: _Tally
-) -> Iterator[tuple[Severity, str]]:
+def _missing(landing: Landing, role: Role, histories: Sequence[TableHistory], tally: _Tally) -> Iterator[Finding]:
     """Yield records without a row, by the counts of each range in the history of the first table."""
+    name = " and ".join(h.table for h in histories)
     everywhere = _covered(histories[0])
     for h in histories[1:]:
         everywhere &= _covered(h)
@@ -295,21 +284,17 @@ def _missing(
             counted = getattr(piece.counts, disposition) + len(replayed[p] & RangeSet.of(piece.range))
             text = f"of {p} {piece.range} {there} records have a row, but {counted} were counted"
             if there < counted and explained:
-                yield Severity.NOTE, f"{text}: other writers removed rows, or rows do not identify their record"
+                yield note_on(name, f"{text}: other writers removed rows, or rows do not identify their record")
             elif there < counted and upserted:
                 continue
             elif there != counted:
-                yield Severity.WRONG, text
+                yield wrong_in(name, text)
     if unknown:
-        yield Severity.NOTE, f"no remaining snapshot has the number of records with a row of {_text(unknown)}"
+        yield note_on(name, f"no remaining snapshot has the number of records with a row of {_text(unknown)}")
 
 
 def _text(ranges: dict[Reading, RangeSet]) -> str:
-    flat = [f"{topic}[{n}] {r}" for (topic, n, _), some in sorted(ranges.items(), key=_order) for r in some]
+    ordered = sorted(ranges, key=lambda place: (place[0], place[1], place[2] or 0))
+    flat = [f"{place[0]}[{place[1]}] {r}" for place in ordered for r in ranges[place]]
     offsets = sum(len(r) for some in ranges.values() for r in some)
     return f"{', '.join(flat[:MOST_RANGES])}{' …' if len(flat) > MOST_RANGES else ''} ({offsets} offsets)"
-
-
-def _order(item: tuple[Reading, RangeSet]) -> tuple[str, int, int]:
-    topic, partition, generation = item[0]
-    return topic, partition, generation or 0

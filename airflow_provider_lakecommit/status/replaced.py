@@ -45,7 +45,6 @@ def copied_rows(record: SnapshotRecord) -> int:
 
 
 def replaced_rows(record: SnapshotRecord) -> int:
-    """Return the number of rows that it removed."""
     replaced = replaced_of(record)
     return 0 if replaced is None else replaced.rows
 

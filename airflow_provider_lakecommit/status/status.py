@@ -8,7 +8,7 @@ needs a decision, are states, not errors. Numbers are offsets, an upper bound of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -56,10 +56,10 @@ class TableStatus:
     table: str
     condition: str
     reason: str
-    snapshot_id: int | None
-    head_id: int | None
-    foreign_since: int
-    ends: Mapping[SourcePartition, int]
+    snapshot_id: int | None = None
+    head_id: int | None = None
+    foreign_since: int = 0
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     pending_slices: int = 0
     pending_files: int = 0
     pending_bytes: int = 0
@@ -117,7 +117,9 @@ def read_status(session: LandingSession, every: timedelta | None = None) -> Stat
     session.source.request_retention()
     states = ledger_states(session).items()
     ledgers = [
-        table_ledger(session, name, state) for name, state in states if state is not None and _section(session, state)
+        table_ledger(session, name, state)
+        for name, state in states
+        if state is not None and state.section(session.landing.name, session.lane) is not None
     ]
     source = session.source.watermarks(missing_ok=True)
     folded = _read_log(session, ledgers)
@@ -196,10 +198,6 @@ def _read_log(session: LandingSession, ledgers: Sequence[TableLedger]) -> Folded
         return None
 
 
-def _section(session: LandingSession, state: LedgerState) -> bool:
-    return state.section(session.landing.name, session.lane) is not None
-
-
 def _of_metadata(session: LandingSession, name: str) -> dict[str, Any]:
     """Return the fields of a table that come only from its metadata."""
     table, landing = session.tables.find(name), session.landing
@@ -220,15 +218,8 @@ def _table(
 ) -> TableStatus:
     if state is None or ledger is None:
         condition, reason = _without_ledger(state, forgotten)
-        return TableStatus(
-            table=name,
-            condition=condition,
-            reason=reason,
-            snapshot_id=None,
-            head_id=None if state is None else state.head_id,
-            foreign_since=0,
-            ends={},
-        )
+        head_id = None if state is None else state.head_id
+        return TableStatus(table=name, condition=condition, reason=reason, head_id=head_id)
     staged: tuple[AcceptedSlice, ...] = tuple(a for a in landing_state.accepted[name] if a.file_count(name))
     return TableStatus(
         table=name,

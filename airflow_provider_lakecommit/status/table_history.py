@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_provider_lakecommit.committer import SnapshotRecord
-from airflow_provider_lakecommit.core import Counts, LedgerSection, total_of
-
-Sections = Mapping[tuple[str, str], LedgerSection]
+from airflow_provider_lakecommit.core import Counts, total_of
+from airflow_provider_lakecommit.status.lanes import Sections
 
 
 class Severity(StrEnum):
@@ -32,6 +31,15 @@ class Finding:
     def __str__(self) -> str:
         where = f"{self.table} snapshot {self.snapshot_id}" if self.snapshot_id is not None else self.table
         return f"{self.level}: {where}: {self.text}"
+
+
+def wrong_in(table: str, text: str, snapshot_id: int | None = None) -> Finding:
+    """Return a broken promise, of one snapshot or of the whole table."""
+    return Finding(level=Severity.WRONG, table=table, snapshot_id=snapshot_id, text=text)
+
+
+def note_on(table: str, text: str, snapshot_id: int | None = None) -> Finding:
+    return Finding(level=Severity.NOTE, table=table, snapshot_id=snapshot_id, text=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

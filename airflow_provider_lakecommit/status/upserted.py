@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_lakecommit.committer import DELETED, SUPERSEDED, SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.status.table_history import Finding, Severity, TableHistory
+from airflow_provider_lakecommit.status.table_history import Finding, TableHistory, note_on, wrong_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ def check_keys(landing: Landing, tables: Tables, progress: Callable[[str], None]
     :raises CatalogError: the catalog or the storage is unreachable
     """
     if not landing.upsert.key:
-        yield Finding(level=Severity.NOTE, table=landing.table, text="the landing has no `upsert`: no key was checked")
+        yield note_on(landing.table, "the landing has no `upsert`: no key was checked")
         return
     if (table := tables.find(landing.table)) is None:
         return
@@ -97,4 +97,4 @@ def check_keys(landing: Landing, tables: Tables, progress: Callable[[str], None]
         some = ", ".join(str(tuple(row.values())[: len(names)]) for row in several.slice(0, MOST_KEYS).to_pylist())
         more = " …" if several.num_rows > MOST_KEYS else ""
         text = f"{several.num_rows} keys ({', '.join(names)}) have several rows: {some}{more}"
-        yield Finding(level=Severity.WRONG, table=landing.table, text=text)
+        yield wrong_in(landing.table, text)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from airflow_provider_lakecommit.iceberg import Tables
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Finding, TableHistory, check_landing
+from airflow_provider_lakecommit.status.table_history import Finding, TableHistory
+from airflow_provider_lakecommit.status.verify import check_landing
 
 
 def verify_tables(

@@ -38,8 +38,8 @@ from airflow_provider_lakecommit.core import (
     tables_for,
 )
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, RangeTotals, blocks_of, pieces_of
-from airflow_provider_lakecommit.status.lanes import moved_text, rescanned
+from airflow_provider_lakecommit.status.accounts import RangeAccounts, common_blocks, counts_in, pieces_after
+from airflow_provider_lakecommit.status.lanes import Sections, moved_text, rescanned
 from airflow_provider_lakecommit.status.replaced import (
     Step,
     is_replay,
@@ -49,27 +49,15 @@ from airflow_provider_lakecommit.status.replaced import (
     taken_from,
 )
 from airflow_provider_lakecommit.status.table_history import (
-    AddedFile,
     Finding,
     LandingSnapshot,
-    Sections,
     Severity,
     TableHistory,
+    note_on,
+    wrong_in,
 )
 from airflow_provider_lakecommit.status.upserted import dead_rows
-from airflow_provider_lakecommit.status.verify_table import check_table, covered_of, wrong_snapshot, wrong_table
-
-__all__ = [
-    "DISPOSITIONS",
-    "AddedFile",
-    "Finding",
-    "LandingSnapshot",
-    "Severity",
-    "TableHistory",
-    "TableTotals",
-    "check_landing",
-    "totals",
-]
+from airflow_provider_lakecommit.status.verify_table import check_table, covered_of
 
 DISPOSITIONS = {Role.ROWS: "landed", Role.DEAD_LETTERS: "rejected"}
 """By role: the name of the count of records that are a row of a table of that role."""
@@ -136,7 +124,7 @@ def _rolled_back(landing: str, histories: Iterable[TableHistory]) -> Iterator[Fi
     for h in histories:
         if rows := h.taken_out.get(landing):
             text = f"was rolled back to before the first snapshot of landing {landing}, which removed {rows} rows"
-            yield wrong_table(h, text)
+            yield wrong_in(h.table, text)
 
 
 def _unknown(landing: str, histories: Iterable[TableHistory]) -> Iterator[Finding]:
@@ -145,7 +133,7 @@ def _unknown(landing: str, histories: Iterable[TableHistory]) -> Iterator[Findin
     if there and landing not in there:
         others = ", ".join(f"{name!r}" for name in sorted(there))
         text = f"it has nothing of landing {landing!r}, so nothing could be checked; it has {others}"
-        yield Finding(level=Severity.WRONG, table=next(iter(there.values())), text=text)
+        yield wrong_in(next(iter(there.values())), text)
 
 
 def _statements(history: TableHistory) -> Iterator[Finding]:
@@ -155,15 +143,10 @@ def _statements(history: TableHistory) -> Iterator[Finding]:
     before: Sections = {}
     for s in history.snapshots:
         if s.record.kind is SnapshotKind.INIT:
-            yield Finding(
-                level=Severity.NOTE,
-                table=history.table,
-                snapshot_id=s.record.snapshot_id,
-                text=_set_by_hand(s, before.get(s.key)),
-            )
+            yield note_on(history.table, _set_by_hand(s, before.get(s.key)), s.record.snapshot_id)
         before = s.sections
     for decision in dict.fromkeys(d for s in history.snapshots for d in s.record.decisions):
-        yield Finding(level=Severity.NOTE, table=history.table, text=f"decision of a user: {decision}")
+        yield note_on(history.table, f"decision of a user: {decision}")
 
 
 def _set_by_hand(s: LandingSnapshot, before: LedgerSection | None) -> str:
@@ -192,7 +175,8 @@ def _rows_of_records(
         records = getattr(s.counts, disposition)
         differs = (s.record.rows < records and not shared) or (one_each and s.record.rows > records)
         if differs and s.record.landing == landing and not is_replay(s.record):
-            yield wrong_snapshot(history.table, s, f"{s.record.rows} rows for {records} {disposition} records")
+            text = f"{s.record.rows} rows for {records} {disposition} records"
+            yield wrong_in(history.table, text, s.record.snapshot_id)
 
 
 def _set_aside(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[TableHistory]:
@@ -206,7 +190,7 @@ def _set_aside(landing: Landing, histories: Sequence[TableHistory]) -> Iterator[
         made = h.table == landing.table or landing.create_of(h.table) is not None
         if h.absent and not made and found is not None and found[1] == {found[0]}:
             text = "the table does not exist: by `missing` of the route, its records are dead letters until it does"
-            yield replace(h, problems=(Finding(level=Severity.NOTE, table=h.table, text=text),))
+            yield replace(h, problems=(note_on(h.table, text),))
 
 
 def _rows_and_landed(landing: Landing, histories: Sequence[TableHistory]) -> tuple[int, set[int]] | None:
@@ -230,11 +214,12 @@ def _rows_of_all(landing: Landing, histories: Sequence[TableHistory]) -> Iterato
         empty = next(h for h in histories if not h.snapshots)
         if rows < max(landed):
             text = f"has nothing of landing {landing.name}, but {max(landed)} landed records are {rows} rows of the"
-            yield wrong_table(empty, f"{text} other tables: it was dropped or recreated")
+            yield wrong_in(empty.table, f"{text} other tables: it was dropped or recreated")
         return
     if len(landed) > 1 or rows < max(landed) or (landing.one_row_each and rows > max(landed)):
         counts = " or ".join(map(str, sorted(landed)))
-        yield wrong_table(histories[0], f"it and the other tables of rows have {rows} rows for {counts} landed records")
+        text = f"it and the other tables of rows have {rows} rows for {counts} landed records"
+        yield wrong_in(histories[0].table, text)
 
 
 def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator[Finding]:
@@ -242,26 +227,26 @@ def _replays(landing: str, history: TableHistory, *, one_each: bool) -> Iterator
     known = zip((None, *ledgers), ledgers, strict=False)
     steps: list[Step] = [(s.record, before, after) for s, (before, after) in zip(history.snapshots, known, strict=True)]
     for snapshot_id, text in replay_problems(landing, steps, pieces_in(history, landing), one_each=one_each):
-        yield Finding(level=Severity.WRONG, table=history.table, snapshot_id=snapshot_id, text=text)
+        yield wrong_in(history.table, text, snapshot_id)
 
 
 def _dispositions(landing: str, data: TableHistory, dead: TableHistory) -> Iterator[Finding]:
     """Yield ranges where the other table has not exactly the records that the data table has no row of."""
-    rejects = Coverage()
-    for block in blocks_of(pieces_in(data, landing), pieces_in(dead, landing)):
-        if block.ours is None or block.ours.rejected or block.theirs is None or block.theirs.rejected:
-            rejects |= Coverage({block.partition: RangeSet.of(block.range)})
-        if (problem := _disposition(block, data.table)) is not None:
+    rejects, in_data, in_dead = Coverage(), pieces_in(data, landing), pieces_in(dead, landing)
+    for p, block in common_blocks(in_data, in_dead):
+        ours, theirs = counts_in(in_data[p], block), counts_in(in_dead.get(p, ()), block)
+        if ours is None or ours.rejected or theirs is None or theirs.rejected:
+            rejects |= Coverage({p: RangeSet.of(block)})
+        if (problem := _disposition(f"{p} {block}", ours, theirs, data.table)) is not None:
             yield Finding(level=problem[0], table=dead.table, text=problem[1])
-    ours, theirs = (_evaluated(history, landing) for history in (data, dead))
-    for rules, ranges in theirs.items():
-        if anew := evaluated_otherwise(ours, ranges, rules) & rejects:
+    rules_of_data = _evaluated(data, landing)
+    for rules, ranges in _evaluated(dead, landing).items():
+        if anew := evaluated_otherwise(rules_of_data, ranges, rules) & rejects:
             text = f"{anew} was evaluated by other rules than in {data.table}: a record may be in both, or in neither"
-            yield Finding(level=Severity.WRONG, table=dead.table, text=text)
+            yield wrong_in(dead.table, text)
 
 
-def _disposition(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
-    ours, theirs = block.ours, block.theirs
+def _disposition(block: str, ours: Counts | None, theirs: Counts | None, data: str) -> tuple[Severity, str] | None:
     if ours is None or ours.rejected == (0 if theirs is None else theirs.rejected):
         return None
     if theirs is None:
@@ -278,17 +263,17 @@ def _disposition(block: RangeTotals, data: str) -> tuple[Severity, str] | None:
 
 def pieces_in(history: TableHistory, landing: str) -> RangeAccounts:
     """Return the accounting of each range of a landing in a table's history."""
-    had, steps = Coverage(), []
+    had, pieces = Coverage(), RangeAccounts()
     for s in history.snapshots:
         has = covered_of(s.sections, landing)
         own = s.record.landing == landing
         ranges, account = (s.record.ranges, s.record.accounting) if own else (Coverage(), {})
         if taken := taken_from(s.record, landing):
-            steps.append(LedgerChange(had=had, has=had - taken, ranges=Coverage(), account={}))
+            pieces = pieces_after(pieces, had, had - taken, Coverage(), {})
             had = had - taken
-        steps.append(LedgerChange(had=had, has=has, ranges=ranges, account=account))
+        pieces = pieces_after(pieces, had, has, ranges, account)
         had = has
-    return pieces_of(steps)
+    return pieces
 
 
 def replayed_in(history: TableHistory, landing: str) -> Coverage:

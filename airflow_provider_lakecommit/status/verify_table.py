@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.committer import (
     pruned_sections,
 )
 from airflow_provider_lakecommit.core import Counts, Coverage, RangeSet, is_filled
-from airflow_provider_lakecommit.status.lanes import closed_wrongly, filled_of, moved_wrongly
+from airflow_provider_lakecommit.status.lanes import Sections, closed_wrongly, filled_of, moved_wrongly
 from airflow_provider_lakecommit.status.replaced import (
     back_again,
     copied_rows,
@@ -27,7 +27,13 @@ from airflow_provider_lakecommit.status.replaced import (
     rows_problems,
     taken_from,
 )
-from airflow_provider_lakecommit.status.table_history import Finding, LandingSnapshot, Sections, Severity, TableHistory
+from airflow_provider_lakecommit.status.table_history import (
+    Finding,
+    LandingSnapshot,
+    TableHistory,
+    note_on,
+    wrong_in,
+)
 from airflow_provider_lakecommit.status.upserted import live_problem
 
 
@@ -39,18 +45,20 @@ def check_table(history: TableHistory) -> Iterator[Finding]:
         if before is not None:
             had = covered_of(before, s.record.landing)
             texts = [*_sections(before, s), *texts, *removal_problems(s.record, [f.rows for f in s.removed], had)]
-        yield from (wrong_snapshot(history.table, s, text) for text in texts)
+        yield from (wrong_in(history.table, text, s.record.snapshot_id) for text in texts)
         if out := taken_from(s.record, s.record.landing):
             taken[s.record.landing] = taken.get(s.record.landing, Coverage()) | out
-        yield from (wrong_snapshot(history.table, s, text) for text in _shape(s.sections, taken))
+        shape = _shape(s.sections, taken)
+        yield from (wrong_in(history.table, text, s.record.snapshot_id) for text in shape)
         before = s.sections
     tokens = Counter(s.record.token for s in history.snapshots if s.record.token is not None)
     for token, n in tokens.items():
         if n > 1:
-            yield wrong_table(history, f"{n} snapshots have the token {token}: the same slices were published again")
-    yield from (wrong_table(history, text) for text in _paths(history))
+            text = f"{n} snapshots have the token {token}: the same slices were published again"
+            yield wrong_in(history.table, text)
+    yield from (wrong_in(history.table, text) for text in _paths(history))
     if (live := live_problem(history)) is not None:
-        yield wrong_table(history, live)
+        yield wrong_in(history.table, live)
     yield from _replaced(history)
 
 
@@ -58,14 +66,13 @@ def _replaced(history: TableHistory) -> Iterator[Finding]:
     for landing in sorted({s.record.landing for s in history.snapshots}):
         records = [s.record for s in history.snapshots if s.record.landing == landing]
         for snapshot_id, wrong, text in rows_problems(records, whole=history.whole):
-            level = Severity.WRONG if wrong else Severity.NOTE
-            yield Finding(level=level, table=history.table, snapshot_id=snapshot_id, text=text)
+            yield (wrong_in if wrong else note_on)(history.table, text, snapshot_id)
         out = Coverage.union(taken_from(r, landing) for r in records)
         if out and (left := out - covered_of(history.snapshots[-1].sections, landing)):
             text = f"{left} was removed from the ledger of landing {landing!r} and not landed again"
-            yield Finding(level=Severity.NOTE, table=history.table, text=text)
+            yield note_on(history.table, text)
     for path in back_again((f.path for s in history.snapshots for f in s.removed), history.head):
-        yield wrong_table(history, f"file {path} was replaced, but another writer has restored it")
+        yield wrong_in(history.table, f"file {path} was replaced, but another writer has restored it")
 
 
 def _sections(before: Sections, s: LandingSnapshot) -> Iterator[str]:
@@ -137,13 +144,3 @@ def _paths(history: TableHistory) -> Iterator[str]:
 def covered_of(sections: Sections, landing: str) -> Coverage:
     """Return the ranges of all streams of a landing."""
     return Coverage.union(s.covered for (name, _), s in sections.items() if name == landing)
-
-
-def wrong_snapshot(table: str, s: LandingSnapshot, text: str) -> Finding:
-    """Return a broken promise of that snapshot."""
-    return Finding(level=Severity.WRONG, table=table, snapshot_id=s.record.snapshot_id, text=text)
-
-
-def wrong_table(history: TableHistory, text: str) -> Finding:
-    """Return a broken promise of no single snapshot."""
-    return Finding(level=Severity.WRONG, table=history.table, text=text)

@@ -46,7 +46,8 @@ from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.iceberg.schemas import mark_columns
 from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Severity, check_landing
+from airflow_provider_lakecommit.status.table_history import Severity
+from airflow_provider_lakecommit.status.verify import check_landing
 from tests.fakes.kafka import FakeControl, FakeSource
 from tests.fakes.lake import TOPIC_ID, Lake, at, section, spans, staged
 from tests.support.declared import landing_of

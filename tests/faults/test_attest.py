@@ -31,7 +31,8 @@ from airflow_provider_lakecommit.operations.decisions.assertion import (
 )
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Severity, check_landing
+from airflow_provider_lakecommit.status.table_history import Severity
+from airflow_provider_lakecommit.status.verify import check_landing
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration

@@ -32,7 +32,7 @@ from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Way
 from airflow_provider_lakecommit.spark import task
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
-from airflow_provider_lakecommit.status.verify import Severity
+from airflow_provider_lakecommit.status.table_history import Severity
 from dev.servers.kafka import Broker
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import odd, replay

@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from airflow_provider_lakecommit.cli.control_log import control_log
 from airflow_provider_lakecommit.cli.status import _text
 from airflow_provider_lakecommit.cli.terminal.output import Output
-from airflow_provider_lakecommit.cli.watch import StallOptions, stall
+from airflow_provider_lakecommit.cli.watch import GroupVerdicts, stall
 from airflow_provider_lakecommit.control.backlog import BacklogWatch
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
@@ -151,15 +151,14 @@ def test_every_reader_passes_over_what_was_made_to_stop_it(make_world: MakeWorld
 
     for events_clock in (True, False):
         output = StringIO()
-        options = StallOptions(
+        groups = GroupVerdicts(
             group=None,
             rules=StallRules(),
             events_clock=events_clock,
             until=None,
-            follow=False,
             completion_timeout=3600,
         )
-        stall(world.kafka, world.landing.control_topic_name, Output(as_json=True, out=output), options)
+        stall(world.kafka, world.landing.control_topic_name, Output(as_json=True, out=output), groups, follow=False)
         assert {json.loads(line)["group"] for line in output.getvalue().splitlines()} >= {group}
 
     shown = StringIO()

@@ -30,7 +30,8 @@ from airflow_provider_lakecommit.operations.dead_letters.replay import Replayed,
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Severity, check_landing
+from airflow_provider_lakecommit.status.table_history import Severity
+from airflow_provider_lakecommit.status.verify import check_landing
 from tests.faults.test_sweep import files
 from tests.fixtures.kafka import create_topic, delete_topic
 from tests.support.declared import nested

@@ -28,8 +28,8 @@ from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from airflow_provider_lakecommit.spark.task import run_task
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
+from airflow_provider_lakecommit.status.table_history import Severity
 from airflow_provider_lakecommit.status.upserted import check_keys, live_problem
-from airflow_provider_lakecommit.status.verify import Severity
 from tests.faults.test_crossings import anew, go_on
 from tests.faults.test_envelopes import Source
 from tests.faults.test_lanes import lane

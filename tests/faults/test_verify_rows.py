@@ -14,8 +14,8 @@ from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Sele
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay as replay_dead_letters
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
+from airflow_provider_lakecommit.status.table_history import Severity
 from airflow_provider_lakecommit.status.upserted import check_keys
-from airflow_provider_lakecommit.status.verify import Severity
 from tests.fakes.position_deletes import delete_positions
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import DECISION, odd, replay

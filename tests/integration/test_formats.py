@@ -27,7 +27,8 @@ from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Sele
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.spark.job import SliceStatus
 from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Severity, check_landing
+from airflow_provider_lakecommit.status.table_history import Severity
+from airflow_provider_lakecommit.status.verify import check_landing
 from tests.fakes.registry import FakeRegistry
 from tests.support.declared import changed_landing
 from tests.support.world import World

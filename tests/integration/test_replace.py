@@ -43,7 +43,7 @@ from airflow_provider_lakecommit.operations.backfill.replace import (
     replace_preview,
 )
 from airflow_provider_lakecommit.status.landing_history import table_history
-from airflow_provider_lakecommit.status.verify import Severity
+from airflow_provider_lakecommit.status.table_history import Severity
 from tests.fakes.lake import at, coverage, section, spans
 from tests.fakes.position_deletes import delete_positions
 from tests.fakes.replaced_lake import ROWS_SCHEMA, Ranges, RowsLake, lake_at

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.cli.watch import GroupVerdicts, StallOptions
+from airflow_provider_lakecommit.cli.watch import GroupVerdicts
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.control.records import read_entries
@@ -159,14 +159,11 @@ class Story:
     def read(cls, world: World, log: Sequence[ControlRecord]) -> Story:
         landing = world.landing
         group_verdicts = GroupVerdicts(
-            StallOptions(
-                group=landing.group_id,
-                rules=StallRules(),
-                events_clock=True,
-                until=None,
-                follow=False,
-                completion_timeout=landing.window.completion_timeout.total_seconds(),
-            )
+            group=landing.group_id,
+            rules=StallRules(),
+            events_clock=True,
+            until=None,
+            completion_timeout=landing.window.completion_timeout.total_seconds(),
         )
         lines = [line for record in log if (line := group_verdicts.event(record)) is not None]
         entries = read_entries(log, landing.name, LIVE)

@@ -19,7 +19,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Severity, check_landing
+from airflow_provider_lakecommit.status.table_history import Severity
+from airflow_provider_lakecommit.status.verify import check_landing
 from tests.support.world import World
 
 Act = Callable[[], None]

@@ -44,7 +44,7 @@ def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
     found = found_landings(spec.landing_set, spec.kafka)
     names = {each.name: each for each in found.landings}
     if name in names:
-        return spec.of(with_stated_schema(spec, names[name]))
+        return spec.of(_with_schema(spec, names[name]))
     if name is None:
         raise SpecError(
             "LC8028",
@@ -54,8 +54,12 @@ def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
     troubles = {spec.landing_set.landing_name(t.table): t for t in found.troubles if t.table is not None}
     if name in troubles:
         raise SpecError("LC8029", f"set {spec.landing_set.name} cannot have a landing {name!r}: {troubles[name]}")
-    if (former := _former_of(spec, name)) is not None:
-        return spec.of(former)
+    # A command without a catalog finds no former landings.
+    if spec.catalog:
+        with opened_set(spec) as (_, _, connections):
+            former = former_named(spec.landing_set, connections, name)
+        if former is not None:
+            return spec.of(former)
     raise SpecError(
         "LC8030",
         f"set {spec.landing_set.name} has no landing {name!r}{meant(name, names)}: no existing topic goes to such a "
@@ -63,15 +67,7 @@ def landing_of(spec: LandingSetSpec, name: str | None) -> LandingSpec:
     )
 
 
-def _former_of(spec: LandingSetSpec, name: str) -> Landing | None:
-    """Return a landing that the set no longer has; ``None`` if it is unknown, or the command has no catalog."""
-    if not spec.catalog:
-        return None
-    with opened_set(spec) as (_, _, connections):
-        return former_named(spec.landing_set, connections, name)
-
-
-def with_stated_schema(spec: LandingSetSpec, landing: Landing) -> Landing:
+def _with_schema(spec: LandingSetSpec, landing: Landing) -> Landing:
     """Return the landing with the schema of a table to create; a command without a catalog creates none."""
     if not spec.catalog:
         return landing
@@ -127,7 +123,6 @@ def _followed(rounds: SetRounds, expansion: Expansion, follow: FollowOptions) ->
 def local_session(
     spec: LandingSetSpec, output: Output, signals: Signals, follow: FollowOptions | None
 ) -> LocalSpark | None:
-    """Return the set's local Spark session; ``None`` if its jobs run on a Spark Connect server."""
     if SparkSection(spec.spark).remote is not None:
         return None
     # Signal handlers stay unchanged: the session does not start in the main thread.

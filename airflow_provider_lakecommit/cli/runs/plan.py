@@ -7,6 +7,7 @@ listed and affect the exit code.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,12 +32,17 @@ from airflow_provider_lakecommit.landing import LandingSetSpec, LandingSpec
 from airflow_provider_lakecommit.spark import CLI
 
 
-def plan(spec: LandingSpec, output: Output, *, explain: bool) -> int:
+def plan(spec: LandingSpec, options: Namespace, output: Output) -> int:
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         opened = preview(session)
         opened = replace(opened, explain=(*opened.explain, *registry_lines(spec.landing, spec.kafka)))
-    output.answer(to_dict(opened), text_of(opened, explain=explain))
+    output.answer(to_dict(opened), text_of(opened, explain=_explains(options)))
     return Exit.REFUSED if opened.plan.stopped else Exit.DONE
+
+
+def _explains(options: Namespace) -> bool:
+    """Return False for `land --dry-run`, which has no such option."""
+    return bool(getattr(options, "explain", False))
 
 
 def to_dict(opened: Opened) -> dict[str, Any]:
@@ -81,10 +87,10 @@ def text_of(opened: Opened, *, explain: bool, short: bool = False) -> Iterable[s
         yield from (f"  slice of group {s.group}: {s} for {', '.join(s.tables)}" for s in opened.slices)
 
 
-def plan_set(spec: LandingSetSpec, output: Output, *, explain: bool) -> int:
+def plan_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
     with opened_set(spec) as (expansion, tables, connections):
         plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, preview, output.log)
-    output.answer(_as_dict(spec, expansion, plans), _lines(expansion, plans, explain=explain))
+    output.answer(_as_dict(spec, expansion, plans), _lines(expansion, plans, explain=_explains(options)))
     return Exit.REFUSED if plans.failed or expansion.troubles else Exit.DONE
 
 

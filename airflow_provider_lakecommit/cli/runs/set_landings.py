@@ -59,12 +59,8 @@ class Landings:
     stopped: bool = False
 
     def land(self, spec: LandingSpec, connect: Connect) -> int:
-        name = spec.landing.name
-
-        def log(line: str) -> None:
-            self.output.log(f"{name}: {for_landing(line, name)}")
-
-        section = SparkSection(spec.spark)
+        name, section = spec.landing.name, SparkSection(spec.spark)
+        log = self.log_of(name)
         engine: Engine = self.shared or engine_of(section, name, log=log, on_start=lambda: None)
         with (
             self.concurrent.session(lambda: connect(spec.landing, log)) as connected,
@@ -87,6 +83,9 @@ class Landings:
             finally:
                 del self.under_way[name]
                 engine.close()
+
+    def log_of(self, name: str) -> Callable[[str], None]:
+        return lambda line: self.output.log(f"{name}: {for_landing(line, name)}")
 
     def stop(self) -> None:
         self.stopped = True

@@ -18,7 +18,7 @@ from uuid import uuid4
 from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
 from airflow_provider_lakecommit.cli.runs.set_landings import Landings
 from airflow_provider_lakecommit.cli.terminal.output import Exit
-from airflow_provider_lakecommit.core import SourcePartition, for_landing
+from airflow_provider_lakecommit.core import SourcePartition
 from airflow_provider_lakecommit.cycle import (
     IDLE,
     Expansion,
@@ -84,7 +84,10 @@ class SetRounds:
         thread.start()
         thread.join(seconds)
         self._check()
-        self._log_topics(expansion, former)
+        for topic in expansion.ignored:
+            self._log_once(f"topic {topic} matches no rule and is ignored, as `unmatched` says")
+        for each in former.found:
+            self._log_once(f"WARNING: {each}")
         ended: Ended = {name: self._ended[name] for name in names if name in self._ended}
         # A topic without a landing has only its name.
         return (
@@ -160,16 +163,11 @@ class SetRounds:
         return code
 
     def _publish(self, connections: SetConnections, landing: Landing) -> int:
-        """Publish the reports of a former landing."""
-        name, run = landing.name, identity(self._landings.unique)
-
-        def log(line: str) -> None:
-            self._landings.output.log(f"{name}: {for_landing(line, name)}")
-
-        with connections.session(landing, log) as session:
+        run = identity(self._landings.unique)
+        with connections.session(landing, self._landings.log_of(landing.name)) as session:
             opened = start_former(session, run, is_dead)
             closed = close_cycle(session, run, opened.ticket, executor=self._landings.concurrent.executor)
-        self._landings.output.log(f"{name}: {closed}")
+        self._landings.output.log(f"{landing.name}: {closed}")
         return Exit.REFUSED if closed.waiting or closed.blocked else Exit.DONE
 
     def _former(self, connections: SetConnections) -> Formers:
@@ -178,13 +176,6 @@ class SetRounds:
         except LakecommitError as e:
             self._landings.output.log(f"WARNING: cannot find former landings of the set: {e}")
             return Formers()
-
-    def _log_topics(self, expansion: Expansion, former: Formers) -> None:
-        """Log which topics are ignored, and which landings the set no longer has."""
-        for topic in expansion.ignored:
-            self._log_once(f"topic {topic} matches no rule and is ignored, as `unmatched` says")
-        for each in former.found:
-            self._log_once(f"WARNING: {each}")
 
     def _log_once(self, line: str) -> None:
         if line not in self._logged:

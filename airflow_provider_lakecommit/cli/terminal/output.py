@@ -176,15 +176,11 @@ class _Clean(logging.Formatter):
         return self._output.clean(super().format(record))
 
 
-def _not_of_the_java_bridge(record: logging.LogRecord) -> bool:
-    """Return False for a traceback of the Java bridge about an ended Java process, which we report ourselves."""
-    return "py4j" not in PurePath(record.pathname).parts
-
-
 def start_logging(output: Output, *, verbose: bool) -> None:
     """Log warnings of all libraries, and our own progress, on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Clean(output))
-    handler.addFilter(_not_of_the_java_bridge)
+    # We report an ended Java process ourselves, without the traceback of the Java bridge.
+    handler.addFilter(lambda record: "py4j" not in PurePath(record.pathname).parts)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("airflow_provider_lakecommit").setLevel(logging.DEBUG if verbose else logging.INFO)

@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.kafka import ClusterAdmin, LastError, TopicFact
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, skipped, warn
-from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, GrantedRights, Role, role_findings
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role, role_findings
 
 TIMEOUT = 10.0
 TRANSACTION_MS = 10_000
@@ -69,10 +69,7 @@ def brokers(
         yield found
     admin.close()
     may = {name: None if facts is None else facts.operations for name, facts in rights.items()}
-    sources = {name: may[name] for name in landing.topic_names}
-    yield from role_findings(
-        GrantedRights(sources=sources, control=control, on_control=may[control], prefix=prefix, ids=tried), roles
-    )
+    yield from role_findings(roles, may, control, prefix, tried)
 
 
 def _source(

@@ -18,11 +18,10 @@ from airflow_provider_lakecommit.landing import LandingSpec
 from airflow_provider_lakecommit.redaction import is_secret
 from airflow_provider_lakecommit.spark import LocalSpark, Secrets, SparkSection, engine_of, run_probe
 from airflow_provider_lakecommit.status.doctor.brokers import brokers
-from airflow_provider_lakecommit.status.doctor.deployments import deployments
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, checked, checked_after, failed, warn
-from airflow_provider_lakecommit.status.doctor.groups import sharing, signatures
+from airflow_provider_lakecommit.status.doctor.groups import deployments, sharing, signatures
 from airflow_provider_lakecommit.status.doctor.host import executor, installed_versions, java, memory, versions
-from airflow_provider_lakecommit.status.doctor.lake import headroom, probe_path, tables, vended
+from airflow_provider_lakecommit.status.doctor.lake import headroom, name_of, probe_path, tables, vended
 from airflow_provider_lakecommit.status.doctor.registry import registry
 from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role
 from airflow_provider_lakecommit.status.doctor.upserts import upserts
@@ -59,12 +58,12 @@ def examine(
         lake, there = tables(session, reachable=failed(*kafka) != "brokers")
         out += lake
         for table in there:
-            if (storage := session.tables.known_storage(_name(table))) is not None:
-                out += vended(storage, _name(table), time.time())
+            if (storage := session.tables.known_storage(name_of(table))) is not None:
+                out += vended(storage, name_of(table), time.time())
         reads = any(NEEDS[role].source for role in roles)
         if reads and (there or failed(*lake)):
             out += checked_after((*kafka, *lake), "headroom", lambda: headroom(session, every))
-            data = next((t for t in there if _name(t) == spec.landing.table), None)
+            data = next((t for t in there if name_of(t) == spec.landing.table), None)
             if spec.landing.upsert.key:
                 out += checked_after((*kafka, *lake), "upsert", lambda: upserts(session, data))
         out += checked("schema registry", lambda: registry(spec.landing, spec.kafka))
@@ -83,11 +82,11 @@ def _executor(
     there: Sequence[Table],
     log: Callable[[str], None],
 ) -> Iterable[CheckResult]:
-    paths = {_name(table): probe_path(table) for table in there}
+    paths = {name_of(table): probe_path(table) for table in there}
     storage = {name: session.tables.storage(name) for name in vended_of(session.tables, paths)}
     secrets = Secrets(kafka={}, io=session.tables.io_properties(), tables=storage)
     if section.remote is not None:
-        if any(map(is_secret, _settings(secrets))):
+        if any(map(is_secret, (*secrets.io, *(name for s in storage.values() for name in s.properties)))):
             paths = {}
         try:
             # As a landing does: Spark's own client retries for ten minutes if nothing listens.
@@ -106,14 +105,6 @@ def _executor(
         finally:
             engine.close()
     yield from executor(observed, began, tried=bool(paths))
-
-
-def _name(table: Table) -> str:
-    return ".".join(table.name())
-
-
-def _settings(secrets: Secrets) -> set[str]:
-    return {*secrets.io, *(name for storage in secrets.tables.values() for name in storage.properties)}
 
 
 def _through_connect(remote: str, paths: Mapping[str, str], secrets: Secrets) -> tuple[dict[str, Any], float]:

@@ -13,10 +13,13 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
 import psutil
+from confluent_kafka import libversion
+from packaging.specifiers import SpecifierSet
 
 from airflow_provider_lakecommit.spark import JAVA_REMEDY, java_here, local_view
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, fail, ok, warn
@@ -28,7 +31,11 @@ CLOCK_SECONDS = 5.0
 
 
 def installed_versions() -> dict[str, str]:
-    return {name: found for name, _ in _needs() if (found := _installed(name)) is not None}
+    found: dict[str, str] = {}
+    for name, _ in _needs():
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version_info[:3]) -> Iterable[CheckResult]:
@@ -42,7 +49,7 @@ def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version
         found = installed.get(name)
         if found is None:
             yield fail(name, "not installed", f"pip install '{name}{required}'")
-        elif not _fits(found, required):
+        elif not SpecifierSet(required).contains(found, prereleases=True):
             yield fail(name, f"{found}, but {required} is required", f"pip install '{name}{required}'")
         else:
             yield ok(name, found)
@@ -52,7 +59,7 @@ def versions(installed: Mapping[str, str], python: tuple[int, ...] = sys.version
         yield fail(
             "pyspark", f"{observed}: both use the same folder", "install the same release of both, in one command"
         )
-    yield from _librdkafka()
+    yield ok("librdkafka", str(libversion()[0]))
 
 
 def java(master: str | None, environment: Mapping[str, str] = os.environ) -> Iterable[CheckResult]:
@@ -83,31 +90,8 @@ def memory(master: str | None, conf: Mapping[str, str], free_kb: int | None = No
 
 
 def _needs() -> list[tuple[str, str]]:
-    out: list[tuple[str, str]] = []
-    for text in requires(DISTRIBUTION) or ():
-        found = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", text)
-        if found:
-            out.append((found[1], found[2].strip()))
-    return out
-
-
-def _installed(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _fits(found: str, required: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(required).contains(found, prereleases=True)
-
-
-def _librdkafka() -> Iterable[CheckResult]:
-    from confluent_kafka import libversion
-
-    yield ok("librdkafka", str(libversion()[0]))
+    texts = (re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)", t) for t in requires(DISTRIBUTION) or ())
+    return [(found[1], found[2].strip()) for found in texts if found]
 
 
 def _gigabytes(text: str) -> float:

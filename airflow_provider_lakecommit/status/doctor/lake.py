@@ -8,15 +8,24 @@ with requests that can never be applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from uuid import uuid4
+from functools import partial
+from uuid import UUID, uuid4
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.exceptions import CommitFailedException, ForbiddenError, UnauthorizedError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    TableRequirement,
+)
 
 from airflow_provider_lakecommit.committer import (
     Condition,
@@ -39,12 +48,14 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, LedgerError, SpecError, TableError
 from airflow_provider_lakecommit.iceberg import GuardedFileIO, TableStorage, clock, data_folder
-from airflow_provider_lakecommit.status.doctor.commits import commits
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, checked, fail, ok, warn
 from airflow_provider_lakecommit.status.status import read_status
 
 SHORT_SECONDS = 900.0
 """Credentials with a shorter lifetime are likely to expire while a window is written."""
+NOBODY = UUID(int=0)
+NEVER = -2
+"""Not the id of any snapshot."""
 _LONGER = "configure the catalog to vend credentials that last as long as writing a window"
 
 
@@ -66,14 +77,55 @@ def tables(session: LandingSession, *, reachable: bool = True) -> tuple[list[Che
         observed = session.tables.name
     out = [ok("catalog", observed), *_lock(session.tables.catalog)]
     for name in session.landing.tables:
-        out += checked(f"table {name}", lambda name=name: _table(session, name, found, reachable))  # type: ignore[misc]
+        out += checked(f"table {name}", partial(_table, session, name, found, reachable))
     for table in found:
-        out += checked(f"commits to {'.'.join(table.name())}", lambda t=table: commits(session, t))  # type: ignore[misc]
-        path = probe_path(table)
-        out += checked(f"storage of {'.'.join(table.name())}", lambda t=table, p=path: _storage(t, p))  # type: ignore[misc]
+        name, path = name_of(table), probe_path(table)
+        out += checked(f"commits to {name}", partial(_commits, session, table))
+        check = f"storage of {name}"
+        out += checked(check, partial(_tried, check, table.io, path, "the table's location"))
     if len(found) < len(session.landing.tables):
-        out += checked("warehouse", lambda: _warehouse(session))
+        out += checked("warehouse", partial(_warehouse, session))
     return out, found
+
+
+def _commits(session: LandingSession, table: Table) -> Iterable[CheckResult]:
+    """Check what the catalog verifies in a commit request, and whether these credentials may commit at all.
+
+    *Exactly once* depends on it: a catalog that applies a request with false requirements lets a late request overwrite
+    other commits. pyiceberg's own catalogs compare in this process. For each kind of requirement of a landing, a
+    request without changes and with a false requirement is sent; the catalog must refuse it. A catalog checks the right
+    to commit first.
+    """
+    check = f"commits to {name_of(table)}"
+    for what, requirement in _untrue(table.metadata, session.landing.branch):
+        try:
+            session.tables.commit(table, (requirement,), ())
+        except CommitFailedException:
+            continue
+        except (ForbiddenError, UnauthorizedError) as e:
+            yield fail(check, session.tables.describe(e), "give these credentials the right to commit to the table")
+        except Exception as e:
+            yield warn(
+                check,
+                f"cannot check whether {what} is compared: {session.tables.describe(e)}",
+                "try again; if it persists, check in the catalog's log why it does not answer with a conflict (409)",
+            )
+        else:
+            yield fail(
+                check,
+                f"the catalog accepted a request that was made for another {what}",
+                "do not land through this catalog: it would let a late commit overwrite other commits",
+            )
+        return
+    yield ok(check, "allowed; a request that was made for another table, head, tag, schema or spec is refused")
+
+
+def _untrue(metadata: TableMetadata, branch: str) -> Iterator[tuple[str, TableRequirement]]:
+    yield "table", AssertTableUUID(uuid=NOBODY)
+    for what, ref in (("head", branch), ("tag", tag_name(branch))):
+        yield what, AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": NEVER})
+    yield "schema", AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id + 1000})
+    yield "spec", AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id + 1000})
 
 
 def _lock(catalog: Catalog) -> Iterable[CheckResult]:
@@ -109,7 +161,8 @@ def _table(session: LandingSession, name: str, found: list[Table], reachable: bo
     yield ok(check, f"format version {table.format_version}, {len(table.schema().fields)} columns, {table.location()}")
     state = read_ledger(table.metadata, session.landing.branch)
     check_fit(session.landing, target_of(name, table, session.new_id()))
-    yield ok(f"layout of {name}", f"branch {session.landing.branch}, partitioned by {_partitioning(table)}")
+    partitioning = ", ".join(f"{f.name} ({f.transform})" for f in table.spec().fields) or "nothing"
+    yield ok(f"layout of {name}", f"branch {session.landing.branch}, partitioned by {partitioning}")
     yield from _ledger(session, name, table, not_missing)
     if state.foreign_since:
         yield ok(f"ledger of {name}", f"{state.foreign_since} snapshots of others since")
@@ -127,10 +180,6 @@ def _row_checks(session: LandingSession, name: str, table: Table) -> Iterable[Ch
                 yield fail(f"check {each.name}", str(e), "correct `publish.checks`")
             else:
                 yield ok(f"check {each.name}", "can be run on the rows of the table")
-
-
-def _partitioning(table: Table) -> str:
-    return ", ".join(f"{f.name} ({f.transform})" for f in table.spec().fields) or "nothing"
 
 
 def _ledger(
@@ -183,24 +232,18 @@ def _renewed_last(session: LandingSession, table: Table) -> bool:
     return newest is not None and newest.kind in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN)
 
 
+def name_of(table: Table) -> str:
+    return ".".join(table.name())
+
+
 def probe_path(table: Table) -> str:
-    """Return the path of a file of its own among the data files."""
-    return f"{data_folder(table)}/{probe_name()}"
-
-
-def probe_name() -> str:
-    return f".lakecommit-probe-{uuid4()}"
-
-
-def _storage(table: Table, path: str) -> Iterable[CheckResult]:
-    return _tried(f"storage of {'.'.join(table.name())}", table.io, path, "the table's location")
+    return f"{data_folder(table)}/.lakecommit-probe-{uuid4()}"
 
 
 def _warehouse(session: LandingSession) -> Iterable[CheckResult]:
-    """Try the folder of tables that do not exist yet."""
     if not (folder := session.tables.check_warehouse()):
         return [ok("warehouse", "not tried: the catalog chooses the places of new tables")]
-    path = f"{folder.rstrip('/')}/{probe_name()}"
+    path = f"{folder.rstrip('/')}/.lakecommit-probe-{uuid4()}"
     return _tried("warehouse", GuardedFileIO(session.tables.io_properties()), path, folder)
 
 
@@ -228,15 +271,9 @@ def headroom(session: LandingSession, every: timedelta | None) -> Iterable[Check
             f"{status.quarantined_count} are ignored, the newest is {status.quarantined[-1]}",
             f"`{HISTORY} --control-topic` shows its content; check the writers of the control topic",
         )
-    with_losses = [p for p in status.partitions if p.removed]
-    yield from (
-        fail(
-            check,
-            f"{p.partition}: {p.removed} unread offsets were removed",
-            f"`{RESET_OFFSETS} SPEC --from earliest`",
-        )
-        for p in with_losses
-    )
+    remedy = f"`{RESET_OFFSETS} SPEC --from earliest`"
+    lost = (p for p in status.partitions if p.removed)
+    yield from (fail(check, f"{p.partition}: {p.removed} unread offsets were removed", remedy) for p in lost)
 
 
 def vended(storage: TableStorage, name: str, now: float) -> Iterable[CheckResult]:

@@ -56,24 +56,26 @@ NEEDS: Mapping[Role, RoleRights] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrantedRights:
-    """The rights of this connection as reported by the brokers; ``None`` for a topic that does not exist, and for ids
-    if none was tried.
+Granted = Mapping[str, frozenset[AclOperation] | None]
+"""The operations that the brokers report for this connection, by topic; ``None`` for a topic that does not exist."""
+Lack = tuple[str, str, str]
+"""An operation, and the kind and name of its resource."""
+
+
+def role_findings(
+    roles: Collection[Role], topics: Granted, control: str, prefix: str, ids: bool | None
+) -> Iterable[CheckResult]:
+    """Yield one finding for each role, the requested ones first.
+
+    :param control: which of the topics is the control topic
+    :param prefix: of the transactional ids
+    :param ids: whether the connection may use them; ``None`` if none was tried
     """
-
-    sources: Mapping[str, frozenset[AclOperation] | None]
-    control: str
-    on_control: frozenset[AclOperation] | None
-    prefix: str
-    ids: bool | None
-
-
-def role_findings(granted: GrantedRights, roles: Collection[Role]) -> Iterable[CheckResult]:
-    """Yield one finding for each role, the requested ones first."""
     for role in sorted(Role, key=lambda r: (r not in roles, list(Role).index(r))):
-        lacking, blind = tuple(_lacking(NEEDS[role], granted)), tuple(_blind(NEEDS[role], granted))
-        check = f"role {role}"
+        needs, check = NEEDS[role], f"role {role}"
+        lacking, blind = list(_lacking(needs, topics, control)), list(_blind(needs, topics, control))
+        if needs.ids and ids is False:
+            lacking += [(o.name, "transactional-id", prefix) for o in (WRITE, DESCRIBE)]
         if lacking and role in roles:
             yield fail(check, f"lacks {_text(lacking)}", _grant(lacking))
         elif lacking:
@@ -81,27 +83,18 @@ def role_findings(granted: GrantedRights, roles: Collection[Role]) -> Iterable[C
         elif blind and role in roles:
             yield warn(check, f"lacks {_text(blind)}, which is optional", _grant(blind))
         else:
-            tried = granted.ids is not None or not NEEDS[role].ids
-            yield ok(check, "has its rights" if tried else "has its rights on topics")
+            yield ok(check, "has its rights" if ids is not None or not needs.ids else "has its rights on topics")
 
 
-Lack = tuple[str, str, str]
-"""An operation, and the kind and name of its resource."""
-
-
-def _lacking(needs: RoleRights, granted: GrantedRights) -> Iterator[Lack]:
-    required = [(topic, may, needs.source) for topic, may in granted.sources.items()]
-    for topic, may, operations in (*required, (granted.control, granted.on_control, needs.control)):
+def _lacking(needs: RoleRights, topics: Granted, control: str) -> Iterator[Lack]:
+    for topic, may in topics.items():
+        operations = needs.control if topic == control else needs.source
         yield from ((o.name, "topic", topic) for o in operations if may is not None and o not in may)
-    if needs.ids and granted.ids is False:
-        yield from ((o.name, "transactional-id", granted.prefix) for o in (WRITE, DESCRIBE))
 
 
-def _blind(needs: RoleRights, granted: GrantedRights) -> Iterator[Lack]:
-    topics = dict(granted.sources) if "source" in needs.settings else {}
-    if "control" in needs.settings:
-        topics[granted.control] = granted.on_control
-    yield from ((CONFIGS.name, "topic", t) for t, may in topics.items() if may is not None and CONFIGS not in may)
+def _blind(needs: RoleRights, topics: Granted, control: str) -> Iterator[Lack]:
+    read = (t for t in topics if ("control" if t == control else "source") in needs.settings)
+    yield from ((CONFIGS.name, "topic", t) for t in read if (may := topics[t]) is not None and CONFIGS not in may)
 
 
 def _by_resource(lacking: Iterable[Lack]) -> dict[tuple[str, str], list[str]]:

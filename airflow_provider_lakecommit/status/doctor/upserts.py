@@ -30,7 +30,6 @@ DEAR = 2.0
 
 
 def upserts(session: LandingSession, table: Table | None) -> Iterable[CheckResult]:
-    """Return the findings of a landing with `upsert`."""
     yield from _order(session)
     if table is not None:
         yield from _cost(session, table)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from airflow_provider_lakecommit.cli.main import main
-from airflow_provider_lakecommit.cli.watch import GroupVerdicts, StallOptions, rules_of
+from airflow_provider_lakecommit.cli.watch import GroupVerdicts, rules_of
 from airflow_provider_lakecommit.control.control_log import ControlRecord
 from airflow_provider_lakecommit.control.events import Event, encode
 from airflow_provider_lakecommit.control.payloads import (
@@ -29,16 +29,15 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def request(**changes: Any) -> StallOptions:
+def verdicts_of(**changes: Any) -> GroupVerdicts:
     values = {
         "group": None,
         "rules": StallRules(),
         "events_clock": True,
         "until": None,
-        "follow": False,
         "completion_timeout": 3600.0,
     }
-    return StallOptions(**{**values, **changes})
+    return GroupVerdicts(**{**values, **changes})
 
 
 def record(sent: Outgoing, at: datetime = NOON) -> ControlRecord:
@@ -57,7 +56,7 @@ def theirs(payload: Payload, at: datetime) -> ControlRecord:
 
 
 def test_a_landing_is_evaluated_by_the_evidence_of_its_attempts() -> None:
-    group_verdicts, lines = GroupVerdicts(request()), []
+    group_verdicts, lines = verdicts_of(), []
     for n in range(3):
         failed = ours(uuid4()).commit_failed(uuid4(), NOON + n * HOUR, "the catalog is away", "1", Directives())
         lines.append(group_verdicts.event(record(failed)))
@@ -73,7 +72,7 @@ def test_a_landing_is_evaluated_by_the_evidence_of_its_attempts() -> None:
 
 
 def test_groups_of_one_topic_are_distinguished() -> None:
-    group_verdicts = GroupVerdicts(request())
+    group_verdicts = verdicts_of()
     for n in range(3):
         line = group_verdicts.event(theirs(StartCommit(commit_id=uuid4()), NOON + n * HOUR))
         group_verdicts.event(record(ours(uuid4()).closed(uuid4(), NOON + n * HOUR, None, Directives())))
@@ -88,7 +87,7 @@ def test_the_clocks() -> None:
     start = ControlRecord(
         partition=0, offset=1, timestamp=NOON + HOUR, key=start.key, value=start.value, headers=start.headers
     )
-    by_event, by_wall = GroupVerdicts(request()).event(start), GroupVerdicts(request(events_clock=False)).event(start)
+    by_event, by_wall = verdicts_of().event(start), verdicts_of(events_clock=False).event(start)
     assert by_event is not None
     assert by_wall is not None
     assert (by_event["at"], by_wall["at"]) == ("2026-03-01T12:00:00.000+00:00", "2026-03-01T13:00:00.000+00:00")
@@ -97,7 +96,7 @@ def test_the_clocks() -> None:
 @pytest.mark.parametrize("ahead", [-120, 120])
 @pytest.mark.parametrize("events_clock", [True, False])
 def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(ahead: int, events_clock: bool) -> None:
-    group_verdicts, verdicts = GroupVerdicts(request(events_clock=events_clock)), set()
+    group_verdicts, verdicts = verdicts_of(events_clock=events_clock), set()
     # The head of the topic was cut off in mid-cycle.
     group_verdicts.event(theirs(DataComplete(commit_id=uuid4(), assignments=()), NOON + timedelta(seconds=ahead)))
     for n in range(8):
@@ -121,7 +120,7 @@ def test_the_clock_of_a_worker_or_of_another_group_makes_no_coordinator_silent(a
 
 
 def test_only_what_changes_is_reported_while_time_passes() -> None:
-    group_verdicts = GroupVerdicts(request(rules=StallRules(interval=60.0)))
+    group_verdicts = verdicts_of(rules=StallRules(interval=60.0))
     group_verdicts.event(theirs(StartCommit(commit_id=uuid4()), NOON))
     moments = [NOON.timestamp() + seconds for seconds in (100, 170, 190, 200)]
     lines = [line for moment in moments for line in group_verdicts.now(moment, changes=True)]
@@ -129,7 +128,7 @@ def test_only_what_changes_is_reported_while_time_passes() -> None:
 
 
 def test_a_group_that_was_never_heard_is_unknown() -> None:
-    (line,) = GroupVerdicts(request(group="connect-y")).now(NOON.timestamp(), changes=False)
+    (line,) = verdicts_of(group="connect-y").now(NOON.timestamp(), changes=False)
     assert (line["group"], line["verdict"]) == ("connect-y", "unknown")
 
 

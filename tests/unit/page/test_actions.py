@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
 from airflow_provider_lakecommit.operators.verify import VerifyOperator
-from airflow_provider_lakecommit.page.actions import Action, Rights, actions
+from airflow_provider_lakecommit.page.actions import ActionAnswer, Right, actions
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.operations import KnownDag, Operation, operations_in
 from airflow_provider_lakecommit.page.partitions import PagePartition
@@ -28,7 +28,7 @@ from tests.unit.page.test_landings import row
 
 ORDERS = Landing(name="orders", topics="orders", table="shop.orders")
 CLICKS = Landing(name="clicks", topics="clicks", table="shop.clicks")
-ALL = Rights(reads=lambda _: True, triggers=lambda _: True, edits=lambda _: True)
+ALL: dict[str, Right] = {"reads": lambda _: True, "triggers": lambda _: True, "edits": lambda _: True}
 HOW = {"how": Param("raise", enum=["raise", "retry", "skip"])}
 
 
@@ -132,8 +132,8 @@ def test_what_is_stored_in_another_form_is_for_nothing(junk: Any) -> None:
     assert operations_in("ops", junk) == ()
 
 
-def offered(found: LandingRow, dags: dict[str, KnownDag] | None = None, rights: Rights = ALL) -> dict[str, Action]:
-    return {a.kind: a for a in actions(found, DAGS if dags is None else dags, rights)}
+def offered(found: LandingRow, dags: dict[str, KnownDag] | None = None, **rights: Right) -> dict[str, ActionAnswer]:
+    return {a.kind: a for a in actions(found, DAGS if dags is None else dags, **{**ALL, **rights})}
 
 
 def operation(kind: str, dag: str = "ops", landing: str = "orders") -> Operation:
@@ -177,14 +177,13 @@ def test_a_landing_whose_dag_is_paused_can_be_resumed() -> None:
 
 
 def test_a_missing_right_is_reported_and_nothing_of_unreadable_dags() -> None:
-    reads = Rights(reads=lambda _: True, triggers=lambda _: False, edits=lambda _: False)
-    found = offered(ROW, rights=reads)
+    none: dict[str, Right] = {"triggers": lambda _: False, "edits": lambda _: False}
+    found = offered(ROW, **none)
     assert found["verify"].hindrance == "you may not trigger runs of DAG ops"
     assert found["suspend"].hindrance == "you may not pause DAG land_orders"
     assert all(a.hindrance for a in found.values())
-    foreign = replace(reads, reads=lambda dag: dag == "land_orders")
-    assert list(offered(ROW, rights=foreign)) == ["suspend"]
-    assert offered(ROW, rights=replace(reads, reads=lambda _: False)) == {}
+    assert list(offered(ROW, **none, reads=lambda dag: dag == "land_orders")) == ["suspend"]
+    assert offered(ROW, **none, reads=lambda _: False) == {}
 
 
 def test_each_right_is_requested_once_for_a_dag() -> None:
@@ -193,8 +192,8 @@ def test_each_right_is_requested_once_for_a_dag() -> None:
     def granted(right: str) -> Callable[[str], bool]:
         return lambda dag: requests.append((right, dag)) is None
 
-    rights = Rights(reads=lambda _: True, triggers=granted("trigger"), edits=granted("edit"))
-    assert {"publish_now", "verify", "drain", "suspend"} <= set(offered(ROW, rights=rights))
+    found = offered(ROW, triggers=granted("trigger"), edits=granted("edit"))
+    assert {"publish_now", "verify", "drain", "suspend"} <= set(found)
     assert sorted(requests) == [("edit", "land_orders"), ("trigger", "ops")]
 
 
@@ -217,7 +216,7 @@ def test_of_dags_that_do_the_same_one_is_taken_that_the_user_may_run_now() -> No
         requests.append(dag)
         return dag != "a"
 
-    found = offered(ROW, {**dags, "other": KnownDag(paused=False)}, replace(ALL, triggers=triggers))["verify"]
+    found = offered(ROW, {**dags, "other": KnownDag(paused=False)}, triggers=triggers)["verify"]
     assert (found.dag, found.hindrance) == ("c", "")
     assert "other" not in requests, "each question is one to the auth manager"
 

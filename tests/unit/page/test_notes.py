@@ -105,17 +105,18 @@ def test_rejects_count_when_their_table_holds_them_however_often_they_were_read(
     log.publishes(again, ORDERS)
     assert log.notes.rejects[0].records == 0, "rows only"
     log.publishes(again)
-    assert (log.notes.rejects[0].records, log.known.uncommitted) == (7, ())
+    assert (log.notes.rejects[0].records, log.notes.uncommitted) == (7, ())
     assert [c.dead_letters for c in log.known.cycles] == [0, 0, 7]
 
 
 def test_uncommitted_rejects_are_bounded() -> None:
     log = Log()
     log.rejects(log.opens("a"), {"bad_json": 9})
-    (one,) = log.known.uncommitted
+    (one,) = log.notes.uncommitted
     report = report_of(log.opens("b").plan.slices[0], attempt=uuid4())
     elsewhere = one._replace(spans=(Span(P1, OffsetRange(0, 1)),))
-    assert len(after_report([elsewhere] * (MOST_UNCOMMITTED + 5), report)) == MOST_UNCOMMITTED
+    many = LandingNotes(uncommitted=(elsewhere,) * (MOST_UNCOMMITTED + 5))
+    assert len(after_report(many, report).uncommitted) == MOST_UNCOMMITTED
 
 
 def test_the_kinds_that_were_observed_last_are_kept() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
-from airflow_provider_lakecommit.status.accounts import LedgerChange, RangeAccounts, blocks_of, pieces_of
+from airflow_provider_lakecommit.status.accounts import RangeAccounts, common_blocks, counts_in, pieces_after
 
 P = SourcePartition("orders", 0, "topic-id")
 
@@ -14,8 +14,18 @@ def covered(*ranges: tuple[int, int]) -> Coverage:
     return Coverage({P: RangeSet.of(*ranges)})
 
 
-def step(had: Coverage, has: Coverage, ranges: Coverage, rejected: int = 0) -> LedgerChange:
-    return LedgerChange(had=had, has=has, ranges=ranges, account={P: Counts(rejected=rejected)} if ranges else {})
+Step = tuple[Coverage, Coverage, Coverage, dict[SourcePartition, Counts]]
+
+
+def step(had: Coverage, has: Coverage, ranges: Coverage, rejected: int = 0) -> Step:
+    return had, has, ranges, {P: Counts(rejected=rejected)} if ranges else {}
+
+
+def pieces_of(steps: list[Step]) -> RangeAccounts:
+    pieces = RangeAccounts()
+    for each in steps:
+        pieces = pieces_after(pieces, *each)
+    return pieces
 
 
 def landed(*ends: int, rejected: int = 1) -> RangeAccounts:
@@ -32,10 +42,11 @@ def listed(pieces: RangeAccounts) -> list[tuple[int, int, int | None]]:
 
 
 def blocks(ours: RangeAccounts, theirs: RangeAccounts) -> list[tuple[int, int, int | None, int | None]]:
-    return [
-        (b.range.start, b.range.end, *(None if c is None else c.rejected for c in (b.ours, b.theirs)))
-        for b in blocks_of(ours, theirs)
+    found = [
+        (block, *(counts_in(each.get(p, ()), block) for each in (ours, theirs)))
+        for p, block in common_blocks(ours, theirs)
     ]
+    return [(b.start, b.end, a and a.rejected, c and c.rejected) for b, a, c in found]
 
 
 def test_each_snapshot_is_a_piece() -> None:
@@ -67,8 +78,8 @@ def test_a_block_that_a_table_lacks_or_has_in_part_has_no_counts_there() -> None
     assert blocks(landed(10, 20), {}) == [(0, 20, 2, None)]
     assert blocks(landed(10, 20), landed(10)) == [(0, 10, 1, 1), (10, 20, 1, None)]
     assert blocks(landed(10, 30), landed(10, 20)) == [(0, 10, 1, 1), (10, 30, 1, None)]
-    assert [b.range for b in blocks_of({}, landed(10))] == []
-    assert str(next(blocks_of(landed(10), {}))) == f"{P} {OffsetRange(0, 10)}"
+    assert list(common_blocks({}, landed(10))) == []
+    assert list(common_blocks(landed(10), {})) == [(P, OffsetRange(0, 10))]
 
 
 def test_a_partition_that_a_ledger_gave_back_as_one_is_not_there() -> None:

@@ -26,7 +26,8 @@ from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.landing import Landing, Maintain
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY as WRITTEN_BY_RESCUES
 from airflow_provider_lakecommit.status.history import KEPT_FOR_EVER, RESCUED_BY, read_history
-from airflow_provider_lakecommit.status.verify import Severity, TableHistory, check_landing
+from airflow_provider_lakecommit.status.table_history import Severity, TableHistory
+from airflow_provider_lakecommit.status.verify import check_landing
 from airflow_provider_lakecommit.status.verify_table import check_table
 from tests.fakes.lake import NAME, Lake, at, data_file, section, staged
 from tests.fakes.position_deletes import delete_positions

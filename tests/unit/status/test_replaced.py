@@ -20,7 +20,8 @@ from airflow_provider_lakecommit.committer.replaced import (
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.core.model import Counts, ReadPosition, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange
-from airflow_provider_lakecommit.status.verify import AddedFile, LandingSnapshot, Severity, check_landing
+from airflow_provider_lakecommit.status.table_history import AddedFile, LandingSnapshot, Severity
+from airflow_provider_lakecommit.status.verify import check_landing
 from airflow_provider_lakecommit.status.verify_table import check_table
 from tests.unit.status.test_verify import (
     FIRST,

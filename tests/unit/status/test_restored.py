@@ -8,7 +8,8 @@ import pytest
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
 from airflow_provider_lakecommit.status.history import read_history
-from airflow_provider_lakecommit.status.verify import Severity, check_landing
+from airflow_provider_lakecommit.status.table_history import Severity
+from airflow_provider_lakecommit.status.verify import check_landing
 from tests.fakes.lake import data_file
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 

@@ -15,15 +15,8 @@ from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import ControlPosition, Counts, LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, RangeSet, SourcePartition
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.status.verify import (
-    AddedFile,
-    Finding,
-    LandingSnapshot,
-    Severity,
-    TableHistory,
-    check_landing,
-    totals,
-)
+from airflow_provider_lakecommit.status.table_history import AddedFile, Finding, LandingSnapshot, Severity, TableHistory
+from airflow_provider_lakecommit.status.verify import check_landing, totals
 from airflow_provider_lakecommit.status.verify_table import check_table
 
 P0, P1 = (SourcePartition("orders", n, "topic-id") for n in range(2))

@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_lakecommit.core.log import CycleOpened, Directives
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
-from airflow_provider_lakecommit.status.doctor.deployments import deployments, lived_on
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
+from airflow_provider_lakecommit.status.doctor.groups import deployments, lived_on
 from tests.fakes.session import P0, P1, FakeLanding
 from tests.support.story import P0 as STORY_P0
 from tests.support.story import VOID_EPOCH, Story

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, and exported without saying so
 
 from airflow_provider_lakecommit.status.doctor.finding import CheckResult, Level
-from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, GrantedRights, Role, role_findings
+from airflow_provider_lakecommit.status.doctor.roles import LANDING_ROLES, NEEDS, Role, role_findings
 
 READ, WRITE, DESCRIBE, CONFIGS = (
     AclOperation.READ,
@@ -23,19 +23,13 @@ EVERYTHING = frozenset({READ, WRITE, DESCRIBE, CONFIGS})
 PAGE = Path(__file__).parents[4] / "docs" / "operate" / "security.rst"
 
 
-def granted(**changes: Any) -> GrantedRights:
-    whole = {
-        "sources": {"orders": EVERYTHING},
-        "control": "control",
-        "on_control": EVERYTHING,
-        "prefix": "lakecommit-orders-",
-        "ids": True,
-    }
-    return GrantedRights(**{**whole, **changes})
+def granted(sources: Any = None, on_control: Any = EVERYTHING, ids: bool | None = True) -> dict[str, Any]:
+    topics = {**({"orders": EVERYTHING} if sources is None else sources), "control": on_control}
+    return {"topics": topics, "control": "control", "prefix": "lakecommit-orders-", "ids": ids}
 
 
-def found(rights: GrantedRights, *roles: Role) -> dict[str, CheckResult]:
-    return {f.check: f for f in role_findings(rights, roles or LANDING_ROLES)}
+def found(rights: dict[str, Any], *roles: Role) -> dict[str, CheckResult]:
+    return {f.check: f for f in role_findings(roles or LANDING_ROLES, **rights)}
 
 
 def test_who_has_all_rights_has_those_of_every_role() -> None:
@@ -44,7 +38,7 @@ def test_who_has_all_rights_has_those_of_every_role() -> None:
 
 def test_what_a_role_lacks_is_reported_by_resource_with_what_grants_it() -> None:
     rights = granted(sources={"orders": frozenset({DESCRIBE}), "returns": frozenset()}, ids=False)
-    (plan,) = (f for f in role_findings(rights, LANDING_ROLES) if f.check == "role plan")
+    plan = found(rights)["role plan"]
     assert plan.level is Level.FAIL
     assert plan.observed == (
         "lacks READ on topic orders; READ, DESCRIBE on topic returns; WRITE, DESCRIBE on transactional ids "
