@@ -18,7 +18,6 @@ from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.early_end import end_cycle, end_job
-from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import FencedError
 from airflow_provider_lakecommit.spark import end_watch, replica_watch
 from airflow_provider_lakecommit.spark.end_watch import EndWatch
@@ -26,6 +25,7 @@ from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, Wind
 from airflow_provider_lakecommit.spark.read import SliceReader
 from airflow_provider_lakecommit.spark.replica_watch import ReplicaWatch
 from airflow_provider_lakecommit.spark.task import run_task
+from tests.support.groups import group_job, group_result
 from tests.support.steps import Step, check_verified, hung
 from tests.support.world import World, records
 

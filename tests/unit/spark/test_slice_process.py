@@ -14,7 +14,6 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.model import SliceCost
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     RecordsError,
@@ -30,6 +29,7 @@ from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 from airflow_provider_lakecommit.spark.window import workers_died
 from tests.fakes.lake import data_file
 from tests.fakes.session import FakeLanding
+from tests.support.groups import group_job
 
 Prints = Callable[[str], None]
 
