@@ -30,10 +30,20 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.control import DataFile, DataWritten, Outgoing, Sender, read_entries, table_reference
-from airflow_provider_lakecommit.core import Coverage, Slice, SliceReport, SliceReported, TableReport, TableTarget
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    Role,
+    Slice,
+    SliceReport,
+    SliceReported,
+    TableReport,
+    TableTarget,
+    role_of,
+)
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.exceptions import FencedError
-from airflow_provider_lakecommit.iceberg import partition_fields, to_wire
+from airflow_provider_lakecommit.iceberg import mark_columns, partition_fields, to_wire
+from airflow_provider_lakecommit.landing import MARK_COLUMNS, Landing
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 
 if TYPE_CHECKING:
@@ -97,6 +107,17 @@ def report_records(
         )
     out.append(sender.reported(new_id(), at, replace(report, tables=tuple(tables))))
     return out
+
+
+def marks_of(landing: Landing, table: str, schema: Schema) -> tuple[int, ...]:
+    """Return the field ids of the columns that identify the record of each row, in the order of
+    :data:`~airflow_provider_lakecommit.core.provenance.COORDINATES`; empty if the table lacks one, or the landing does
+    not fill them.
+    """
+    role = role_of(landing.destinations, table)
+    if role is Role.ROWS and not set(MARK_COLUMNS) <= set(landing.record_columns):
+        return ()
+    return mark_columns(schema, role)
 
 
 def _file_records(

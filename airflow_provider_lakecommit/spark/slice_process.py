@@ -109,16 +109,7 @@ def _process(request: dict[str, str]) -> SliceOutcome:
     from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
     job, secrets = WindowJob.from_json(request["job"]), Secrets.from_json(request["secrets"])
-    work = SliceWork(
-        landing=job.landing,
-        slice=job.plan.slices[0],
-        targets=job.plan.targets,
-        attempt=UUID(request["attempt"]),
-        known=job.plan.positions,
-        leader_epochs=job.plan.leader_epochs,
-        lane=job.plan.lane,
-        generation=job.plan.generation,
-    )
+    work = SliceWork.of(job, job.plan.slices[0], UUID(request["attempt"]))
     return run_slice(work, secrets.kafka, secrets.io_of, progress=lambda text: print(text, file=sys.stderr, flush=True))
 
 

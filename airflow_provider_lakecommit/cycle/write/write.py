@@ -89,12 +89,11 @@ class GroupWrite:
 
     def run(
         self,
-        job: WindowJob,
+        job: WindowJob | None,
         run: Callable[[WindowJob], Sequence[SliceResult]],
         left: Callable[[], WindowJob | None] | None = None,
     ) -> tuple[WindowJob | None, JobOutcome]:
-        """Run the jobs of the group, as :func:`run_groups` does. Return the last one, if something was left for it, and
-        its result.
+        """Run the jobs of the group, as :func:`run_groups` does. Return the last one, if there was one, and its result.
 
         :param run: runs one job to its end
         :param left: the next job, by default that of :meth:`left`
@@ -110,7 +109,7 @@ class GroupWrite:
             found = (left or self.left)()
             return [] if found is None else [found]
 
-        jobs, outcome = run_groups([job], run_one, rest, self.log)
+        jobs, outcome = run_groups([] if job is None else [job], run_one, rest, self.log)
         return (jobs[0] if jobs else None), outcome
 
     def result(self) -> GroupResult:

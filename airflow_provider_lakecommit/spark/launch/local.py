@@ -161,9 +161,7 @@ class LocalSpark:
 
         :raises SparkJobError: it ended early; what its tasks reported before is safe
         """
-        session = self._session
-        if session is None:
-            raise SparkJobError("LC5023", "the Spark session is not started")
+        session = self._started
         try:
             return run_window(session, job, secrets)
         except Exception as e:
@@ -178,9 +176,7 @@ class LocalSpark:
 
         :raises SparkJobError: it ended early; what their tasks reported before is safe
         """
-        session = self._session
-        if session is None:
-            raise SparkJobError("LC5023", "the Spark session is not started")
+        session = self._started
         try:
             return run_windows(session, requests)
         except Exception as e:
@@ -196,9 +192,7 @@ class LocalSpark:
 
         :raises SparkJobError: the task did not answer
         """
-        if self._session is None:
-            raise SparkJobError("LC5023", "the Spark session is not started")
-        return run_probe(self._session, paths, partial(Secrets.from_json, secrets.to_json()))
+        return run_probe(self._started, paths, partial(Secrets.from_json, secrets.to_json()))
 
     def stop(self) -> None:
         """Stop all tasks; returns at once."""
@@ -213,6 +207,12 @@ class LocalSpark:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+
+    @property
+    def _started(self) -> SparkSession:
+        if self._session is None:
+            raise SparkJobError("LC5023", "the Spark session is not started")
+        return self._session
 
     def _scratch(self) -> Path:
         if self._folder is None:

@@ -165,14 +165,20 @@ def none_left() -> WindowJob | None:
 
 
 def run_group(
-    job: WindowJob,
+    job: WindowJob | None,
     run: Callable[[WindowJob], Sequence[SliceResult]],
     left: Callable[[], WindowJob | None],
     log: Callable[[str], None],
 ) -> tuple[WindowJob | None, JobOutcome]:
     cycle = CycleTicket(landing="orders", lane="live", commit_id=UUID(int=1), slot=0, partition=0, read_from=0)
     ticket = GroupTicket(cycle=cycle, group=0, slices=1, records=1)
-    return group_write(job.landing, FakeControl(), ticket, log=log).run(job, run, left)
+    return group_write(some_job().landing, FakeControl(), ticket, log=log).run(job, run, left)
+
+
+def test_a_group_without_a_job_runs_nothing() -> None:
+    engine = Engine([])
+    assert run_group(None, engine.run, none_left, print) == (None, ())
+    assert engine.ran == []
 
 
 def test_a_job_that_dies_is_no_error_and_is_not_run_again() -> None:
