@@ -31,12 +31,12 @@ from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import CycleTicket
 from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.landing import Connections, Landing
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.task import run_task
 from bench.turns import HangingTables
 from dev.servers.kafka import Broker
+from tests.support.groups import group_job
 
 RECORDS = 20
 HEADINGS = f"{'':20}{'median s':>10}{'95 % s':>8}{'last s':>8}{'hung s':>8}"

@@ -34,7 +34,7 @@ __getattr__ = lazy_names(
         "run.follow": "Follow runner_of",
         "run.interval": "Total WindowLog",
         "run.loop": "LandingRunner",
-        "run.pause_policy": "MOST_IDLE_CYCLES",
+        "run.pauses": "MOST_IDLE_CYCLES",
         "run.window": "FollowOptions",
         "session.concurrent": "ConcurrentLandings in_thread",
         "session.early_end": "EarlyEnd end_cycle end_job",

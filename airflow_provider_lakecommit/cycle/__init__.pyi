@@ -67,7 +67,7 @@ from airflow_provider_lakecommit.cycle.run.follow import runner_of as runner_of
 from airflow_provider_lakecommit.cycle.run.interval import Total as Total
 from airflow_provider_lakecommit.cycle.run.interval import WindowLog as WindowLog
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner as LandingRunner
-from airflow_provider_lakecommit.cycle.run.pause_policy import MOST_IDLE_CYCLES as MOST_IDLE_CYCLES
+from airflow_provider_lakecommit.cycle.run.pauses import MOST_IDLE_CYCLES as MOST_IDLE_CYCLES
 from airflow_provider_lakecommit.cycle.run.window import FollowOptions as FollowOptions
 from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings as ConcurrentLandings
 from airflow_provider_lakecommit.cycle.session.concurrent import in_thread as in_thread

@@ -6,11 +6,10 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "replica_watch": "CycleReports",
         "decoders": (
-            "block_decoder check_rules check_schema filled_beside_rows filled_elsewhere given_columns tables_of_values"
+            "block_decoder check_rules check_schema filled_beside_rows filled_elsewhere given_columns tables_of_values "
+            "with_schemas"
         ),
-        "framed": "with_schemas",
         "job": "Secrets SliceResult SliceStatus WindowJob decoded_of running_of",
         "launch.base": "EarlierWorkError Engine",
         "launch.connect": "ConnectEngine",
@@ -21,11 +20,12 @@ __getattr__ = lazy_names(
         "launch.replicas": "run_replicas",
         "launch.scratch": "LOAD_DEFAULTS REDACTION save_properties scratch_folder",
         "main": "WORKERS_DIED",
-        "marks": "marks_of",
         "metadata": "with_metadata",
         "proof": "ProofSlice proof_target read_proof result_path",
         "probe": "local_view run_probe try_storage",
+        "report": "marks_of",
         "task": "QUIET",
         "upserts": "check_upsert",
+        "watches": "CycleReports",
     },
 )

@@ -6,7 +6,7 @@ from airflow_provider_lakecommit.spark.decoders import filled_beside_rows as fil
 from airflow_provider_lakecommit.spark.decoders import filled_elsewhere as filled_elsewhere
 from airflow_provider_lakecommit.spark.decoders import given_columns as given_columns
 from airflow_provider_lakecommit.spark.decoders import tables_of_values as tables_of_values
-from airflow_provider_lakecommit.spark.framed import with_schemas as with_schemas
+from airflow_provider_lakecommit.spark.decoders import with_schemas as with_schemas
 from airflow_provider_lakecommit.spark.job import Secrets as Secrets
 from airflow_provider_lakecommit.spark.job import SliceResult as SliceResult
 from airflow_provider_lakecommit.spark.job import SliceStatus as SliceStatus
@@ -31,7 +31,6 @@ from airflow_provider_lakecommit.spark.launch.scratch import REDACTION as REDACT
 from airflow_provider_lakecommit.spark.launch.scratch import save_properties as save_properties
 from airflow_provider_lakecommit.spark.launch.scratch import scratch_folder as scratch_folder
 from airflow_provider_lakecommit.spark.main import WORKERS_DIED as WORKERS_DIED
-from airflow_provider_lakecommit.spark.marks import marks_of as marks_of
 from airflow_provider_lakecommit.spark.metadata import with_metadata as with_metadata
 from airflow_provider_lakecommit.spark.probe import local_view as local_view
 from airflow_provider_lakecommit.spark.probe import run_probe as run_probe
@@ -40,6 +39,7 @@ from airflow_provider_lakecommit.spark.proof import ProofSlice as ProofSlice
 from airflow_provider_lakecommit.spark.proof import proof_target as proof_target
 from airflow_provider_lakecommit.spark.proof import read_proof as read_proof
 from airflow_provider_lakecommit.spark.proof import result_path as result_path
-from airflow_provider_lakecommit.spark.replica_watch import CycleReports as CycleReports
+from airflow_provider_lakecommit.spark.report import marks_of as marks_of
 from airflow_provider_lakecommit.spark.task import QUIET as QUIET
 from airflow_provider_lakecommit.spark.upserts import check_upsert as check_upsert
+from airflow_provider_lakecommit.spark.watches import CycleReports as CycleReports

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import Any
+from operator import methodcaller
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, NestedField
 
-from airflow_provider_lakecommit.core import UNCOUNTED, FormatOptions, Route
+from airflow_provider_lakecommit.core import UNCOUNTED, WITH_REGISTRY, FormatOptions, Route
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import (
     COLUMN,
@@ -32,8 +33,10 @@ from airflow_provider_lakecommit.formats import (
     decoder_for,
     field_schema,
     schema_names_for,
+    with_header,
 )
 from airflow_provider_lakecommit.iceberg import columns_from_spec
+from airflow_provider_lakecommit.kafka import headers_of
 from airflow_provider_lakecommit.landing import ENVELOPE_ROOTS, IS_DELETED, PAYLOAD, Landing, columns_of_unwrap, meant
 from airflow_provider_lakecommit.spark.key_columns import key_columns, registry_for
 from airflow_provider_lakecommit.spark.metadata import mistyped
@@ -110,6 +113,31 @@ def tables_of_values(landing: Landing, values: Sequence[bytes], kafka: Kafka | N
         return {landing.table: range(len(values))}
     with closing(_router(landing, route, {}, kafka)) as router:
         return router.tables_of(values)
+
+
+_headers_of = methodcaller("headers")
+
+
+class _WithHeaders(Protocol):
+    def headers(self) -> Any: ...
+
+
+def with_schemas(landing: Landing, records: Sequence[_WithHeaders], values: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the values as the decoders of a format with a registry read them: each after the schema that its record
+    names in a header, if any. Unreadable headers name no schema.
+    """
+    if landing.decoding.name not in WITH_REGISTRY or landing.decoding.schema or not _any_headers(records):
+        return values
+    return [with_header(value, headers_of(record)) for value, record in zip(values, records, strict=True)]
+
+
+def _any_headers(records: Sequence[_WithHeaders]) -> bool:
+    """Return True if any record has headers: most topics have none."""
+    try:
+        return any(map(_headers_of, records))
+    except Exception:
+        # A name that is not text.
+        return True
 
 
 def filled_elsewhere(landing: Landing) -> Set[str]:

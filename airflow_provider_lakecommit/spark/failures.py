@@ -22,7 +22,7 @@ parts stay done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from confluent_kafka import KafkaException
 
@@ -30,6 +30,8 @@ from airflow_provider_lakecommit.core import OffsetRange, Span
 from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitError, RecordsError, SourceError, Terminal
 
 Spans = tuple[Span, ...]
+Part = tuple[Spans, bool]
+"""Ranges to retry as their own slice, and whether they are known to fail, so that they are not retried."""
 
 _WORLD = frozenset(
     {
@@ -52,14 +54,6 @@ _WORLD = frozenset(
 """Client libraries of storage and catalogs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Ranges to retry as their own slice; ``bad`` ranges are known to fail and are not retried."""
-
-    spans: Spans
-    bad: bool = False
-
-
 def passes(error: Exception) -> bool:
     """Return True if the next attempt can succeed without an action, whatever the records are."""
     if isinstance(error, LakecommitError):
@@ -73,21 +67,18 @@ def spans_of(error: Exception) -> Spans:
 
 
 def cut(spans: Spans, error: Exception) -> list[Part]:
-    """Return the parts to retry instead of these ranges, oldest first, together all of them; empty if they cannot be
-    cut.
-    """
+    """Return the parts to retry instead of these ranges, oldest first; empty if they cannot be cut."""
     failing = [(s, r) for s in spans if (r := _within(s, spans_of(error))) is not None]
     at = dict(failing)
     if failing and any(at.get(s) != s.range for s in spans):
         found = tuple(replace(s, range=r) for s, r in failing)
         known = isinstance(error, SourceError) or sum(map(len, found)) == 1
-        before = _spans((s, OffsetRange(s.range.start, at[s].start if s in at else s.range.end)) for s in spans)
-        after = _spans((s, OffsetRange(at[s].end, s.range.end)) for s in spans if s in at)
-        parts = (Part(spans=before), Part(spans=found, bad=known), Part(spans=after))
-        return [part for part in parts if part.spans]
+        before = _nonempty((s, OffsetRange(s.range.start, at[s].start if s in at else s.range.end)) for s in spans)
+        after = _nonempty((s, OffsetRange(at[s].end, s.range.end)) for s in spans if s in at)
+        return [part for part in ((before, False), (found, known), (after, False)) if part[0]]
     if len(spans) > 1:
         half = len(spans) // 2
-        return [Part(spans=spans[:half]), Part(spans=spans[half:])]
+        return [(spans[:half], False), (spans[half:], False)]
     return _halves(spans[0]) if _is_of_records(error) else []
 
 
@@ -105,7 +96,7 @@ def _within(span: Span, failing: Sequence[Span]) -> OffsetRange | None:
     return None
 
 
-def _spans(ranges: Iterable[tuple[Span, OffsetRange]]) -> Spans:
+def _nonempty(ranges: Iterable[tuple[Span, OffsetRange]]) -> Spans:
     return tuple(replace(s, range=r) for s, r in ranges if r)
 
 
@@ -114,7 +105,7 @@ def _halves(span: Span) -> list[Part]:
     if end - start < 2:
         return []
     middle = (start + end) // 2
-    return [Part(spans=(replace(span, range=OffsetRange(a, b)),)) for a, b in ((start, middle), (middle, end))]
+    return [((replace(span, range=OffsetRange(a, b)),), False) for a, b in ((start, middle), (middle, end))]
 
 
 MOST_TRIES = 64
@@ -123,13 +114,11 @@ MOST_FAILED = 8
 HOPELESS = 3
 
 
-FailedPart = tuple[tuple[Span, ...], Exception]
+FailedPart = tuple[Spans, Exception]
 """Ranges that failed and cannot be cut, with their errors."""
 
 
-def in_parts(
-    spans: tuple[Span, ...], error: Exception, attempt: Callable[[tuple[Span, ...]], None]
-) -> list[FailedPart]:
+def in_parts(spans: Spans, error: Exception, attempt: Callable[[Spans], None]) -> list[FailedPart]:
     """Do what can be done of failed ranges; return the parts that cannot.
 
     :param error: why they failed together
@@ -142,21 +131,21 @@ def in_parts(
     if not todo:
         return [(spans, error)]
     while todo and tries < MOST_TRIES and len(failed) < MOST_FAILED:
-        part, cause = todo.pop()
-        if part.bad:
-            failed.append((part.spans, cause))
+        (part, bad), cause = todo.pop()
+        if bad:
+            failed.append((part, cause))
             continue
         tries += 1
         try:
-            attempt(part.spans)
+            attempt(part)
             done += 1
         except Exception as e:
             if passes(e):
                 raise
-            smaller = cut(part.spans, e)
+            smaller = cut(part, e)
             todo += [(each, e) for each in reversed(smaller)]
             if not smaller:
-                failed.append((part.spans, e))
+                failed.append((part, e))
                 hopeless += 1
         if hopeless == HOPELESS and not done:
             return [(spans, error)]

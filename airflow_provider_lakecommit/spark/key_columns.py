@@ -89,10 +89,10 @@ class KeyColumns:
         if self._framed_keys:
             keys = [k if k is None else with_header(k, own, KEY_HEADER) for k, own in zip(keys, headers, strict=True)]
         for part in self._parts:
-            found = part.filled([part.of(key, own) for key, own in zip(keys, headers, strict=True)])
-            columns |= found.columns
-            refused = found.refused | refused
-            ignored += found.ignored
+            some, bad, more = part.filled([part.of(key, own) for key, own in zip(keys, headers, strict=True)])
+            columns |= some
+            refused = bad | refused
+            ignored += more
         # A field of the value with the name of such a column is not missing in the table.
         ignored.update({p: n for p, n in decoded.ignored.items() if p.partition(".")[0] not in columns})
         kept = np.array([i not in refused for i in range(len(landed))], bool)[rows]

@@ -39,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = _run(options.job, options.secrets)
     except Exception as e:
         _log(f"the Spark job died: {_without_secrets(f'{type(e).__name__}: {e}', options.secrets)}")
-        return WORKERS_DIED if _workers_died(e) else 1
+        from airflow_provider_lakecommit.spark.window import workers_died
+
+        return WORKERS_DIED if workers_died(str(e)) else 1
     for result in results:
         _log(str(result))
     _log(_summary(results))
@@ -64,12 +66,6 @@ def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
         # A context that has ended already must not hide the error.
         with suppress(Exception):
             spark.stop()
-
-
-def _workers_died(error: Exception) -> bool:
-    from airflow_provider_lakecommit.spark.window import workers_died
-
-    return workers_died(str(error))
 
 
 def _without_secrets(text: str, secrets_file: str) -> str:

@@ -65,14 +65,7 @@ def proof_target(target: TableTarget) -> TableTarget:
 def run_proof(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
     """Read and decode one slice again; never raises for a failure of that slice."""
     work = replace(job.plan.slices[index], budget=EVERY_REJECT)
-    slice_work = SliceWork(
-        landing=job.landing,
-        slice=work,
-        targets=job.plan.targets,
-        attempt=attempt_id(work.slice_id, uuid4()),
-        lane=job.plan.lane,
-        generation=job.plan.generation,
-    )
+    slice_work = SliceWork.of(job, work, attempt_id(work.slice_id, uuid4()))
     try:
         found = ProofSlice.of(run_slice(slice_work, secrets.kafka, secrets.io_of))
     except Exception as e:

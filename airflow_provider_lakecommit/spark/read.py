@@ -44,7 +44,7 @@ from airflow_provider_lakecommit.spark.positions import (
     stretches,
 )
 from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics, denied
-from airflow_provider_lakecommit.spark.unreadable import Corruption, Unreadable
+from airflow_provider_lakecommit.spark.unreadable import Unreadable, corruption
 
 log = logging.getLogger(__name__)
 
@@ -267,7 +267,7 @@ class SliceReader:
                 position = max(position, self._position(same))
             if position < end and behind != position:
                 start = max(position, offset_of(event)) if offset_of(event) < end else position
-                raise Corruption(self._consumer, reading.span).found(start, error.str())
+                raise corruption(self._consumer, reading.span, start, error.str())
 
     def _position(self, key: Partition) -> int:
         (at,) = self._consumer.position([TopicPartition(*key)])

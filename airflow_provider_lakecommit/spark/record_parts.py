@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,15 +45,6 @@ from airflow_provider_lakecommit.landing import columns_of_key
 Headers = Sequence[tuple[str, bytes | None]]
 _ONE: Mapping[str, Callable[[Schema, FormatOptions], Decoder]] = {"raw": RawDecoder, "string": TextDecoder}
 """Formats that fill one column with one part."""
-
-
-@dataclass(slots=True)
-class PartColumns:
-    """The result for a part of some records: columns by name, one row per record, and the refused records."""
-
-    columns: dict[str, pa.Array]
-    refused: dict[int, Refusal]
-    ignored: Counter[str]
 
 
 class _JsonValue:
@@ -99,8 +90,8 @@ class RecordPart:
         found = (value for name, value in (headers if self._first else reversed(headers)) if name == self.header)
         return next(found, None)
 
-    def filled(self, parts: Sequence[bytes | None]) -> PartColumns:
-        """Return the columns for these records, one row each."""
+    def filled(self, parts: Sequence[bytes | None]) -> tuple[dict[str, pa.Array], dict[int, Refusal], Counter[str]]:
+        """Return the columns by name, one row per record, the refused records, and the counts of ignored fields."""
         positions = [i for i, part in enumerate(parts) if part is not None]
         decoded = self._decoder.decode([part for part in parts if part is not None])
         of_rows = range(len(positions)) if decoded.records is None else decoded.records
@@ -108,29 +99,31 @@ class RecordPart:
         # A key with several rows, as in CSV, is rejected.
         rows[[positions[i] for i in of_rows]] = np.arange(len(of_rows))
         take = pa.array(rows, mask=rows < 0)
-        out = PartColumns({}, {}, Counter())
-        for name, column in self._fields.items():
-            out.columns[column.name] = decoded.table.column(name).combine_chunks().take(take)
-        refusals = {
+        columns = {
+            column.name: decoded.table.column(name).combine_chunks().take(take) for name, column in self._fields.items()
+        }
+        refused = {
             positions[r.index]: Refusal(self._kind, r.column, f"{self._called}: {r.reason}") for r in decoded.rejects
         }
+        ignored = Counter[str]()
         if self._ignored:
-            out.ignored[f"{self._called} (cannot be read)"] += len(refusals)
-        else:
-            out.refused = refusals
-        out.ignored.update({f"{self._called}.{path}": n for path, n in decoded.ignored.items()})
-        for column in self._fields.values():
-            self._require(column, out)
-        return out
+            ignored[f"{self._called} (cannot be read)"] += len(refused)
+            refused = {}
+        ignored.update({f"{self._called}.{path}": n for path, n in decoded.ignored.items()})
+        return columns, self._missing(columns) | refused, ignored
 
     def close(self) -> None:
         self._decoder.close()
 
-    def _require(self, column: NestedField, out: PartColumns) -> None:
-        if column.required and (array := out.columns[column.name]).null_count:
-            text = f"required column {column.name} is null: the record's {self._called} has no value for it"
-            for i in pc.indices_nonzero(array.is_null()).to_pylist():
-                out.refused.setdefault(i, Refusal("missing_required", column.name, text))
+    def _missing(self, columns: Mapping[str, pa.Array]) -> dict[int, Refusal]:
+        """Return the records without a value for a required column; of several, for the first one."""
+        found: dict[int, Refusal] = {}
+        for column in self._fields.values():
+            if column.required and (array := columns[column.name]).null_count:
+                text = f"required column {column.name} is null: the record's {self._called} has no value for it"
+                for i in pc.indices_nonzero(array.is_null()).to_pylist():
+                    found.setdefault(i, Refusal("missing_required", column.name, text))
+        return found
 
 
 def parts_of(

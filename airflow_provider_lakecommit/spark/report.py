@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -29,11 +30,29 @@ from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.control import DataFile, DataWritten, Outgoing, Sender, read_entries, table_reference
-from airflow_provider_lakecommit.core import Coverage, Slice, SliceReport, SliceReported, TableReport, TableTarget
+from airflow_provider_lakecommit.control import (
+    DataFile,
+    DataWritten,
+    Outgoing,
+    PartitionField,
+    Sender,
+    read_entries,
+    table_reference,
+)
+from airflow_provider_lakecommit.core import (
+    Coverage,
+    Role,
+    Slice,
+    SliceReport,
+    SliceReported,
+    TableReport,
+    TableTarget,
+    role_of,
+)
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.exceptions import FencedError
-from airflow_provider_lakecommit.iceberg import partition_fields, to_wire
+from airflow_provider_lakecommit.iceberg import mark_columns, partition_fields, to_wire
+from airflow_provider_lakecommit.landing import MARK_COLUMNS, Landing
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 
 if TYPE_CHECKING:
@@ -66,21 +85,35 @@ def report_records(
     :param marks: by table, the columns that identify a row's record
     :param tombstones: by table, files with the keys that the slice deletes: delete files of the event, of no partition
     """
+
+    def event(
+        target: TableTarget,
+        fields: tuple[PartitionField, ...],
+        data_files: tuple[DataFile, ...] | None,
+        delete_files: tuple[DataFile, ...] | None = None,
+    ) -> Outgoing:
+        payload = DataWritten(
+            commit_id=sender.commit_id,
+            table=table_reference(catalog, target.table, target.uuid),
+            partition_fields=fields,
+            data_files=data_files,
+            delete_files=delete_files,
+        )
+        return sender.files(new_id(), at, payload, report, target.table)
+
     out: list[Outgoing] = []
     tables: list[TableReport] = []
     for name, target in targets.items():
         written, deleted = files.get(name, ()), tombstones.get(name, ())
-        records = _file_records(sender, catalog, target, written, report, new_id, at) if written else []
+        records: list[Outgoing] = []
+        if written:
+            schema, spec = Schema.model_validate_json(target.schema), PartitionSpec.model_validate_json(target.spec)
+            wire = to_wire(written, spec=spec, schema=schema)
+            records += _in_pieces(wire, partial(event, target, partition_fields(spec, schema)))
         if deleted:
-            wire = to_wire(deleted, spec=UNPARTITIONED_PARTITION_SPEC, schema=Schema.model_validate_json(target.schema))
-            payload = DataWritten(
-                commit_id=sender.commit_id,
-                table=table_reference(catalog, target.table, target.uuid),
-                partition_fields=(),
-                data_files=None,
-                delete_files=wire,
-            )
-            records.append(sender.files(new_id(), at, payload, report, target.table))
+            schema = Schema.model_validate_json(target.schema)
+            wire = to_wire(deleted, spec=UNPARTITIONED_PARTITION_SPEC, schema=schema)
+            records.append(event(target, (), None, wire))
         out.extend(records)
         tables.append(
             TableReport(
@@ -99,41 +132,31 @@ def report_records(
     return out
 
 
-def _file_records(
-    sender: Sender,
-    catalog: str,
-    target: TableTarget,
-    files: Sequence[ManifestFile],
-    report: SliceReport,
-    new_id: NewId,
-    at: datetime,
-) -> list[Outgoing]:
-    schema = Schema.model_validate_json(target.schema)
-    spec = PartitionSpec.model_validate_json(target.spec)
-    fields = partition_fields(spec, schema)
+def marks_of(landing: Landing, table: str, schema: Schema) -> tuple[int, ...]:
+    """Return the field ids of the columns that identify the record of each row, in the order of
+    :data:`~airflow_provider_lakecommit.core.provenance.COORDINATES`; empty if the table lacks one, or the landing does
+    not fill them.
+    """
+    role = role_of(landing.destinations, table)
+    if role is Role.ROWS and not set(MARK_COLUMNS) <= set(landing.record_columns):
+        return ()
+    return mark_columns(schema, role)
 
-    def record(part: Sequence[DataFile]) -> Outgoing:
-        payload = DataWritten(
-            commit_id=sender.commit_id,
-            table=table_reference(catalog, target.table, target.uuid),
-            partition_fields=fields,
-            data_files=tuple(part),
-            delete_files=None,
-        )
-        return sender.files(new_id(), at, payload, report, target.table)
 
-    def split(part: Sequence[DataFile]) -> list[Outgoing]:
-        whole = record(part)
+def _in_pieces(files: tuple[DataFile, ...], event: Callable[[tuple[DataFile, ...]], Outgoing]) -> list[Outgoing]:
+    """Return the events of the files: as few as their size allows."""
+
+    def split(part: tuple[DataFile, ...]) -> list[Outgoing]:
+        whole = event(part)
         if len(whole.value) <= MAX_RECORD_BYTES or len(part) == 1:
             return [whole]
         half = len(part) // 2
         return split(part[:half]) + split(part[half:])
 
     # Encoding is the cost: cut pieces of about the right size by a few files, and cut again only if one is too large.
-    wire = to_wire(files, spec=spec, schema=schema)
-    sample = wire[:SAMPLE_FILES]
-    step = max(1, len(sample) * PIECE_BYTES // len(record(sample).value)) if len(wire) > len(sample) else len(wire)
-    return [r for at in range(0, len(wire), step) for r in split(wire[at : at + step])]
+    sample = files[:SAMPLE_FILES]
+    step = max(1, len(sample) * PIECE_BYTES // len(event(sample).value)) if len(files) > len(sample) else len(files)
+    return [r for at in range(0, len(files), step) for r in split(files[at : at + step])]
 
 
 TAKEOVERS = 5

@@ -111,10 +111,10 @@ def _error_fields(error: Exception) -> dict[str, Any]:
 
 
 def _process(request: dict[str, str]) -> SliceOutcome:
-    from airflow_provider_lakecommit.spark.slices import run_slice, work_of
+    from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 
     job, secrets = WindowJob.from_json(request["job"]), Secrets.from_json(request["secrets"])
-    work = work_of(job, job.plan.slices[0], UUID(request["attempt"]), window=int(request["window"]))
+    work = SliceWork.of(job, job.plan.slices[0], UUID(request["attempt"]), window=int(request["window"]))
     return run_slice(work, secrets.kafka, secrets.io_of, progress=lambda text: print(text, file=sys.stderr, flush=True))
 
 

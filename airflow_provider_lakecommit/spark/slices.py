@@ -54,17 +54,15 @@ from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
-from airflow_provider_lakecommit.spark.cost import CostClock, Work
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
-from airflow_provider_lakecommit.spark.decoders import block_decoder
+from airflow_provider_lakecommit.spark.decoders import block_decoder, with_schemas
 from airflow_provider_lakecommit.spark.failures import passes
-from airflow_provider_lakecommit.spark.framed import with_schemas
 from airflow_provider_lakecommit.spark.job import WindowJob, note_decoded
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.positions import offset_of, position_behind
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
-from airflow_provider_lakecommit.spark.totals import SliceTotals
+from airflow_provider_lakecommit.spark.totals import CostClock, SliceTotals
 from airflow_provider_lakecommit.spark.unknown_paths import UnknownPaths, with_types
 from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target
 
@@ -98,6 +96,24 @@ class SliceWork:
     generation: int | None = None
     window: int = 0
 
+    @classmethod
+    def of(cls, job: WindowJob, slice: Slice, attempt: UUID, *, window: int | None = None) -> SliceWork:
+        """Return the work of an attempt at a slice of the job, or at a part of one.
+
+        :param window: number of offsets of all slices, if the job has only one of them
+        """
+        return cls(
+            landing=job.landing,
+            slice=slice,
+            targets=job.plan.targets,
+            attempt=attempt,
+            known=job.plan.positions,
+            leader_epochs=job.plan.leader_epochs,
+            lane=job.plan.lane,
+            generation=job.plan.generation,
+            window=sum(map(len, job.plan.slices)) if window is None else window,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
@@ -120,24 +136,6 @@ class SliceOutcome:
     reject_reason: str = ""
     unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     tombstones: Sequence[DataFile] = ()
-
-
-def work_of(job: WindowJob, part: Slice, attempt: UUID, *, window: int) -> SliceWork:
-    """Return the work of an attempt at a slice of a job, or at a part of one.
-
-    :param window: number of offsets of all slices of the job's window
-    """
-    return SliceWork(
-        landing=job.landing,
-        slice=part,
-        targets=job.plan.targets,
-        attempt=attempt,
-        known=job.plan.positions,
-        leader_epochs=job.plan.leader_epochs,
-        lane=job.plan.lane,
-        generation=job.plan.generation,
-        window=window,
-    )
 
 
 def run_slice(
@@ -229,7 +227,7 @@ class _SliceRun:
     def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         reported = 0
         for chunk in self._chunks(reader):
-            self._clock.lap(Work.READ)
+            self._clock.lap("read")
             try:
                 self._land(chunk)
             except Exception as e:
@@ -288,10 +286,10 @@ class _SliceRun:
         totals.rejects.add(messages, decoded.rejects)
         # No field is in a tombstone, nor in an empty value.
         self._unknown.add(messages, [v or b"" for v in values] if self._upserts else cast(list[bytes], values), decoded)
-        self._clock.lap(Work.DECODE)
+        self._clock.lap("decode")
         if not totals.blocked():
             self._write(chunk, messages, decoded)
-            self._clock.lap(Work.WRITE)
+            self._clock.lap("write")
 
     def _valued(self, chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes | None], Sequence[int]]:
         """Return the records with a value, their values for the decoder, and their positions in the chunk; of an
@@ -373,7 +371,7 @@ class _SliceRun:
             tombstones = self._tombstones.close() if self._tombstones else []
         rows = {name: sum(f.record_count for f in made) for name, made in files.items()}
         totals.check_rows(rows)
-        self._clock.lap(Work.WRITE)
+        self._clock.lap("write")
         return SliceOutcome(
             spans=spans,
             files=files,

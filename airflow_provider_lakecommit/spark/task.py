@@ -42,11 +42,9 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.broker_check import check_brokers, note_given_up
-from airflow_provider_lakecommit.spark.end_watch import EndWatch
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
-from airflow_provider_lakecommit.spark.marks import marks_of
-from airflow_provider_lakecommit.spark.replica_watch import ReplicaReported, ReplicaWatch, delete_files
-from airflow_provider_lakecommit.spark.report import report_records, send_report
+from airflow_provider_lakecommit.spark.report import marks_of, report_records, send_report
+from airflow_provider_lakecommit.spark.watches import EndWatch, ReplicaReported, ReplicaWatch, delete_files
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Outgoing
@@ -173,13 +171,12 @@ class _Doing:
 
     def _attempt(self, spans: tuple[Span, ...]) -> None:
         from airflow_provider_lakecommit.spark.failures import passes
-        from airflow_provider_lakecommit.spark.slices import work_of
+        from airflow_provider_lakecommit.spark.slices import SliceWork
 
         part = self._part(spans)
         attempt = attempt_id(part.slice_id, uuid4())
         try:
-            window = sum(map(len, self._job.plan.slices))
-            outcome = self._outcome(work_of(self._job, part, attempt, window=window))
+            outcome = self._outcome(SliceWork.of(self._job, part, attempt))
             self._check_not_superseded(spans, outcome)
             part, whole = self._part(tuple(s.span for s in outcome.spans)), part
             records = _records(self._job, part, attempt, outcome, whole=whole)

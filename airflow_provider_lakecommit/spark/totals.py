@@ -6,16 +6,21 @@ decoder left out) + gaps (offsets without a record) = length of the span. The co
 and checked here; a mismatch is an :class:`~airflow_provider_lakecommit.exceptions.AccountingError`. Rows are a separate
 sum: a record may give several. Rows of a table are the files' own record counts.
 
+:meth:`CostClock.lap` books all time since the previous lap, so the parts add up to the time between the clock's
+creation and its last lap. The clock is monotonic: setting the machine's clock changes nothing.
+
 Rejects are counted by kind and column, with the first reason of each; of all rejects, the first places are
 kept. Memory is bounded, whatever names the records have.
 """
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from confluent_kafka import Message
 
@@ -28,6 +33,7 @@ from airflow_provider_lakecommit.core import (
     OffsetRange,
     Role,
     Slice,
+    SliceCost,
     SpanReport,
     add_names,
     over_budget,
@@ -277,3 +283,29 @@ class RejectTally:
 
 def _kind_of(reject: Reject) -> str:
     return reject.kind if reject.column is None else f"{reject.kind} {reject.column}"
+
+
+class CostClock:
+    """The cost of an attempt: its wall-clock time, by kind of work. Starts when it is created.
+
+    :param now: seconds of a monotonic clock
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._last = now()
+        self._seconds = {"read": 0.0, "decode": 0.0, "write": 0.0}
+
+    def lap(self, work: Literal["read", "decode", "write"]) -> None:
+        """Book the time since the last lap."""
+        now = self._now()
+        self._seconds[work] += now - self._last
+        self._last = now
+
+    def cost(self, written: int) -> SliceCost:
+        """Return the cost of all laps so far.
+
+        :param written: bytes of the files
+        """
+        read, decode, write = (round(seconds, 3) for seconds in self._seconds.values())
+        return SliceCost(read_seconds=read, decode_seconds=decode, write_seconds=write, bytes=written)

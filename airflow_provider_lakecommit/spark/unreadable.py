@@ -9,8 +9,8 @@ return it but nothing in between mean corruption.
 Of corruption, records that differ from what was written, every batch's checksum is compared (``check.crcs``). The
 client skips a batch that fails it, or cannot be decompressed, and only sends an event, so an event of
 :data:`~airflow_provider_lakecommit.kafka.partition_tail.CORRUPTION` ends the reading of its span: nothing after it may
-count as a gap. :meth:`Damage.found` finds the end of the corruption, the next readable offset, by trial reads; a batch
-is corrupt as a whole.
+count as a gap. :func:`corruption` finds its end, the next readable offset, by trial reads; a batch is corrupt as a
+whole.
 
 Failure story: a batch that was corrupted in transit and is intact when read again is a
 :class:`~airflow_provider_lakecommit.exceptions.SourceUnavailableError`, to be read again. The same check separates
@@ -97,7 +97,13 @@ class Unreadable(LastError):
 
     def nothing_comes(self, reading: PartitionReading) -> Exception:
         """Return the error for a position without data: brokers that report the partition's end are available."""
-        return self._not_given(reading, self.consumer) or self._unavailable(reading)
+        if (found := self._not_given(reading, self.consumer)) is not None:
+            return found
+        return SourceUnavailableError(
+            "LC5057",
+            f"{reading.span}: no data for {self._read_timeout:.0f} s at offset {reading.position} "
+            f"({self.cause or 'no error was reported'}); the span is read again when the brokers answer",
+        )
 
     def withheld(self, reading: PartitionReading, asking: Consumer) -> SourceCorruptError | None:
         """Return the corruption at a position without data for a while, unless a quota explains it. Data that a new
@@ -119,63 +125,47 @@ class Unreadable(LastError):
         if not low <= reading.position < stable:
             return None
         why = f"{self.cause or 'no error was reported'}: the brokers answer, but return nothing at this offset"
-        return Corruption(asking, reading.span).found(reading.position, why)
-
-    def _unavailable(self, reading: PartitionReading) -> SourceUnavailableError:
-        why = self.cause or "no error was reported"
-        return SourceUnavailableError(
-            "LC5057",
-            f"{reading.span}: no data for {self._read_timeout:.0f} s at offset {reading.position} ({why}); "
-            "the span is read again when the brokers answer",
-        )
+        return corruption(asking, reading.span, reading.position, why)
 
     def larger_than_taken(self, readings: Collection[PartitionReading]) -> SourceError:
         positions = [f"{r.span.partition}@{r.position}" for r in readings]
+        rests = [(r.span, r.position, _readable_from(self.consumer, r.span, r.position)) for r in readings]
         shown = ", ".join(positions[:SHOWN]) + (f" and {len(positions) - SHOWN} more" if len(positions) > SHOWN else "")
         where = f"the record at {shown}" if len(positions) == 1 else f"one of the records at {shown}"
         return SourceError(
             "LC5058",
             f"{where}, together with its compressed batch, exceeds the limit {RECEIVE_BYTES} of a broker's answer "
             f"({self.too_large}): raise {RECEIVE_BYTES} in the Kafka settings of the landing",
-            self._not_readable(readings),
+            # The unread rest of each: the consumer reads nothing else any more.
+            tuple(Span(s.partition, OffsetRange(start, end)) for s, start, end in rests if start < end),
         )
 
-    def _not_readable(self, readings: Collection[PartitionReading]) -> tuple[Span, ...]:
-        """Return the unread rest of each span. The consumer reads nothing else any more."""
-        ends = [(r.span, r.position, Corruption(self.consumer, r.span).end(r.position)) for r in readings]
-        return tuple(Span(s.partition, OffsetRange(start, end)) for s, start, end in ends if start < end)
 
+def corruption(consumer: Consumer, span: Span, position: int, cause: str) -> SourceError | SourceUnavailableError:
+    """Return the error for corruption at a position of a span.
 
-class Corruption:
-    """Finds the end of corruption with a consumer that has finished reading."""
-
-    def __init__(self, consumer: Consumer, span: Span) -> None:
-        self._consumer = consumer
-        self._span = span
-
-    def found(self, position: int, cause: str) -> SourceError | SourceUnavailableError:
-        """Return the error for corruption at a position.
-
-        :param cause: message of the client or the broker
-        """
-        end = self.end(position)
-        if end <= position:
-            return SourceUnavailableError(
-                "LC5002",
-                f"{self._span}: the data at offset {position} was corrupted in transit ({cause}) and is intact now; "
-                "the span is read again",
-            )
-        lost = replace(self._span, range=OffsetRange(position, end))
-        return SourceCorruptError(
-            "LC5003",
-            f"{lost.partition}: offsets {position} to {end - 1} are corrupt ({cause}): restore this "
-            "partition from an intact replica or copy, and they are read again; if there is none, give "
-            f"them up once they are blocked: `{RESET_BLOCKED} SPEC --skip --whole --range "
-            f"{lost.partition.topic}:{lost.partition.partition}={position}-{end}`",
-            (lost,),
+    :param consumer: has finished reading
+    :param cause: message of the client or the broker
+    """
+    end = _readable_from(consumer, span, position)
+    if end <= position:
+        return SourceUnavailableError(
+            "LC5002",
+            f"{span}: the data at offset {position} was corrupted in transit ({cause}) and is intact now; the span is "
+            "read again",
         )
+    lost = replace(span, range=OffsetRange(position, end))
+    return SourceCorruptError(
+        "LC5003",
+        f"{lost.partition}: offsets {position} to {end - 1} are corrupt ({cause}): restore this "
+        "partition from an intact replica or copy, and they are read again; if there is none, give "
+        f"them up once they are blocked: `{RESET_BLOCKED} SPEC --skip --whole --range "
+        f"{lost.partition.topic}:{lost.partition.partition}={position}-{end}`",
+        (lost,),
+    )
 
-    def end(self, position: int) -> int:
-        """Return the first readable offset at or after a position."""
-        p = self._span.partition
-        return first_readable(self._consumer, p.topic, p.partition, position, self._span.range.end)
+
+def _readable_from(consumer: Consumer, span: Span, position: int) -> int:
+    """Return the first readable offset at or after a position."""
+    p = span.partition
+    return first_readable(consumer, p.topic, p.partition, position, span.range.end)

@@ -39,7 +39,7 @@ from airflow_provider_lakecommit.landing import (
     Landing,
     wrong_columns,
 )
-from airflow_provider_lakecommit.spark.marks import marks_of
+from airflow_provider_lakecommit.spark.report import marks_of
 
 BUFFER_BYTES = 128 << 20
 NO_KEY, NO_ORDER, REQUIRED, SEVERAL = "null_key", "null_order", "missing_required", "several_rows"

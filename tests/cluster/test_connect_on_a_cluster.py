@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 from dev.servers.connect import ConnectServer
 from dev.servers.standalone import StandaloneCluster
 from tests.cluster.backlog import CONF, SLICES, Backlog
 from tests.support.cluster_gate import ClusterGate
+from tests.support.groups import group_job
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import World, records
 

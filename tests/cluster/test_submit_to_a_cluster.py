@@ -14,13 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.write.write import group_job, run_group
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.hooks.spark import SparkMaster, SparkSubmit, spark_master
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
@@ -28,6 +26,7 @@ from dev.processes import descendants, living
 from dev.servers.standalone import StandaloneCluster
 from tests.cluster.backlog import CONF
 from tests.support.cluster_gate import ClusterGate
+from tests.support.groups import group_job, group_write
 from tests.support.steps import check_verified
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import World, records
@@ -52,8 +51,9 @@ class Write(threading.Thread):
         try:
             with self.world.session() as session:
                 for ticket in self.opened.groups:
-                    left = partial(group_job, self.world.landing, session.control, ticket, "test")
-                    run_group(left(), self._submit, left, self.world.lines.append)
+                    group = group_write(self.world.landing, session.control, ticket, log=self.world.lines.append)
+                    if (job := group.left()) is not None:
+                        group.run(job, self._submit)
         except Exception as e:
             self.error = e
 

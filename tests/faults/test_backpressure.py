@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.cycle.outcome import RunOutcome
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.run.pause_policy import REFUSED_PAUSES
+from airflow_provider_lakecommit.cycle.run.pauses import REFUSED_PAUSES
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task

@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark.task import run_task
 from dev.servers.kafka import Broker
 from tests.fixtures.kafka import Sender, create_topic
 from tests.support.declared import landing_of
+from tests.support.groups import group_job
 from tests.support.world import SCHEMA, World, catalog_in, records
 
 pytestmark = pytest.mark.faults

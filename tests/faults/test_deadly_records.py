@@ -21,7 +21,6 @@ import pytest
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
-from airflow_provider_lakecommit.cycle.write.write import group_job, run_group
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
@@ -29,6 +28,7 @@ from airflow_provider_lakecommit.spark.launch.base import Engine
 from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 from dev.servers.connect import ConnectServer
 from dev.servers.standalone import StandaloneMaster, StandaloneWorker
+from tests.support.groups import group_write
 from tests.support.steps import check_verified
 from tests.support.world import World, records
 
@@ -133,8 +133,9 @@ def run(world: World, engine: Engine, name: str) -> None:
     secrets = world.secrets
     with world.session() as session:
         for ticket in opened.groups:
-            left = partial(group_job, world.landing, session.control, ticket, "test")
-            run_group(left(), partial(_run, engine, secrets), left, world.lines.append)
+            group = group_write(world.landing, session.control, ticket, log=world.lines.append)
+            if (job := group.left()) is not None:
+                group.run(job, partial(_run, engine, secrets))
     world.close(name, opened)
 
 

@@ -28,13 +28,13 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from pyiceberg.catalog import load_catalog
 
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark import main as application
 from airflow_provider_lakecommit.spark.job import WindowJob
 from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import unique
 from tests.support.cli import COMMAND, LAND_SECONDS, Running, orders, run, write_spec
 from tests.support.declared import nested
+from tests.support.groups import group_job
 from tests.support.steps import check_verified
 from tests.support.waiting import until
 from tests.support.world import World, catalog_in, records

@@ -18,14 +18,13 @@ from airflow_provider_lakecommit.core.identity import slice_id
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.early_end import end_cycle, end_job
-from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import FencedError
-from airflow_provider_lakecommit.spark import end_watch, replica_watch
-from airflow_provider_lakecommit.spark.end_watch import EndWatch
+from airflow_provider_lakecommit.spark import watches
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.read import SliceReader
-from airflow_provider_lakecommit.spark.replica_watch import ReplicaWatch
 from airflow_provider_lakecommit.spark.task import run_task
+from airflow_provider_lakecommit.spark.watches import EndWatch, ReplicaWatch
+from tests.support.groups import group_job, group_result
 from tests.support.steps import Step, check_verified, hung
 from tests.support.world import World, records
 
@@ -204,12 +203,11 @@ class TestRejects:
 class TestEndingEarly:
     @pytest.fixture(autouse=True)
     def checks_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(end_watch, "FIRST_CHECK", 0.0)
-        monkeypatch.setattr(end_watch, "CHECK_INTERVAL", 0.0)
+        monkeypatch.setattr(watches, "FIRST_CHECK", 0.0)
+        monkeypatch.setattr(watches, "CHECK_INTERVAL", 0.0)
         # Brokers on a busy machine may answer late.
-        monkeypatch.setattr(end_watch, "AWAY", 0.0)
-        monkeypatch.setattr(replica_watch, "CHECK_INTERVAL", 0.0)
-        end_watch._known.clear()
+        monkeypatch.setattr(watches, "AWAY", 0.0)
+        watches._known.clear()
 
     @pytest.fixture
     def big(self, make_world: Make, produce: Produce) -> World:

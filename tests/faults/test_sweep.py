@@ -18,7 +18,6 @@ import pytest
 from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.locations import REPLAY, REWRITE, data_roots, file_mark, file_name
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
@@ -26,6 +25,7 @@ from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
 from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage, SweptTable, sweep
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
+from tests.support.groups import group_job
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.faults

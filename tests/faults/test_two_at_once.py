@@ -18,10 +18,10 @@ from airflow_provider_lakecommit.core.log import Directives
 from airflow_provider_lakecommit.cycle.plan.open import preview
 from airflow_provider_lakecommit.cycle.plan.start import new_cycle
 from airflow_provider_lakecommit.cycle.results import Opened
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark.job import SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.support.declared import changed_landing
+from tests.support.groups import group_job
 from tests.support.steps import Step, check_verified, hung
 from tests.support.waiting import until
 from tests.support.world import World, records

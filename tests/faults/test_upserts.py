@@ -17,7 +17,6 @@ import pytest
 from duckdb_extensions import import_extension
 
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 from airflow_provider_lakecommit.operations.backfill.replace import replace_preview
@@ -34,6 +33,7 @@ from tests.faults.test_crossings import anew, go_on
 from tests.faults.test_envelopes import Source
 from tests.faults.test_lanes import lane
 from tests.faults.test_sweep import age, files, swept
+from tests.support.groups import group_job
 from tests.support.steps import check_verified
 from tests.support.world import Killed, World, deaths
 

@@ -14,7 +14,6 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from airflow_provider_lakecommit.core.log import Decision
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.formats.registry.framing import VALUE_HEADER
 from airflow_provider_lakecommit.landing.registry import with_registry
@@ -23,6 +22,7 @@ from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.spark.job import SliceStatus
 from tests.fakes.registry import HTML, FakeRegistry
 from tests.support.avro_shapes import encoded
+from tests.support.groups import group_job
 from tests.support.world import World
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core.log import CycleClosed, CycleOpened
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.resume import cycles_of
-from airflow_provider_lakecommit.cycle.run import pause_policy
+from airflow_provider_lakecommit.cycle.run import pauses
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.exceptions import LakecommitError, SparkJobError, SpecError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
@@ -133,7 +133,7 @@ def test_a_control_log_that_forgets_each_plan_ends_the_run_by_name_and_never_in_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where its retention is shorter than a cycle."""
-    monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
+    monkeypatch.setattr(pauses, "PAUSES", (0.0,))
     admin = AdminClient(world.kafka)
 
     def do_and_forget(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
@@ -206,7 +206,7 @@ def test_cycles_that_move_nothing_end_the_run_with_the_reason(world: World, monk
     def die(job: WindowJob, secrets: Secrets) -> list[SliceResult]:
         raise SparkJobError("LC9999", "java is gone")
 
-    monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
+    monkeypatch.setattr(pauses, "PAUSES", (0.0,))
     with pytest.raises(SparkJobError, match="4 cycles in a row made no progress; of the last one java is gone"):
         list(run(world, Workers(acts=[die] * 4)))
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
-from airflow_provider_lakecommit.cycle.write.write import group_result
 from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
 from airflow_provider_lakecommit.status.status import read_status
 from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
+from tests.support.groups import group_result
 from tests.support.steps import check_verified
 from tests.support.world import World
 

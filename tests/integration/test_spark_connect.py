@@ -23,7 +23,6 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.cycle.results import GroupResult, Opened
-from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.landing import with_registry
@@ -39,6 +38,7 @@ from tests.fixtures.kafka import unique
 from tests.support.brief_daemon import BRIEF
 from tests.support.declared import changed_landing, landing_of
 from tests.support.gate import Gate
+from tests.support.groups import group_job, group_result
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import SCHEMA, World, catalog_in, records
 

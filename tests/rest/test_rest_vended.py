@@ -23,7 +23,6 @@ from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.spark.job import SliceStatus, WindowJob
@@ -37,6 +36,7 @@ from tests.rest.store import KeyedStore
 from tests.rest.vending import Vending
 from tests.support.airflow_dags import CREATE, Lake, bundles, connections
 from tests.support.cli import LAND_SECONDS, orders, run, write_spec
+from tests.support.groups import group_job
 from tests.support.world import SCHEMA, World
 
 pytestmark = pytest.mark.rest

@@ -30,12 +30,12 @@ from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import MARK_COLUMNS, Landing
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult
 from airflow_provider_lakecommit.spark.task import run_task
+from tests.support.groups import group_job
 
 When = Literal["before", "after"]
 

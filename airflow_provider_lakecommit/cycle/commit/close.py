@@ -31,7 +31,6 @@ from airflow_provider_lakecommit.core import (
     CycleState,
     Directives,
     Slice,
-    SliceReport,
     TableLedger,
     done_reports,
     granted,
@@ -41,7 +40,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.audit import audit
-from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits, own_cycle
+from airflow_provider_lakecommit.cycle.commit.commit import TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
 from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, find_cycle, published_before, where_it_is
 from airflow_provider_lakecommit.cycle.plan.start import start_without_tables
@@ -93,20 +92,18 @@ def close_cycle(
         except Exception as e:
             _send_evidence(session, run, ticket, e, commits)
             raise
-        _trim(session, closed, turns)
+        _trim(commits, closed, turns)
     return closed
 
 
-def _trim(session: LandingSession, closed: Closed, executor: CommitterThread) -> None:
+def _trim(commits: TableCommits, closed: Closed, executor: CommitterThread) -> None:
     """Expire old snapshots of tables that want it; a failure does not affect the cycle."""
+    session = commits.session
     trim = partial(trim_snapshots, session.tables, audited=bool(session.landing.checks))
     for name in dict.fromkeys(p.table for p in closed.published):
-        landing = session.landing.name
-        about = TableCommit(landing=landing, lane=session.lane, commit_id=closed.commit_id, name=name, step="trim")
+        expire = partial(trim, name, session.landing.branch)
         try:
-            if expired := executor.run_exclusive(
-                session.key(name), partial(trim, name, session.landing.branch), about=about
-            ):
+            if expired := executor.run_exclusive(session.key(name), expire, about=commits.about(name, "trim")):
                 session.log(f"{name}: expired {expired} old snapshots")
         except LakecommitError as e:
             session.log(f"{name}: could not expire old snapshots; the next commit tries again: {e}")
@@ -163,14 +160,12 @@ def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, f
         evidence = _evidence(session, run, ticket, failing.error(), commits, tuple(lacking))
         session.send("commit", ticket, folded.partition, [evidence])
         return _closed(commits, folded, None, failing.lines())
-    commits.on_main = audit(session, commits.landed, partial(_exclusive, commits, executor))
+
+    def exclusive(name: str, move: Callable[[], bool]) -> bool:
+        return executor.run_exclusive(session.key(name), move, about=commits.about(name, "audit"))
+
+    commits.on_main = audit(session, commits.landed, exclusive)
     return _complete(commits, folded)
-
-
-def _exclusive(commits: TableCommits, executor: CommitterThread, name: str, move: Callable[[], bool]) -> bool:
-    session, commit_id = commits.session, commits.ticket.commit_id
-    about = TableCommit(landing=session.landing.name, lane=session.lane, commit_id=commit_id, name=name, step="audit")
-    return executor.run_exclusive(session.key(name), move, about=about)
 
 
 def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
@@ -213,6 +208,7 @@ def _closed(
     missing = forgotten if early or forgotten else tuple(map(str, lacking))
     blocked = tuple(map(str, landing_state.blocked))
     done = done_reports(landing_state, folded.entries, ticket.commit_id)
+    most = max(done, key=lambda r: sum(r.rejects.values()), default=None)
     something = commits.published or waiting or missing or blocked or failed
     return Closed(
         commit_id=ticket.commit_id,
@@ -231,16 +227,11 @@ def _closed(
         ignored_fields=summed(r.ignored_fields for r in done),
         counts=sum((s.counts for r in done for s in r.spans), Counts()),
         rejects=summed(r.rejects for r in done),
-        reject_reason=_reject_reason(done),
+        reject_reason="" if most is None else most.reject_reason,
         redundant=len(state.redundant) if state else 0,
         causes=causes_of(folded.entries, ticket.commit_id, _undone(state)),
         failed={name: session.without_secrets(why) for name, why in (failed or {}).items()},
     )
-
-
-def _reject_reason(reports: Iterable[SliceReport]) -> str:
-    most = max(reports, key=lambda r: sum(r.rejects.values()), default=None)
-    return "" if most is None else most.reject_reason
 
 
 def _directives(commits: TableCommits) -> Directives:
@@ -255,7 +246,6 @@ def waiting_slices(ledgers: Iterable[TableLedger], accepted: Mapping[str, Sequen
 
 
 def _why_idle(state: CycleState) -> str:
-    """Return why there was nothing to publish and nothing waits, is blocked or is missing."""
     return state.plan.reason or f"other runs have already published its window {state.plan.coverage}"
 
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.committer import Committer, ExitError
 from airflow_provider_lakecommit.core import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
-from airflow_provider_lakecommit.cycle.commit.refusals import block_over_ratio
+from airflow_provider_lakecommit.cycle.commit.refusals import Refusals, block_over_ratio
 from airflow_provider_lakecommit.cycle.plan.resume import cycle_of_ticket
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepare_table
 from airflow_provider_lakecommit.cycle.results import CycleTicket, PublishedSnapshot
@@ -197,9 +198,9 @@ class TableCommits:
 
     async def _prepare(self, committer: Committer, name: str) -> PreparedTable | None:
         """Return ``None`` if the table has no ledger of this stream, or failed."""
-        about = self._about(name, "prepare")
+        about = self.about(name, "prepare")
         found: PreparedTable | None = None
-        with _Kept(self, name):
+        with self._keeping(name):
             found = await committer.run_exclusive(
                 self.session.key(name), partial(prepare_table, self.session, name), about=about
             )
@@ -218,9 +219,9 @@ class TableCommits:
         known = [found for each in preparing if (found := _found(each)) is not None]
         without = [name for name in self.session.landing.tables if name not in {t.name for t in known}]
         whole = all(name in self._done for name in without)
-        about = self._about(table.name, "publish", table)
+        about = self.about(table.name, "publish", table)
         call = partial(self._published_by, table, [t.ledger for t in known], whole)
-        with _Kept(self, table.name):
+        with self._keeping(table.name):
             await committer.run_exclusive(self.session.key(table.name), call, about=about)
             self._done.add(table.name)
 
@@ -229,12 +230,17 @@ class TableCommits:
         folded = self.read_log(known)
         if self.complete:
             return
+        not_taken = self.not_taken.setdefault(table.name, {})
         publisher = TablePublisher(
-            session=self.session, ticket=self.ticket, table=table, whole=whole, fast_fail=table.name in self.fast_fail
+            session=self.session,
+            ticket=self.ticket,
+            table=table,
+            whole=whole,
+            refusals=Refusals(session=self.session, table=table.name, voided=self.voided, not_taken=not_taken),
+            fast_fail=table.name in self.fast_fail,
         )
         try:
-            published, not_taken = self._published.setdefault(table.name, []), self.not_taken.setdefault(table.name, {})
-            folded = publisher.run(folded, published, self.voided, not_taken)
+            folded = publisher.run(folded, self._published.setdefault(table.name, []))
         finally:
             with self._lock:
                 self.ledgers[table.name] = publisher.table.ledger
@@ -242,7 +248,8 @@ class TableCommits:
             if self.folded is None or len(folded.ledgers) >= len(self.folded.ledgers):
                 self.folded = folded
 
-    def _about(self, name: str, step: Step, table: PreparedTable | None = None) -> TableCommit:
+    def about(self, name: str, step: Step, table: PreparedTable | None = None) -> TableCommit:
+        """Return the subject of a task about a table."""
         landing, commit_id = self.session.landing.name, self.ticket.commit_id
         return TableCommit(
             landing=landing, lane=self.session.lane, commit_id=commit_id, name=name, step=step, table=table
@@ -255,35 +262,25 @@ class TableCommits:
                     "LC6201", f"{name}: the commit was stopped; the next attempt continues"
                 )
 
-    def keep(self, name: str, error: BaseException) -> None:
-        """Keep the error of a failed table. An unreadable log is not a table's failure."""
-        if error is self._blind:
-            self._done.add(name)
-            return
-        if isinstance(error, LakecommitError):
-            if self.logs:
-                self.session.log(f"{name}: {error}")
-            self.failures[name] = error
-            return
-        if isinstance(error, Exception):
-            self.failures[name] = error
-        self._others.append(error)
-
-
-class _Kept:
-    """Keeps an exception of the block under the table's name, except a cancellation."""
-
-    def __init__(self, commits: TableCommits, name: str) -> None:
-        self._commits, self._name = commits, name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
-        if error is None or isinstance(error, asyncio.CancelledError):
-            return False
-        self._commits.keep(self._name, error.__cause__ or error if isinstance(error, ExitError) else error)
-        return True
+    @contextmanager
+    def _keeping(self, name: str) -> Iterator[None]:
+        """Keep the error of a table, except a cancellation. An unreadable log is not a table's failure."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            raise
+        except BaseException as e:
+            error = e.__cause__ or e if isinstance(e, ExitError) else e
+            if error is self._blind:
+                self._done.add(name)
+            elif isinstance(error, LakecommitError):
+                if self.logs:
+                    self.session.log(f"{name}: {error}")
+                self.failures[name] = error
+            else:
+                if isinstance(error, Exception):
+                    self.failures[name] = error
+                self._others.append(error)
 
 
 def own_cycle(session: LandingSession, ticket: CycleTicket, folded: FoldedLog) -> CycleState | None:

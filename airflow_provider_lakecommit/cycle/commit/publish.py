@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from pyiceberg.table import Table
@@ -76,24 +76,15 @@ class TablePublisher:
     ticket: CycleTicket
     table: PreparedTable
     whole: bool
+    refusals: Refusals
     fast_fail: bool = False
-    _refusals: Refusals = field(init=False)
 
-    def run(
-        self,
-        folded: FoldedLog,
-        published: list[PublishedSnapshot],
-        voided: dict[UUID, str],
-        not_taken: dict[UUID, str],
-    ) -> FoldedLog:
-        """Publish; appends to ``published``, ``voided`` and ``not_taken`` along the way.
+    def run(self, folded: FoldedLog, published: list[PublishedSnapshot]) -> FoldedLog:
+        """Publish; appends to ``published`` and the refusals along the way.
 
-        :param voided: for all tables of the landing
-        :param not_taken: by this table
         :raises SourceError: slices can be neither published nor read again
         :raises LakecommitError: an error of the catalog or the table
         """
-        self._refusals = Refusals(session=self.session, table=self.table.name, voided=voided, not_taken=not_taken)
         published.extend(self._announced_before(folded))
         folded = self._announce_forgotten(folded, published)
         self._refuse_truncated(folded)
@@ -110,10 +101,10 @@ class TablePublisher:
             for refused in outcome.refused:
                 if refused.void:
                     accepted = next(a for a in chunk if a.report.attempt == refused.slice.attempt)
-                    self._refusals.refuse(accepted, refused.grounds, str(refused))
+                    self.refusals.refuse(accepted, refused.grounds, str(refused))
             if outcome.snapshot_id is not None:
                 found = self._published(outcome, outcome.snapshot_id)
-                self._announce(folded, found, outcome.token, voided)
+                self._announce(folded, found, outcome.token, self.refusals.voided)
                 if found.files:
                     published.append(found)
             elif not outcome.already and not any(r.void for r in outcome.refused):
@@ -121,7 +112,7 @@ class TablePublisher:
             self._go_on(outcome)
             folded = self._read_again(folded)
         refresh(self.session, self.table, folded, self.ticket.commit_id, whole=self.whole)
-        self._refusals.check()
+        self.refusals.check()
         return folded
 
     # -- what a crash left ----------------------------------------------------------------------------------------
@@ -157,16 +148,16 @@ class TablePublisher:
     def _refuse_truncated(self, folded: FoldedLog) -> None:
         """Refuse slices of a source log that has been replaced since."""
         found = truncated(self.session, folded.state, self.table.name)
-        for a in self._refusals.of(folded.state.accepted[self.table.name]):
+        for a in self.refusals.of(folded.state.accepted[self.table.name]):
             if (reason := found.get(a.report.attempt)) is not None:
-                self._refusals.refuse(a, None, f"slice of {reason}")
+                self.refusals.refuse(a, None, f"slice of {reason}")
 
     def _check_empty(self, folded: FoldedLog) -> None:
         """Check slices without a row now: they are published rarely, and errors must not stay hidden until then."""
         if self.session.signed or self.table.name != self.session.landing.table:
             return
         left = EMPTY_OFFSETS
-        for a in self._refusals.of(folded.state.accepted[self.table.name]):
+        for a in self.refusals.of(folded.state.accepted[self.table.name]):
             left -= 0 if a.file_count(self.table.name) else sum(len(s.span) for s in a.report.spans)
             if a.file_count(self.table.name) or left < 0:
                 continue
@@ -176,11 +167,11 @@ class TablePublisher:
                 self._refuse(a, problem)
 
     def _refuse(self, accepted: AcceptedSlice, problem: str) -> None:
-        self._refusals.refuse(accepted, None, f"slice {accepted.report.slice_id} ({accepted.coverage}): {problem}")
+        self.refusals.refuse(accepted, None, f"slice {accepted.report.slice_id} ({accepted.coverage}): {problem}")
 
     def _next_chunk(self, folded: FoldedLog) -> tuple[AcceptedSlice, ...]:
         accepted = within_ratio(self.session, self.ticket, folded, folded.state.accepted[self.table.name])
-        accepted = self._refusals.of(accepted)
+        accepted = self.refusals.of(accepted)
         settlement = settle(accepted, self.table.ledger.section, self.table.ledger.others)
         if not settlement.ready:
             return ()
@@ -189,7 +180,7 @@ class TablePublisher:
             return ()
         most = MOST_CHANGES if self._rule and self._rule.key else None
         chunk = chunks(settlement, self.table.name, self.session.landing.backpressure.commit_files, most)[0]
-        return self._refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)
+        return self.refusals.of_one_spec(chunk, self.table.table.metadata.default_spec_id)
 
     def _staged(self, chunk: Sequence[AcceptedSlice]) -> tuple[StagedSlice, ...]:
         """Return the chunk with its files, or nothing if one slice is refused: then the chunk is chosen again."""
@@ -222,7 +213,7 @@ class TablePublisher:
             # With "void" the next plan finds the change, and voids the rest of the old spec.
             spec_version=None if landing.window.on_spec_change == "void" else landing.spec_version,
             extra={"files": str(sum(map(_files, staged))), **self._extra(folded, chunk)},
-            kept=frozenset(self._refusals.kept),
+            kept=frozenset(self.refusals.kept),
             decisions=tuple(d for e in folded.entries if isinstance(e, CycleOpened) for d in e.directives.decided),
             upsert=self._rule,
         )

@@ -9,7 +9,7 @@ minutes. While it is behind, windows follow at once, each as large as the backlo
 when it is stopped, when its time is over, ``over`` returns True, or a later run of its DAG has taken over
 (:mod:`~airflow_provider_lakecommit.cycle.run.successor`): it then opens no window, and finishes the open ones.
 
-Failure story: it waits for transient errors to pass (:mod:`~airflow_provider_lakecommit.cycle.run.trouble`); errors
+Failure story: it waits for transient errors to pass (:mod:`~airflow_provider_lakecommit.cycle.run.pauses`); errors
 that need an operator end it, like any run. If commits fail for one table while others continue, it does not end;
 missing rows of a table are an error at its end. A killed run leaves what any killed run leaves, and any next run
 continues from there. Nothing grows with the number of windows.
@@ -29,10 +29,10 @@ from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.run.interval import Interval, WindowLog, had_trouble
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
+from airflow_provider_lakecommit.cycle.run.pauses import Troubles
 from airflow_provider_lakecommit.cycle.run.successor import Successor
-from airflow_provider_lakecommit.cycle.run.trouble import Troubles
 from airflow_provider_lakecommit.cycle.run.upkeep import Upkeep
-from airflow_provider_lakecommit.cycle.run.window import Ahead, FollowOptions, Full, Pace, ahead_of
+from airflow_provider_lakecommit.cycle.run.window import Ahead, FollowOptions, Pace, ahead_of, is_full
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
@@ -199,7 +199,6 @@ class Follow:
         if self._successor.is_due:
             return
         ends = newest.opened.plan.ends if newest is not None else {}
-        landing = self._session.landing
         self._rest(self._pace.first_check(time.monotonic()))
         while not self._over():
             checked_at = time.monotonic()
@@ -208,15 +207,11 @@ class Follow:
             except LakecommitError as e:
                 self._put_off(e)
                 continue
-            full = Full(
-                records=landing.window.max_records,
-                bytes=landing.window.max_bytes,
-                record_bytes=self._upkeep.record_bytes,
-            )
             self._ahead, now = ahead_of(ends, source.partitions), time.monotonic()
-            self._pace, then = self._pace.saw(self._ahead, checked_at=checked_at, now=now, full=full)
-            self._rest(then.seconds)
-            if then.open:
+            full = is_full(self._session.landing.window, self._ahead.records, self._upkeep.record_bytes)
+            self._pace, seconds, opens = self._pace.saw(self._ahead, checked_at=checked_at, now=now, full=full)
+            self._rest(seconds)
+            if opens:
                 return
 
     def _put_off(self, error: LakecommitError) -> None:

@@ -34,7 +34,7 @@ from airflow_provider_lakecommit.cycle.commit.drain import drained_after, tried_
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
-from airflow_provider_lakecommit.cycle.run.pause_policy import PausePolicy
+from airflow_provider_lakecommit.cycle.run.pauses import PausePolicy
 from airflow_provider_lakecommit.cycle.session.concurrent import in_thread
 from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd, end_job
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of

@@ -31,6 +31,7 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.core import SourcePartition, Watermark
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.landing import Window
 
 ANYWAY = 300.0
 """Seconds without new records, after which a window is opened anyway."""
@@ -45,22 +46,16 @@ UNKNOWN_BYTES = 1024
 """Assumed bytes of a record until some have landed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Full:
-    """When a window is full. ``record_bytes`` is the size of a record so far, 0 if unknown."""
+def is_full(window: Window, records: int, record_bytes: int) -> bool | None:
+    """Return True if a window of so many records is full; ``None`` if windows have no limit.
 
-    records: int | None = None
-    bytes: int | None = None
-    record_bytes: int = 0
-
-    @property
-    def limited(self) -> bool:
-        return self.records is not None or self.bytes is not None
-
-    def by(self, records: int) -> bool:
-        """Return True if a window of so many records is full."""
-        size = records * (self.record_bytes or UNKNOWN_BYTES)
-        return (self.records is not None and records >= self.records) or (self.bytes is not None and size >= self.bytes)
+    :param record_bytes: size of a record so far, 0 if unknown
+    """
+    if window.max_records is None and window.max_bytes is None:
+        return None
+    enough = window.max_records is not None and records >= window.max_records
+    size = records * (record_bytes or UNKNOWN_BYTES)
+    return enough or (window.max_bytes is not None and size >= window.max_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +72,6 @@ def ahead_of(ends: Mapping[SourcePartition, int], now: Mapping[SourcePartition, 
         records=sum(max(0, w.stable - max(w.start, ends.get(p, 0))) for p, w in now.items()),
         held_up=sum(max(0, w.high - w.stable) for w in now.values()),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
-    """After so many ``seconds``, ``open`` a window or check again."""
-
-    open: bool
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,17 +94,21 @@ class Pace:
         """Return the state after a plan whose ends were requested at that time."""
         return cls(age=age, planned=planned, clean=planned)
 
-    def saw(self, ahead: Ahead, *, checked_at: float, now: float, full: Full) -> tuple[Pace, Next]:
-        """:param checked_at: start of the check; ``now``: when it was answered"""
+    def saw(self, ahead: Ahead, *, checked_at: float, now: float, full: bool | None) -> tuple[Pace, float, bool]:
+        """Return the state after a check, the seconds before the next step, and True if that step opens a window.
+
+        :param checked_at: start of the check; ``now``: when it was answered
+        :param full: as :func:`is_full`
+        """
         if not ahead.records:
             pace = replace(self, clean=checked_at, idle=self.idle + 1)
             if now - self.planned >= ANYWAY:
-                return pace, Next(open=True)
+                return pace, 0.0, True
             grown = self.age / PART * 2.0 ** min(self.idle, 16)
-            return pace, Next(open=False, seconds=min(grown, self.age + LATE, SELDOM, ANYWAY))
-        left = 0.0 if full.by(ahead.records) else max(0.0, self.clean + self.age - now)
-        pause = min(self.age / PART, OFTEN) if full.limited else left
-        return self, Next(open=left <= pause, seconds=min(left, pause))
+            return pace, min(grown, self.age + LATE, SELDOM, ANYWAY), False
+        left = 0.0 if full else max(0.0, self.clean + self.age - now)
+        pause = left if full is None else min(self.age / PART, OFTEN)
+        return self, min(left, pause), left <= pause
 
     def first_check(self, now: float) -> float:
         """Return the seconds before the first check after a plan: records that came at once are not old yet."""

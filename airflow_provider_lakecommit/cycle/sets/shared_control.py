@@ -21,8 +21,8 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -116,12 +116,12 @@ class SharedControl:
                 found[name] = (*found.get(name, ()), *log.of(group_id(name), 0))
         return found
 
-    def send(self, partition: int, records: Sequence[Outgoing]) -> tuple[int, ...]:
-        """Send in one transaction, possibly with others' records."""
+    def outbox(self, partition: int) -> _Outbox:
+        """Return the records to send to a partition."""
         with self._lock:
             if partition not in self._outboxes:
                 self._outboxes[partition] = _Outbox(partial(self._writer, partition))
-        return self._outboxes[partition].send(records)
+            return self._outboxes[partition]
 
     def close(self) -> None:
         """Close the writers."""
@@ -199,6 +199,7 @@ class _Outbox:
         self._writer: ControlWriter | None = None
 
     def send(self, records: Sequence[Outgoing]) -> tuple[int, ...]:
+        """Send in one transaction, possibly with others' records."""
         return self._sends.request(records)
 
     def close(self) -> None:
@@ -281,23 +282,7 @@ class _LandingControl:
         return self._shared.recent(prefix)
 
     def writer(self, transactional_id: str, partition: int) -> AbstractContextManager[WriterPort]:
-        return _writing(self._shared, partition)
+        return nullcontext(self._shared.outbox(partition))
 
     def close(self) -> None:
         """Keep the shared connections open."""
-
-
-@dataclass(frozen=True, slots=True)
-class _SharedWriter:
-    """Sends a landing's records together with those of others."""
-
-    shared: SharedControl
-    partition: int
-
-    def send(self, records: Sequence[Outgoing]) -> tuple[int, ...]:
-        return self.shared.send(self.partition, records)
-
-
-@contextmanager
-def _writing(shared: SharedControl, partition: int) -> Iterator[WriterPort]:
-    yield _SharedWriter(shared, partition)

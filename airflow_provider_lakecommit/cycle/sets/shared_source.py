@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from airflow_provider_lakecommit.core import ReadPosition, Retention, SourcePartition, Span, Truncation, Watermark
@@ -32,6 +32,8 @@ RETENTION_SECONDS = 60.0
 Times = list[tuple[SourcePartition, datetime]]
 Firsts = list[tuple[SourcePartition, datetime, First]]
 Positions = list[tuple[SourcePartition, ReadPosition]]
+Reading = tuple[SourceState, Mapping[str, Mapping[SourcePartition, Watermark]]]
+"""The result of a read, and its partitions by topic."""
 
 
 class SharedSource:
@@ -47,7 +49,7 @@ class SharedSource:
         self._reading = threading.Lock()
         self._number = 0
         self._fresh_until = 0.0
-        self._newest: _Reading | None = None
+        self._newest: Reading | None = None
         self._retentions = Combined[float, dict[str, Retention]](self._request_retentions)
         self._kept: tuple[dict[str, Retention], float] = {}, 0.0
 
@@ -55,7 +57,7 @@ class SharedSource:
         """Return the port of one landing."""
         return _LandingSource(self, topics)
 
-    def newer_than(self, number: int) -> tuple[int, _Reading | None]:
+    def newer_than(self, number: int) -> tuple[int, Reading | None]:
         """Return a read with a greater number, and its result; ``None`` if it failed."""
         with self._reading:
             if self._number <= number or time.monotonic() > self._fresh_until:
@@ -65,7 +67,7 @@ class SharedSource:
     def stable(self, topics: tuple[str, ...]) -> dict[SourcePartition, int]:
         """Return how far topics can be read, by the newest read; empty if it failed."""
         _, found = self.newer_than(0)
-        return {p: m.stable for t in topics for p, m in found.by_topic.get(t, {}).items()} if found else {}
+        return {p: m.stable for t in topics for p, m in found[1].get(t, {}).items()} if found else {}
 
     def retentions(self, seconds: float) -> dict[str, Retention]:
         """Return the retention of all known topics."""
@@ -81,9 +83,14 @@ class SharedSource:
     def _read(self) -> None:
         self._number += 1
         try:
-            self._newest = _Reading.of(self.topics.watermarks(missing_ok=True))
+            state = self.topics.watermarks(missing_ok=True)
         except LakecommitError:
             self._newest = None
+        else:
+            by_topic: dict[str, dict[SourcePartition, Watermark]] = {}
+            for p, mark in state.partitions.items():
+                by_topic.setdefault(p.topic, {})[p] = mark
+            self._newest = state, by_topic
         self._fresh_until = time.monotonic() + FRESH_SECONDS
 
     def _request_first(self, requests: Sequence[tuple[Times, float]]) -> Sequence[Firsts]:
@@ -97,22 +104,6 @@ class SharedSource:
     def _request_logs(self, requests: Sequence[Positions]) -> Sequence[list[Truncation]]:
         found = self.topics.diverged(list(dict.fromkeys(position for some in requests for position in some)))
         return [[t for t in found if (t.partition, t.position) in some] for some in map(set, requests)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
-    """The result of a read, by topic."""
-
-    whole: SourceState
-    missing: frozenset[str]
-    by_topic: Mapping[str, Mapping[SourcePartition, Watermark]]
-
-    @classmethod
-    def of(cls, whole: SourceState) -> _Reading:
-        by_topic: dict[str, dict[SourcePartition, Watermark]] = {}
-        for p, mark in whole.partitions.items():
-            by_topic.setdefault(p.topic, {})[p] = mark
-        return cls(whole=whole, missing=frozenset(whole.missing_topics), by_topic=by_topic)
 
 
 class _LandingSource:
@@ -129,10 +120,11 @@ class _LandingSource:
 
     def watermarks(self, *, missing_ok: bool = False) -> SourceState:
         self._number, found = self._shared.newer_than(self._number)
-        if found is None or not found.missing.isdisjoint(self._topics):
+        if found is None or not set(self._topics).isdisjoint(found[0].missing_topics):
             return self._own.watermarks(missing_ok=missing_ok)
-        mine = {p: mark for topic in self._topics for p, mark in found.by_topic.get(topic, {}).items()}
-        return replace(found.whole, partitions=mine, missing_topics=())
+        state, by_topic = found
+        mine = {p: mark for topic in self._topics for p, mark in by_topic.get(topic, {}).items()}
+        return replace(state, partitions=mine, missing_topics=())
 
     def request_retention(self) -> None:
         self._shared.topics.request_retention()

@@ -39,7 +39,7 @@ class GroupWrite:
     """The write step of one group, on open connections.
 
     :param catalog: name of the catalog
-    :param load: reads a table from it
+    :param load: reads a table from it, to check a plan that the ticket does not name before anything is written
     :param log: takes lines about its jobs
     :param replica: the only replica that is run here; ``None``: all of the landing's
     """
@@ -53,16 +53,39 @@ class GroupWrite:
     replica: int | None = None
 
     def left(self, state: CycleState | None = None) -> WindowJob | None:
-        """Return the job for unreported slices, if any.
+        """Return the job for unreported slices, or ``None`` if nothing is left or the cycle is over.
 
-        :param state: as for :func:`group_job`
+        :param state: the cycle as just read; by default the log is read
+        :raises ControlTopicError: the control topic no longer has the cycle's plan, or has another one
         """
-        number = self.replica
-        job = group_job(self.landing, self.control, self.ticket, self.catalog, self.load, state=state)
-        if job is None or number is None:
-            return job
-        # A replica of an original that knows no replicas must still check for it, and must not fence it.
-        return replace(job, replica=number, replicas=max(job.replicas, number + 1))
+        ticket, landing = self.ticket, self.landing
+        state = state or self._read_log()[0]
+        if state.over or state.ended_early:
+            return None
+        if not ticket.cycle.plan:
+            self._hold_against_tables(state)
+        left = [(index, rest) for index, s in enumerate(self._share(state)) if (rest := state.left_of(s)) is not None]
+        if not left:
+            return None
+        replicas = landing.window.replicas if landing.window.speculation is None else 2
+        number = self.replica or 0
+        return WindowJob(
+            landing=landing,
+            plan=replace(state.plan, slices=tuple(s for _, s in left)),
+            group=ticket.group,
+            numbers=tuple(index for index, _ in left),
+            commit_id=ticket.cycle.commit_id,
+            slot=ticket.cycle.slot,
+            deployment=ticket.cycle.deployment,
+            read_from=ticket.cycle.read_from,
+            made_at=state.offset + 1,
+            replica=number,
+            # A replica of an original that knows no replicas must still check for it, and must not fence it.
+            replicas=max(replicas, number + 1),
+            catalog=self.catalog,
+            control_topic=self.control.name,
+            control_partition=ticket.cycle.partition,
+        )
 
     def run(
         self,
@@ -70,79 +93,72 @@ class GroupWrite:
         run: Callable[[WindowJob], Sequence[SliceResult]],
         left: Callable[[], WindowJob | None] | None = None,
     ) -> tuple[WindowJob | None, JobOutcome]:
-        """Run the jobs of the group; see :func:`run_group`.
+        """Run the jobs of the group, as :func:`run_groups` does. Return the last one, if there was one, and its result.
 
         :param run: runs one job to its end
         :param left: the next job, by default that of :meth:`left`
         """
-
-        def each(job: WindowJob) -> Sequence[SliceResult]:
-            return run_replicas(job, run, self.log, slow_slices_of(job, self.control))
-
         # A landing's replicas may be tasks of their own; slow slices are always repeated here.
         apart = self.replica is not None and self.landing.window.speculation is None
-        return run_group(job, run if apart else each, left or self.left, self.log)
+
+        def run_one(jobs: Sequence[WindowJob]) -> Sequence[SliceResult]:
+            (job,) = jobs
+            return run(job) if apart else run_replicas(job, run, self.log, slow_slices_of(job, self.control))
+
+        def rest() -> list[WindowJob]:
+            found = (left or self.left)()
+            return [] if found is None else [found]
+
+        jobs, outcome = run_groups([] if job is None else [job], run_one, rest, self.log)
+        return (jobs[0] if jobs else None), outcome
 
     def result(self) -> GroupResult:
-        """Return the reported work, and what will be read again."""
-        return group_result(self.landing, self.control, self.ticket)
+        """Return the reported work, and what will be read again.
 
+        :raises ControlTopicError: the control topic no longer has the cycle's plan
+        """
+        state, landing_state, entries = self._read_log()
+        share = self._share(state)
+        done = [s for s in share if state.left_of(s) is None]
+        blocked = tuple(str(b) for b in landing_state.blocked if any(b.coverage.overlaps(s.coverage) for s in share))
+        blocked_ranges = landing_state.blocked_coverage | landing_state.recut
+        rest = [rest for s in share if (rest := state.left_of(s)) is not None]
+        return GroupResult(
+            done=len(done),
+            saved_records=sum(len(s) for s in done),
+            left=tuple(s for s in rest if not blocked_ranges.overlaps(s.coverage)),
+            blocked=blocked,
+            causes=causes_of(entries, self.ticket.cycle.commit_id, rest),
+            ended_early=state.ended_early,
+        )
 
-def group_job(
-    landing: Landing,
-    control: ControlPort,
-    ticket: GroupTicket,
-    catalog_name: str,
-    load: Callable[[str], Table] | None = None,
-    *,
-    state: CycleState | None = None,
-) -> WindowJob | None:
-    """Return the job for a group's unreported slices, or ``None`` if nothing is left or the cycle is over.
+    def _hold_against_tables(self, state: CycleState) -> None:
+        tables = {name: self.load(name) for name in self.landing.tables}
+        if (what := contradiction(state.plan, tables)) is not None:
+            raise ControlTopicError(
+                "LC6235",
+                f"the plan of cycle {state.cycle.commit_id} of landing {self.landing.name} at offset {state.offset} is "
+                f"not executed: {what}; run the plan task again, and check which other programs write to the control "
+                "topic",
+            )
 
-    :param state: the cycle as just read; by default the log is read
-    :param load: reads a table from the catalog, if the ticket does not name the plan, to check the plan against the
-        tables before anything is written
-    :raises ControlTopicError: the control topic no longer has the cycle's plan, or has another one
-    """
-    state = state or _read_log(landing, control, ticket.cycle)[0]
-    if state.over or state.ended_early:
-        return None
-    if not ticket.cycle.plan:
-        _hold_against_tables(landing, state, load)
-    share = _share(state, ticket.group)
-    left = [(index, rest) for index, s in enumerate(share) if (rest := state.left_of(s)) is not None]
-    if not left:
-        return None
-    return WindowJob(
-        landing=landing,
-        plan=replace(state.plan, slices=tuple(s for _, s in left)),
-        group=ticket.group,
-        numbers=tuple(index for index, _ in left),
-        commit_id=ticket.cycle.commit_id,
-        slot=ticket.cycle.slot,
-        deployment=ticket.cycle.deployment,
-        read_from=ticket.cycle.read_from,
-        made_at=state.offset + 1,
-        replicas=landing.window.replicas if landing.window.speculation is None else 2,
-        catalog=catalog_name,
-        control_topic=control.name,
-        control_partition=ticket.cycle.partition,
-    )
+    def _read_log(self) -> tuple[CycleState, LandingState, Sequence[Entry]]:
+        ticket = self.ticket.cycle
+        log = read_decided(self.control, ticket.partition, ticket.read_from)
+        entries = _of_ticket(read_entries(log.records, ticket.landing, ticket.lane), ticket)
+        landing_state = fold(entries, (), self.landing.window.completion_timeout)
+        state = landing_state.cycles.get(ticket.commit_id)
+        if state is None:
+            raise ControlTopicError(
+                "LC6236",
+                f"the plan of cycle {ticket.commit_id} of landing {ticket.landing} is not in partition "
+                f"{ticket.partition} of {self.control.name} from offset {ticket.read_from} on (the log begins at "
+                f"{log.begin}): its retention is too short or it was recreated; run the plan task again",
+            )
+        return state, landing_state, entries
 
-
-def run_group(
-    job: WindowJob | None,
-    run: Callable[[WindowJob], Sequence[SliceResult]],
-    left: Callable[[], WindowJob | None],
-    log: Callable[[str], None],
-) -> tuple[WindowJob | None, JobOutcome]:
-    """Run a group's job, as :func:`run_groups` does. Return the last job, if there was one, and its result."""
-
-    def rest() -> list[WindowJob]:
-        return [found] if (found := left()) is not None else []
-
-    jobs, outcome = run_groups([job] if job is not None else [], lambda jobs: run(jobs[0]), rest, log)
-    return (jobs[0] if jobs else None), outcome
+    def _share(self, state: CycleState) -> list[Slice]:
+        return [s for s in granted(state.plan, state.claim) if s.group == self.ticket.group]
 
 
 def run_groups(
@@ -172,28 +188,6 @@ def run_groups(
     return (), ()
 
 
-def group_result(landing: Landing, control: ControlPort, ticket: GroupTicket) -> GroupResult:
-    """Return a group's reported work, and what will be read again.
-
-    :raises ControlTopicError: the control topic no longer has the cycle's plan
-    """
-    state, landing_state, entries = _read_log(landing, control, ticket.cycle)
-    share = _share(state, ticket.group)
-    done = [s for s in share if state.left_of(s) is None]
-    blocked = tuple(str(b) for b in landing_state.blocked if any(b.coverage.overlaps(s.coverage) for s in share))
-    blocked_ranges = landing_state.blocked_coverage | landing_state.recut
-    rest = [rest for s in share if (rest := state.left_of(s)) is not None]
-    left = tuple(s for s in rest if not blocked_ranges.overlaps(s.coverage))
-    return GroupResult(
-        done=len(done),
-        saved_records=sum(len(s) for s in done),
-        left=left,
-        blocked=blocked,
-        causes=causes_of(entries, ticket.cycle.commit_id, rest),
-        ended_early=state.ended_early,
-    )
-
-
 def causes_of(entries: Iterable[Entry], commit_id: UUID, undone: Sequence[Slice]) -> tuple[str, ...]:
     """Return why these slices of a cycle are not done, each cause once, in the words of its first report."""
     by_cause: dict[str, str] = {}
@@ -207,16 +201,6 @@ def causes_of(entries: Iterable[Entry], commit_id: UUID, undone: Sequence[Slice]
     return tuple(by_cause.values())
 
 
-def _hold_against_tables(landing: Landing, state: CycleState, load: Callable[[str], Table] | None) -> None:
-    tables = {name: load(name) for name in landing.tables} if load else {}
-    if (what := contradiction(state.plan, tables)) is not None:
-        raise ControlTopicError(
-            "LC6235",
-            f"the plan of cycle {state.cycle.commit_id} of landing {landing.name} at offset {state.offset} is not "
-            f"executed: {what}; run the plan task again, and check which other programs write to the control topic",
-        )
-
-
 def _of_ticket(entries: Iterable[Entry], ticket: CycleTicket) -> list[Entry]:
     """Drop plans under this cycle's id other than the ticket's, regardless of their sender."""
     return [
@@ -225,24 +209,3 @@ def _of_ticket(entries: Iterable[Entry], ticket: CycleTicket) -> list[Entry]:
         if not (isinstance(e, CycleOpened) and e.commit_id == ticket.commit_id and ticket.plan)
         or plan_digest(e.plan) == ticket.plan
     ]
-
-
-def _read_log(
-    landing: Landing, control: ControlPort, ticket: CycleTicket
-) -> tuple[CycleState, LandingState, Sequence[Entry]]:
-    log = read_decided(control, ticket.partition, ticket.read_from)
-    entries = _of_ticket(read_entries(log.records, ticket.landing, ticket.lane), ticket)
-    landing_state = fold(entries, (), landing.window.completion_timeout)
-    state = landing_state.cycles.get(ticket.commit_id)
-    if state is None:
-        raise ControlTopicError(
-            "LC6236",
-            f"the plan of cycle {ticket.commit_id} of landing {ticket.landing} is not in partition "
-            f"{ticket.partition} of {control.name} from offset {ticket.read_from} on (the log begins at {log.begin}): "
-            f"its retention is too short or it was recreated; run the plan task again",
-        )
-    return state, landing_state, entries
-
-
-def _share(state: CycleState, group: int) -> list[Slice]:
-    return [s for s in granted(state.plan, state.claim) if s.group == group]

@@ -182,14 +182,12 @@ class ConnectClient:
         return self._call("Config", self._request("Config", operation=operation))
 
     def _request(self, method: str, **fields: Any) -> Any:
-        return message(METHODS[method][0])(**self._user_fields(), **fields)
-
-    def _user_fields(self) -> dict[str, Any]:
-        return {
-            "session_id": str(self.session_id),
-            "user_context": {"user_id": self.url.user},
-            "client_type": "lakecommit",
-        }
+        return message(METHODS[method][0])(
+            session_id=str(self.session_id),
+            user_context={"user_id": self.url.user},
+            client_type="lakecommit",
+            **fields,
+        )
 
     def _artifact(self, name: str, content: bytes) -> Iterator[Any]:
         chunks = [content[at : at + CHUNK] for at in range(0, len(content), CHUNK)]

@@ -85,8 +85,11 @@ class SparkSection:
             raise SpecError("LC5022", "; ".join(wrong))
         master, conf, remote = (section.get(key) for key in SPARK_KEYS)
         self.remote = remote
-        self.master = _retrying(master or "local[*]")
-        self.conf = {str(key): _setting(value) for key, value in (conf or {}).items()}
+        self.master = master or "local[*]"
+        if plainly := _LOCAL.fullmatch(self.master):
+            # With Spark's one attempt per task on a local master, a dead worker would end the whole job.
+            self.master = f"local[{plainly[2] or 1},{TASK_ATTEMPTS}]"
+        self.conf = {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in (conf or {}).items()}
 
     @property
     def is_local(self) -> bool:
@@ -116,16 +119,6 @@ def engine_of(
     from airflow_provider_lakecommit.spark.launch.connect import ConnectEngine
 
     return ConnectEngine(section.remote, deployment=CLI, landing=landing, lane=lane)
-
-
-def _retrying(master: str) -> str:
-    """Allow retries on a local master: with Spark's one attempt per task, a dead worker would end the whole job."""
-    plainly = _LOCAL.fullmatch(master)
-    return f"local[{plainly[2] or 1},{TASK_ATTEMPTS}]" if plainly else master
-
-
-def _setting(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class LocalSpark:
@@ -161,9 +154,7 @@ class LocalSpark:
 
         :raises SparkJobError: it ended early; what its tasks reported before is safe
         """
-        session = self._session
-        if session is None:
-            raise SparkJobError("LC5023", "the Spark session is not started")
+        session = self._started
         try:
             return run_window(session, job, secrets)
         except Exception as e:
@@ -178,9 +169,7 @@ class LocalSpark:
 
         :raises SparkJobError: it ended early; what their tasks reported before is safe
         """
-        session = self._session
-        if session is None:
-            raise SparkJobError("LC5023", "the Spark session is not started")
+        session = self._started
         try:
             return run_windows(session, requests)
         except Exception as e:
@@ -196,9 +185,7 @@ class LocalSpark:
 
         :raises SparkJobError: the task did not answer
         """
-        if self._session is None:
-            raise SparkJobError("LC5023", "the Spark session is not started")
-        return run_probe(self._session, paths, partial(Secrets.from_json, secrets.to_json()))
+        return run_probe(self._started, paths, partial(Secrets.from_json, secrets.to_json()))
 
     def stop(self) -> None:
         """Stop all tasks; returns at once."""
@@ -214,15 +201,16 @@ class LocalSpark:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def _scratch(self) -> Path:
-        if self._folder is None:
-            self._folder = scratch_folder()
-        return self._folder
+    @property
+    def _started(self) -> SparkSession:
+        if self._session is None:
+            raise SparkJobError("LC5023", "the Spark session is not started")
+        return self._session
 
     def _new(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
-        folder = self._scratch()
+        self._folder = folder = self._folder or scratch_folder()
         logging = folder / "log4j2.properties"
         logging.write_text(_LOGGING, encoding="ascii")
         if self._section.is_local:
@@ -248,7 +236,9 @@ class LocalSpark:
                 session = builder.config(map=settings).getOrCreate()
             session.sparkContext.setLogLevel(settings["spark.log.level"])
             if not self._section.is_local:
-                session.sparkContext.addPyFile(str(self._package()))
+                package = folder / f"airflow_provider_lakecommit-{package_digest()}.zip"
+                package.write_bytes(package_zip())
+                session.sparkContext.addPyFile(str(package))
         except Exception as e:
             _forget_java()
             fits, java = java_here()
@@ -270,12 +260,6 @@ class LocalSpark:
         if self._section.is_local:
             return sys.executable
         return self._section.conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
-
-    def _package(self) -> Path:
-        """Return the package file for the executors."""
-        path = self._scratch() / f"airflow_provider_lakecommit-{package_digest()}.zip"
-        path.write_bytes(package_zip())
-        return path
 
     def _drop(self) -> None:
         session, self._session = self._session, None

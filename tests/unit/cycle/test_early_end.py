@@ -10,10 +10,10 @@ import pytest
 from airflow_provider_lakecommit.core.log import EndRequested
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd, end_cycle, end_job
-from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import SparkJobError
 from airflow_provider_lakecommit.spark.job import SliceResult, WindowJob
 from tests.fakes.session import FakeLanding
+from tests.support.groups import group_job, group_result
 from tests.unit.cycle.run.test_loop import FakeEngine, runner
 
 SECONDS = 30.0

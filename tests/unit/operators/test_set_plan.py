@@ -16,7 +16,6 @@ import pytest
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupTicket
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
 from airflow_provider_lakecommit.cycle.sets.expansion import landing_for
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSet
 from airflow_provider_lakecommit.operators import plan as planning
@@ -24,6 +23,7 @@ from airflow_provider_lakecommit.operators.plan import CYCLES, PlanWindowOperato
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.fakes.broker import MemoryBroker
 from tests.fakes.plugged import plugged_in
+from tests.support.groups import group_job
 from tests.support.world import SCHEMA, World, catalog_in, records
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:1"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyiceberg.transforms import IdentityTransform
 
-from airflow_provider_lakecommit.cycle.run.pause_policy import MOST_IDLE_CYCLES
+from airflow_provider_lakecommit.cycle.run.pauses import MOST_IDLE_CYCLES
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.landing import LandingSet

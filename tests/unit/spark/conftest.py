@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark.job import WindowJob
 from tests.fakes.session import FakeLanding
+from tests.support.groups import group_job
 
 
 @pytest.fixture

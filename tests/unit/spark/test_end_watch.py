@@ -13,9 +13,9 @@ import pytest
 
 from airflow_provider_lakecommit.control.records import Sender
 from airflow_provider_lakecommit.exceptions import ControlTopicError
-from airflow_provider_lakecommit.spark import end_watch
-from airflow_provider_lakecommit.spark.end_watch import AWAY, CHECK_INTERVAL, FIRST_CHECK, EndWatch
+from airflow_provider_lakecommit.spark import watches
 from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark.watches import AWAY, CHECK_INTERVAL, FIRST_CHECK, EndWatch
 
 
 @dataclass
@@ -55,9 +55,9 @@ class Log:
 
 @pytest.fixture(autouse=True)
 def new_process() -> Iterator[None]:
-    end_watch._known.clear()
+    watches._known.clear()
     yield
-    end_watch._known.clear()
+    watches._known.clear()
 
 
 @pytest.fixture

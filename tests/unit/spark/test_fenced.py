@@ -16,11 +16,11 @@ from airflow_provider_lakecommit.core.log import SliceReported
 from airflow_provider_lakecommit.core.model import Slice
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.cycle.results import GroupTicket, Opened
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import TAKEOVERS, send_report
 from tests.fakes.session import FakeLanding
+from tests.support.groups import group_job
 
 
 class Attempts:

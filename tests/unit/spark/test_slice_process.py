@@ -15,7 +15,6 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_lakecommit.core.model import SliceCost
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     RecordsError,
@@ -27,10 +26,11 @@ from airflow_provider_lakecommit.spark import slice_process
 from airflow_provider_lakecommit.spark.failures import passes, spans_of
 from airflow_provider_lakecommit.spark.job import Secrets
 from airflow_provider_lakecommit.spark.slice_process import run_apart
-from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork, work_of
+from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
 from airflow_provider_lakecommit.spark.window import workers_died
 from tests.fakes.lake import data_file
 from tests.fakes.session import FakeLanding
+from tests.support.groups import group_job
 
 Prints = Callable[[str], None]
 
@@ -53,7 +53,7 @@ def run(tmp_path: Path) -> Callable[[], SliceOutcome]:
     landing.session.close()
     landing.catalog.close()
     assert job is not None
-    work = work_of(job, job.plan.slices[0], uuid4(), window=30)
+    work = SliceWork.of(job, job.plan.slices[0], uuid4(), window=30)
     secrets = Secrets(kafka={"bootstrap.servers": "127.0.0.1:1", "sasl.password": "canary-8c1f"}, io={})
     alone = replace(job, plan=replace(job.plan, slices=(work.slice,)))
     return lambda: run_apart(alone, secrets, work)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.spark import task, window
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from tests.fakes.session import FakeLanding
+from tests.support.groups import group_job
 
 
 @pytest.fixture

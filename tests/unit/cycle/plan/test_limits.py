@@ -13,10 +13,10 @@ from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.core.planning.window_target import ASSUMED_RATE
 from airflow_provider_lakecommit.cycle.plan import observe
 from airflow_provider_lakecommit.cycle.plan.open import preview
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.landing import Landing, Window
 from tests.fakes.session import P0, P1, FakeLanding
 from tests.support.declared import landing_of
+from tests.support.groups import group_job
 
 MakeLanding = Callable[..., FakeLanding]
 PLENTY = 10_000_000

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.cycle.commit import failing, publish
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.run import follow as follow_run
-from airflow_provider_lakecommit.cycle.run import loop, pause_policy, successor
+from airflow_provider_lakecommit.cycle.run import loop, pauses, successor
 from airflow_provider_lakecommit.cycle.run.follow import Follow
 from airflow_provider_lakecommit.cycle.run.interval import Total, WindowLog
 from airflow_provider_lakecommit.cycle.run.successor import Successor
@@ -111,7 +111,7 @@ def make(make_landing: Callable[..., FakeLanding], monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(swap, "RetryPolicy", by_clock)
         monkeypatch.setattr(publish, "HASTE", by_clock(seconds=publish.HASTE.seconds))
         monkeypatch.setattr(loop.LandingRunner, "_pause", lambda _self, seconds: followed.sleep(seconds))
-        monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
+        monkeypatch.setattr(pauses, "PAUSES", (0.0,))
         monkeypatch.setattr(landing.source, "watermarks", followed.watermarks)
         return followed
 

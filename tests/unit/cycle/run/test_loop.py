@@ -12,9 +12,9 @@ import pytest
 
 from airflow_provider_lakecommit.cycle.commit import drain
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
-from airflow_provider_lakecommit.cycle.run import loop, pause_policy
+from airflow_provider_lakecommit.cycle.run import loop, pauses
 from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
-from airflow_provider_lakecommit.cycle.run.pause_policy import MOST_IDLE_CYCLES, REFUSED_PAUSES
+from airflow_provider_lakecommit.cycle.run.pauses import MOST_IDLE_CYCLES, REFUSED_PAUSES
 from airflow_provider_lakecommit.cycle.write import window_writer
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
@@ -42,7 +42,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that were made, without their time."""
     made: list[float] = []
     monkeypatch.setattr(LandingRunner, "_pause", lambda _self, seconds: made.append(seconds))
-    monkeypatch.setattr(pause_policy, "PAUSES", (0.0,))
+    monkeypatch.setattr(pauses, "PAUSES", (0.0,))
     return made
 
 

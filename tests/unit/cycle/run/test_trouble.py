@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from airflow_provider_lakecommit import exceptions
-from airflow_provider_lakecommit.cycle.run.trouble import MOST_SPARK, PAUSES, Troubles
+from airflow_provider_lakecommit.cycle.run.pauses import ERROR_PAUSES, MOST_SPARK, Troubles
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     ClosedError,
@@ -28,7 +28,7 @@ CLASSES = sorted(
 @pytest.mark.parametrize("error", CLASSES, ids=lambda c: c.__name__)
 def test_every_error_has_a_row(error: type[LakecommitError]) -> None:
     waits = issubclass(error, Transient) and not issubclass(error, (Terminal, ClosedError))
-    assert Troubles(sound=True).pause(error("LC9999", "away"), stopping=False) == (PAUSES[0] if waits else None)
+    assert Troubles(sound=True).pause(error("LC9999", "away"), stopping=False) == (ERROR_PAUSES[0] if waits else None)
     assert Troubles(sound=True).pause(error("LC9999", "away"), stopping=True) is None
     assert Troubles().pause(error("LC9999", "away"), stopping=False) is None
 
@@ -36,9 +36,9 @@ def test_every_error_has_a_row(error: type[LakecommitError]) -> None:
 def test_servers_are_waited_for_as_long_as_it_takes_with_pauses_that_grow() -> None:
     troubles = Troubles(sound=True)
     pauses = [troubles.pause(CatalogError("LC9999", "away"), stopping=False) for _ in range(8)]
-    assert pauses == [*PAUSES, PAUSES[-1], PAUSES[-1], PAUSES[-1]]
+    assert pauses == [*ERROR_PAUSES, ERROR_PAUSES[-1], ERROR_PAUSES[-1], ERROR_PAUSES[-1]]
     troubles.passed()
-    assert troubles.pause(CatalogError("LC9999", "away"), stopping=False) == PAUSES[0]
+    assert troubles.pause(CatalogError("LC9999", "away"), stopping=False) == ERROR_PAUSES[0]
 
 
 def test_spark_that_fails_again_and_again_ends_it() -> None:

@@ -9,52 +9,49 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.cycle.run.window import ANYWAY, LATE, SELDOM, Ahead, Full, Next, Pace, ahead_of
+from airflow_provider_lakecommit.cycle.run.window import ANYWAY, LATE, SELDOM, Ahead, Pace, ahead_of, is_full
+from airflow_provider_lakecommit.landing.sections import Window
 
 P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0
 
 
-def after_check(records: int, *, now: float, checked: float | None = None, full: Full | None = None) -> Next:
-    """The answer to the first look after a plan at second 0."""
-    ahead = Ahead(records=records)
-    return Pace.after(0.0, AGE).saw(
-        ahead, checked_at=now if checked is None else checked, now=now, full=full or Full()
-    )[1]
-
-
 @pytest.mark.parametrize(
-    ("records", "now", "full", "expected"),
+    ("records", "now", "window", "record_bytes", "expected"),
     [
-        (0, 1.0, Full(), Next(open=False, seconds=0.5)),
-        (0, ANYWAY, Full(), Next(open=True)),
-        (5, 1.0, Full(), Next(open=True, seconds=1.0)),
-        (5, 2.0, Full(), Next(open=True)),
-        (5, 0.5, Full(records=5), Next(open=True)),
-        (5, 0.5, Full(records=6), Next(open=False, seconds=0.5)),
-        (5, 1.75, Full(records=6), Next(open=True, seconds=0.25)),
-        (5, 0.5, Full(bytes=5 * 1024), Next(open=True)),
-        (5, 0.5, Full(bytes=5 * 1024, record_bytes=100), Next(open=False, seconds=0.5)),
+        (0, 1.0, Window(), 0, (0.5, False)),
+        (0, ANYWAY, Window(), 0, (0.0, True)),
+        (5, 1.0, Window(), 0, (1.0, True)),
+        (5, 2.0, Window(), 0, (0.0, True)),
+        (5, 0.5, Window(max_records=5), 0, (0.0, True)),
+        (5, 0.5, Window(max_records=6), 0, (0.5, False)),
+        (5, 1.75, Window(max_records=6), 0, (0.25, True)),
+        (5, 0.5, Window(max_bytes=5 * 1024), 0, (0.0, True)),
+        (5, 0.5, Window(max_bytes=5 * 1024), 100, (0.5, False)),
     ],
 )
-def test_the_rows_of_the_table(records: int, now: float, full: Full, expected: Next) -> None:
-    assert after_check(records, now=now, full=full) == expected
+def test_the_rows_of_the_table(
+    records: int, now: float, window: Window, record_bytes: int, expected: tuple[float, bool]
+) -> None:
+    """The first look after a plan at second 0."""
+    full = is_full(window, records, record_bytes)
+    assert Pace.after(0.0, AGE).saw(Ahead(records=records), checked_at=now, now=now, full=full)[1:] == expected
 
 
 def test_checks_an_idle_topic_become_rare_and_not_too_rare() -> None:
     pace, now, pauses = Pace.after(0.0, AGE), 0.0, []
     for _ in range(8):
-        pace, then = pace.saw(Ahead(records=0), checked_at=now, now=now, full=Full())
-        pauses.append(then.seconds)
-        now += then.seconds
+        pace, seconds, _ = pace.saw(Ahead(records=0), checked_at=now, now=now, full=None)
+        pauses.append(seconds)
+        now += seconds
     assert pauses == [0.5, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0]
 
 
 def test_a_slow_follow_checks_now_and_then_all_the_same() -> None:
     pace = Pace.after(0.0, 3600.0)
     for n in range(5):
-        pace, then = pace.saw(Ahead(records=0), checked_at=float(n), now=float(n), full=Full())
-        assert then.seconds <= SELDOM
+        pace, seconds, _ = pace.saw(Ahead(records=0), checked_at=float(n), now=float(n), full=None)
+        assert seconds <= SELDOM
 
 
 @given(
@@ -68,9 +65,9 @@ def test_no_record_waits_longer_than_it_may_and_none_is_hurried(comes: float, ag
     while True:
         checked = now
         now += answer
-        pace, then = pace.saw(Ahead(records=int(comes <= checked)), checked_at=checked, now=now, full=Full())
-        now += then.seconds
-        if then.open:
+        pace, seconds, opens = pace.saw(Ahead(records=int(comes <= checked)), checked_at=checked, now=now, full=None)
+        now += seconds
+        if opens:
             break
     assert comes <= now <= comes + age + LATE + 2 * answer + 1e-6
     assert now - pace.clean >= age - 1e-6

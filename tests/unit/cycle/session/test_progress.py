@@ -12,10 +12,10 @@ import pytest
 
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.progress import Progress, report_progress
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.spark.job import DECODED, WindowJob, decoded_of, note_decoded
 from tests.fakes.session import FakeLanding
+from tests.support.groups import group_job
 
 DEADLINE = 30.0
 

@@ -12,10 +12,10 @@ import pytest
 from airflow_provider_lakecommit.core.model import SliceCost
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.progress import LEAST_SECONDS, SlowSlices, slow_slices_of
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.spark.job import WindowJob
 from tests.fakes.session import P1, FakeLanding
+from tests.support.groups import group_job
 
 TOOK = SliceCost(read_seconds=6.0, decode_seconds=3.0, write_seconds=1.0, bytes=1)
 

@@ -16,11 +16,11 @@ import pytest
 from airflow_provider_lakecommit.control.records import read_entries
 from airflow_provider_lakecommit.core.log import EndRequested
 from airflow_provider_lakecommit.core.model import LIVE
-from airflow_provider_lakecommit.cycle.write.write import group_job, group_result
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, ControlTopicError, LakecommitError, SparkJobError
 from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs, left_undone
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
 from tests.fakes.session import FakeLanding
+from tests.support.groups import group_job, group_result
 from tests.support.waiting import until
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.write.write import group_job
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
 from airflow_provider_lakecommit.spark.job import SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.launch import replicas
@@ -18,6 +17,7 @@ from airflow_provider_lakecommit.spark.launch.base import EarlierWorkError
 from airflow_provider_lakecommit.spark.launch.replicas import best_of, run_replicas
 from tests.fakes.session import FakeLanding
 from tests.support.declared import changed_landing
+from tests.support.groups import group_job
 
 Act = Callable[[WindowJob], Sequence[SliceResult]]
 S = SliceStatus
