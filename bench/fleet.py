@@ -202,10 +202,10 @@ class Fleet:
         if isinstance(decision, Refuse):
             return self._plan(decision)
         limits = WindowLimits(slice_records=RECORDS, record_bytes=100, max_records=decision.records)
-        chosen = choose(missing, marks, limits)
+        chosen = choose(missing, limits)
         version = self.landing.spec_version
-        slices = cut(chosen, landing_state, limits, landing=self.name, lane=LIVE, spec_version=version)
         window = window_of(chosen, landing_state, landing=self.name, lane=LIVE, spec_version=version)
+        slices = cut(chosen, landing_state, limits, window)
         return Plan(
             landing=self.name,
             lane=LIVE,

@@ -8,6 +8,7 @@ that alone exceeds the ratio of its window, and one that exceeds its own budget,
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from airflow_provider_lakecommit.core.model import Budget
@@ -59,10 +60,8 @@ def parse_budget(text: str) -> tuple[int, float]:
     :raises SpecError: *text* has another form
     """
     records, _, ratio = text.strip().partition(":")
-    try:
+    with suppress(ValueError):
         most = int(records), float(ratio or 1)
-    except ValueError:
-        most = (-1, 0.0)
-    if most[0] < 0 or not 0 <= most[1] <= 1:
-        raise SpecError("LC1301", f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")
-    return most
+        if most[0] >= 0 and 0 <= most[1] <= 1:
+            return most
+    raise SpecError("LC1301", f"{text!r} is not N or N:RATIO, as in 500 or 500:0.2")

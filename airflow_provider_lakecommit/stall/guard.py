@@ -94,7 +94,7 @@ def rule(state: State, now: float, guard: Guard, whose: str = "") -> Ruling:
         evidence=found.evidence,
     )
     if not holds and guard.max_age is not None:
-        ruling = _aged(ruling, state, now, guard, guard.max_age)
+        ruling = _aged(ruling, state, now, guard.max_age)
     if ruling.answer is not GuardAnswer.HOLD or guard.fail_after is None:
         return ruling
     since = guard.waits_since if ruling.since is None else ruling.since
@@ -112,7 +112,7 @@ def _since(found: Diagnosis, state: State, rules: StallRules) -> float | None:
     return found.since
 
 
-def _aged(ruling: Ruling, state: State, now: float, guard: Guard, max_age: float) -> Ruling:
+def _aged(ruling: Ruling, state: State, now: float, max_age: float) -> Ruling:
     """Commits get through: decide whether their data is new enough."""
     through = state.valid_through
     if through is None:

@@ -260,7 +260,7 @@ def the_beginning_of_slices(attacker: Attacker) -> None:
         part = replace(s, spans=spans, slice_id=slice_id(plan.window_id, spans, s.tables))
         files = [attacker.file(f"file://{path}", len(part))]
         report = attacker.report(
-            part, plan, counts=lambda n: Counts(landed=n), files=files, attempt=attempt, whole=s.slice_id
+            part, plan, counts=lambda n: Counts(landed=n), files=files, attempt=attempt, planned_slice=s.slice_id
         )
         attacker.send(report)
 

@@ -82,7 +82,7 @@ class Headroom:
     @property
     def expires_at(self) -> datetime | None:
         """Return the earliest time of removal by age; ``None`` if never or unknown."""
-        return None if self.low is None else self._end(self.low)
+        return self._end(self.low)
 
     @property
     def left(self) -> timedelta | None:
@@ -91,11 +91,11 @@ class Headroom:
     @property
     def due(self) -> datetime | None:
         """Return :attr:`expires_at` or, if only an upper bound is known, that."""
-        return self.expires_at or (None if self.high is None else self._end(self.high))
+        return self.expires_at or self._end(self.high)
 
     def short_of(self, threshold: timedelta) -> bool:
         """Return True if it is known to expire within that time."""
-        latest = None if self.high is None else self._end(self.high)
+        latest = self._end(self.high)
         return latest is not None and latest - self.at <= threshold
 
     @property
@@ -109,10 +109,10 @@ class Headroom:
             return True
         return self.high is not None and (self.high - self.low) * EXACT_SHARE <= self.retention.time
 
-    def _end(self, newest: datetime) -> datetime | None:
+    def _end(self, newest: datetime | None) -> datetime | None:
         time = self.retention.time if self.retention else None
         try:
-            return None if time is None else newest + time
+            return None if time is None or newest is None else newest + time
         except OverflowError:
             return None
 

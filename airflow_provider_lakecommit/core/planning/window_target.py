@@ -81,7 +81,10 @@ def _window(limits: WindowLimits, evidence: Sequence[WindowCost], seconds: float
         estimate, why = int(seconds * ASSUMED_RATE), "no window measured yet (trial)"
     else:
         rate, idle = _at_once(evidence) / _per_record(evidence), _idle(evidence, seconds)
-        estimate, why = _bounded(round(rate * (seconds - idle)), evidence), _measured(evidence, rate, idle)
+        # The change from the newest full window, or from the largest one, is limited.
+        before = next((c.records for c in evidence if c.full), max(c.records for c in evidence))
+        estimate = min(max(round(rate * (seconds - idle)), before // STEP), before * STEP)
+        why = _measured(evidence, rate, idle)
     estimate = max(LEAST_RECORDS, estimate)
     declared = limits.window_records
     limited = (
@@ -91,12 +94,6 @@ def _window(limits: WindowLimits, evidence: Sequence[WindowCost], seconds: float
     )
     lines.append(f"window.target {seconds:g} s: {why}: at most {estimate} records{limited}")
     return replace(limits, max_records=min(estimate, limits.max_records or estimate))
-
-
-def _bounded(estimate: int, evidence: Sequence[WindowCost]) -> int:
-    """Limit the change from the newest full window, or from the largest one."""
-    before = next((c.records for c in evidence if c.full), max(c.records for c in evidence))
-    return min(max(estimate, before // STEP), before * STEP)
 
 
 def _measured(evidence: Sequence[WindowCost], rate: float, idle: float) -> str:
