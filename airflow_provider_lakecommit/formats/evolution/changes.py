@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Records or a field of them that the table does not take, and why; without ``column`` whatever the table has."""
+    """Why a table does not take a field of the records; without ``column``, why no table takes the records."""
 
     column: str = ""
     text: str
