@@ -238,13 +238,7 @@ class Secrets:
 
         :raises SpecError: a setting is a function
         """
-        text = self.to_json()
-        _save(path, text)
-
-    @classmethod
-    def load(cls, path: str) -> Secrets:
-        """Load from the given path, or from the file of that name which Spark shipped to this worker."""
-        return cls.from_json(_read(path))
+        _save(path, self.to_json())
 
     @classmethod
     def save_together(cls, path: Path, several: Sequence[Secrets]) -> None:
@@ -256,22 +250,18 @@ class Secrets:
 
     @classmethod
     def load_together(cls, path: str) -> list[Secrets]:
-        """Load the settings of one or several jobs, from where :meth:`load` finds a file."""
-        text = _read(path)
+        """Load the settings of one or several jobs from the given path, or the file of that name that Spark shipped."""
+        if not os.path.exists(path):
+            from pyspark import SparkFiles
+
+            path = SparkFiles.get(os.path.basename(path))
+        text = Path(path).read_text()
         return [cls.from_json(each) for each in (json.loads(text) if text.startswith("[") else [text])]
 
 
 def _save(path: Path, text: str) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
         f.write(text)
-
-
-def _read(path: str) -> str:
-    if not os.path.exists(path):
-        from pyspark import SparkFiles
-
-        path = SparkFiles.get(os.path.basename(path))
-    return Path(path).read_text()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

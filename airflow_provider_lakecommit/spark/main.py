@@ -56,11 +56,10 @@ def _run(job_file: str, secrets_file: str) -> list[SliceResult]:
 
     spark = SparkSession.builder.getOrCreate()
     try:
-        text = _found(job_file).read_text(encoding="utf-8")
+        text, secrets = _found(job_file).read_text(encoding="utf-8"), Secrets.load_together(secrets_file)
         if not text.startswith("["):
-            return run_window(spark, WindowJob.from_json(text), Secrets.load(secrets_file))
+            return run_window(spark, WindowJob.from_json(text), secrets[0])
         jobs = [WindowJob.from_json(each) for each in json.loads(text)]
-        secrets = Secrets.load_together(secrets_file)
         return [result for results in run_windows(spark, list(zip(jobs, secrets, strict=True))) for result in results]
     finally:
         # A context that has ended already must not hide the error.

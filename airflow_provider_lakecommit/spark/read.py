@@ -33,16 +33,18 @@ from airflow_provider_lakecommit.core import RESET_OFFSETS, ReadPosition, Source
 from airflow_provider_lakecommit.exceptions import SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import CORRUPTION, DENIED, is_truncation
 from airflow_provider_lakecommit.signing import PREFIX
-from airflow_provider_lakecommit.spark.chunks import Chunk, bounded, chunk_of
-from airflow_provider_lakecommit.spark.collector import COLLECTOR
-from airflow_provider_lakecommit.spark.positions import (
+from airflow_provider_lakecommit.spark.chunks import (
+    Chunk,
     Partition,
     PartitionReading,
+    bounded,
+    chunk_of,
     offset_of,
     partition_of,
     rounds,
     stretches,
 )
+from airflow_provider_lakecommit.spark.collector import COLLECTOR
 from airflow_provider_lakecommit.spark.topics import NOT_THERE, check_topics, denied
 from airflow_provider_lakecommit.spark.unreadable import Unreadable, corruption
 

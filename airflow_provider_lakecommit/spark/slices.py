@@ -53,14 +53,13 @@ from airflow_provider_lakecommit.formats import Block, cased_names, odd_times
 from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, part_of
+from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, offset_of, part_of, position_behind
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.decoders import block_decoder, with_schemas
 from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.job import WindowJob, note_decoded
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
-from airflow_provider_lakecommit.spark.positions import offset_of, position_behind
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
 from airflow_provider_lakecommit.spark.totals import CostClock, SliceTotals
 from airflow_provider_lakecommit.spark.unknown_paths import UnknownPaths, with_types

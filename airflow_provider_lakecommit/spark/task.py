@@ -41,10 +41,16 @@ from airflow_provider_lakecommit.core import (
     slice_id,
 )
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
-from airflow_provider_lakecommit.spark.broker_check import check_brokers, note_given_up
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
 from airflow_provider_lakecommit.spark.report import marks_of, report_records, send_report
-from airflow_provider_lakecommit.spark.watches import EndWatch, ReplicaReported, ReplicaWatch, delete_files
+from airflow_provider_lakecommit.spark.watches import (
+    EndWatch,
+    ReplicaReported,
+    ReplicaWatch,
+    check_brokers,
+    delete_files,
+    note_given_up,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Outgoing

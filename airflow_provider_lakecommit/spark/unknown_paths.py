@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import NAME_LENGTH
 from airflow_provider_lakecommit.formats import Block, BlockDecoder, Reject
-from airflow_provider_lakecommit.spark.positions import offset_of
+from airflow_provider_lakecommit.spark.chunks import offset_of
 
 MOST_PATHS = 20
 

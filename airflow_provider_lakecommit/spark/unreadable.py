@@ -27,7 +27,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from airflow_provider_lakecommit.core import RESET_BLOCKED, RESET_OFFSETS, OffsetRange, Span
 from airflow_provider_lakecommit.exceptions import SourceCorruptError, SourceError, SourceUnavailableError
 from airflow_provider_lakecommit.kafka import LastError, first_readable, is_truncation
-from airflow_provider_lakecommit.spark.positions import PartitionReading
+from airflow_provider_lakecommit.spark.chunks import PartitionReading
 
 # librdkafka reports a refused answer only by this text, drops the connection and retries for ever.
 TOO_LARGE = "increase receive.message.max.bytes"

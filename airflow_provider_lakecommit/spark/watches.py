@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running task reads in the control topic: a request to end after the current record, and other replicas'
-reports on its slice.
+"""A task's checks of its brokers: whether they answer before its slice begins, and what they have while it runs, a
+request to end after the current record, and other replicas' reports on its slice.
 
-Contract: both watches are called often and read rarely. :class:`EndWatch` ignores requests to other jobs, even of the
+Contract: a slice waits for brokers as long as each request may take; hundreds in sequence would wait for hours. After a
+slice of a job was given up without an answer, the next one in the same process begins only if the brokers answer a
+short request. Otherwise the slices of the next :data:`AWAY` seconds are returned without a request: the job ends, and
+the run reports why or continues in its next cycle. A process without trouble sends no request. If brokers answer but
+give a slice nothing, they are checked before each slice: that costs one round trip, and the slice waits as before.
+
+Both watches are called often and read rarely. :class:`EndWatch` ignores requests to other jobs, even of the
 same group. A process that has worked at a job for less than :data:`FIRST_CHECK` does not read: short windows end before
 that and pay nothing. After a request was read, later tasks of that job in the same process know it without a read.
 
@@ -27,8 +33,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
+
+from confluent_kafka import KafkaException
 
 from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import (
@@ -42,7 +50,7 @@ from airflow_provider_lakecommit.core import (
     Span,
 )
 from airflow_provider_lakecommit.core.fold import fold
-from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError, SourceUnavailableError
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -55,7 +63,44 @@ FIRST_CHECK = 1.5
 CHECK_INTERVAL = 0.5
 """Seconds between two reads of one task with an open connection."""
 AWAY = 30.0
-"""Seconds after a read that the brokers did not answer."""
+"""Seconds after a read, or an unanswered request, without another one."""
+
+
+class Brokers(Protocol):
+    """A client that can send the check, such as the control topic."""
+
+    def answers(self) -> bool: ...
+
+
+_doubts: dict[UUID, float] = {}
+"""The newest job of this process with a slice that was given up, and when the brokers are checked next."""
+
+
+def note_given_up(job: WindowJob, error: Exception) -> None:
+    """Record that a slice of the job was given up, if the brokers may be the cause."""
+    doubted = isinstance(error, SourceUnavailableError | ControlTopicError | KafkaException)
+    if doubted and job.job_id not in _doubts:
+        _doubts.clear()
+        _doubts[job.job_id] = 0.0
+
+
+def check_brokers(job: WindowJob, brokers: Brokers, now: Callable[[], float] = time.monotonic) -> None:
+    """Check doubtful brokers before a slice begins.
+
+    :raises ControlTopicError: the brokers are doubtful and do not answer
+    """
+    if job.job_id not in _doubts:
+        return
+    if now() >= _doubts[job.job_id]:
+        if brokers.answers():
+            _doubts.clear()
+            return
+        _doubts[job.job_id] = now() + AWAY
+    raise ControlTopicError(
+        "LC5001",
+        "this slice was not begun: the brokers did not answer for earlier slices and do not answer now; check "
+        "that they are up; the next cycle reads it",
+    )
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ MASTER = "spark://stand-in:7077"
 def main(arguments: list[str]) -> int:
     """Run the job."""
     job = WindowJob.from_json(Path(_after("--job", arguments)).read_text())
-    secrets = Secrets.load(_after("--secrets", arguments))
+    secrets = Secrets.load_together(_after("--secrets", arguments))[0]
     faults = Faults(Path(os.environ[FOLDER]), job.landing.name)
     ends = []
     for index, work in enumerate(job.plan.slices):

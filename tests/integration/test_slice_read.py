@@ -21,8 +21,7 @@ from airflow_provider_lakecommit.exceptions import SourceCorruptError, SourceErr
 from airflow_provider_lakecommit.kafka import partition_tail
 from airflow_provider_lakecommit.kafka.admin import topic_id_text
 from airflow_provider_lakecommit.spark import read as slice_read
-from airflow_provider_lakecommit.spark.chunks import Chunk
-from airflow_provider_lakecommit.spark.positions import PartitionReading
+from airflow_provider_lakecommit.spark.chunks import Chunk, PartitionReading
 from airflow_provider_lakecommit.spark.read import SliceReader
 from airflow_provider_lakecommit.spark.unreadable import Unreadable
 from dev.servers.kafka import Broker

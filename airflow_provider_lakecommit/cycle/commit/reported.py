@@ -78,12 +78,11 @@ def reported_files(
     return files, tombstones
 
 
-def _files_to_append(
-    session: LandingSession, accepted: AcceptedSlice, name: str, table: Table
-) -> tuple[list[DataFile], list[WireFile]]:
-    """Return the files of a slice for a table, ready to append, and its tombstone files.
+def staged_slice(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> StagedSlice:
+    """Return a slice's share for a table, ready to append. Columns that the landing does not fill, or that the table
+    has replaced, are no marks, whatever the report says.
 
-    :raises TableError: they cannot be appended, or one of an old slice is missing
+    :raises TableError: it cannot be appended, or a file of an old slice is missing
     """
     files, tombstones = reported_files(accepted, name, table.metadata)
     landing, report = session.landing, accepted.report
@@ -96,17 +95,8 @@ def _files_to_append(
     old = () if accepted.young(session.now(), CHECK_AGE) else paths
     if missing := next((path for path in old if not table.io.new_input(path).exists()), None):
         raise TableError("LC6209", f"its file {missing} is missing: it was deleted from storage")
-    return files, tombstones
-
-
-def staged_slice(session: LandingSession, accepted: AcceptedSlice, name: str, table: Table) -> StagedSlice:
-    """Return a slice's share for a table, ready to append. Columns that the landing does not fill, or that the table
-    has replaced, are no marks, whatever the report says.
-
-    :raises TableError: as :func:`_files_to_append`
-    """
-    share = StagedSlice.of(accepted.report, name, *_files_to_append(session, accepted, name, table))
-    marks = marks_of(session.landing, name, table.schema())
+    share = StagedSlice.of(report, name, files, tombstones)
+    marks = marks_of(landing, name, table.schema())
     return share if share.columns == marks else replace(share, columns=())
 
 

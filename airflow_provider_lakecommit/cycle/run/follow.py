@@ -198,7 +198,7 @@ class Follow:
         """Wait until a window is due, or the run is over."""
         if self._successor.is_due:
             return
-        ends = newest.opened.plan.ends if newest is not None else {}
+        ends, limits = newest.opened.plan.ends if newest is not None else {}, self._session.landing.window
         self._rest(self._pace.first_check(time.monotonic()))
         while not self._over():
             checked_at = time.monotonic()
@@ -208,7 +208,12 @@ class Follow:
                 self._put_off(e)
                 continue
             self._ahead, now = ahead_of(ends, source.partitions), time.monotonic()
-            full = is_full(self._session.landing.window, self._ahead.records, self._upkeep.record_bytes)
+            full = is_full(
+                self._ahead.records,
+                self._upkeep.record_bytes,
+                max_records=limits.max_records,
+                max_bytes=limits.max_bytes,
+            )
             self._pace, seconds, opens = self._pace.saw(self._ahead, checked_at=checked_at, now=now, full=full)
             self._rest(seconds)
             if opens:

@@ -31,7 +31,6 @@ from datetime import timedelta
 
 from airflow_provider_lakecommit.core import SourcePartition, Watermark
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import Window
 
 ANYWAY = 300.0
 """Seconds without new records, after which a window is opened anyway."""
@@ -46,16 +45,15 @@ UNKNOWN_BYTES = 1024
 """Assumed bytes of a record until some have landed."""
 
 
-def is_full(window: Window, records: int, record_bytes: int) -> bool | None:
+def is_full(records: int, record_bytes: int, *, max_records: int | None, max_bytes: int | None) -> bool | None:
     """Return True if a window of so many records is full; ``None`` if windows have no limit.
 
     :param record_bytes: size of a record so far, 0 if unknown
     """
-    if window.max_records is None and window.max_bytes is None:
+    if max_records is None and max_bytes is None:
         return None
-    enough = window.max_records is not None and records >= window.max_records
     size = records * (record_bytes or UNKNOWN_BYTES)
-    return enough or (window.max_bytes is not None and size >= window.max_bytes)
+    return (max_records is not None and records >= max_records) or (max_bytes is not None and size >= max_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

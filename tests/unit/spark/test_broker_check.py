@@ -15,9 +15,9 @@ from airflow_provider_lakecommit.exceptions import (
     SourceUnavailableError,
     StorageError,
 )
-from airflow_provider_lakecommit.spark import broker_check
-from airflow_provider_lakecommit.spark.broker_check import AWAY, check_brokers, note_given_up
+from airflow_provider_lakecommit.spark import watches
 from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark.watches import AWAY, check_brokers, note_given_up
 
 
 @dataclass
@@ -42,9 +42,9 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def new_process() -> Iterator[None]:
-    broker_check._doubts.clear()
+    watches._doubts.clear()
     yield
-    broker_check._doubts.clear()
+    watches._doubts.clear()
 
 
 def begins(job: WindowJob, brokers: Brokers, clock: Clock) -> bool:

@@ -26,7 +26,7 @@ SECRETS = Secrets(
 
 def test_they_survive_a_file(tmp_path: Path) -> None:
     SECRETS.save(tmp_path / "secrets.json")
-    assert Secrets.load(str(tmp_path / "secrets.json")) == SECRETS
+    assert Secrets.load_together(str(tmp_path / "secrets.json")) == [SECRETS]
     assert CANARY not in repr(SECRETS)
 
 

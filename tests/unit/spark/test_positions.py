@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.model import ReadPosition, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.spark.positions import position_behind
+from airflow_provider_lakecommit.spark.chunks import position_behind
 
 SPAN = Span(SourcePartition("orders", 0, "id"), OffsetRange(10, 20))
 

@@ -10,31 +10,35 @@ from hypothesis import strategies as st
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.cycle.run.window import ANYWAY, LATE, SELDOM, Ahead, Pace, ahead_of, is_full
-from airflow_provider_lakecommit.landing.sections import Window
 
 P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0
 
 
 @pytest.mark.parametrize(
-    ("records", "now", "window", "record_bytes", "expected"),
+    ("records", "now", "max_records", "max_bytes", "record_bytes", "expected"),
     [
-        (0, 1.0, Window(), 0, (0.5, False)),
-        (0, ANYWAY, Window(), 0, (0.0, True)),
-        (5, 1.0, Window(), 0, (1.0, True)),
-        (5, 2.0, Window(), 0, (0.0, True)),
-        (5, 0.5, Window(max_records=5), 0, (0.0, True)),
-        (5, 0.5, Window(max_records=6), 0, (0.5, False)),
-        (5, 1.75, Window(max_records=6), 0, (0.25, True)),
-        (5, 0.5, Window(max_bytes=5 * 1024), 0, (0.0, True)),
-        (5, 0.5, Window(max_bytes=5 * 1024), 100, (0.5, False)),
+        (0, 1.0, None, None, 0, (0.5, False)),
+        (0, ANYWAY, None, None, 0, (0.0, True)),
+        (5, 1.0, None, None, 0, (1.0, True)),
+        (5, 2.0, None, None, 0, (0.0, True)),
+        (5, 0.5, 5, None, 0, (0.0, True)),
+        (5, 0.5, 6, None, 0, (0.5, False)),
+        (5, 1.75, 6, None, 0, (0.25, True)),
+        (5, 0.5, None, 5 * 1024, 0, (0.0, True)),
+        (5, 0.5, None, 5 * 1024, 100, (0.5, False)),
     ],
 )
 def test_the_rows_of_the_table(
-    records: int, now: float, window: Window, record_bytes: int, expected: tuple[float, bool]
+    records: int,
+    now: float,
+    max_records: int | None,
+    max_bytes: int | None,
+    record_bytes: int,
+    expected: tuple[float, bool],
 ) -> None:
     """The first look after a plan at second 0."""
-    full = is_full(window, records, record_bytes)
+    full = is_full(records, record_bytes, max_records=max_records, max_bytes=max_bytes)
     assert Pace.after(0.0, AGE).saw(Ahead(records=records), checked_at=now, now=now, full=full)[1:] == expected
 
 
