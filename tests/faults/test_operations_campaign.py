@@ -219,6 +219,11 @@ FOUND = {
         "sink",
         "retention:29390 topic-anew:329055 reset-offsets:249280 hand-back:457889 sink:72379 adopt:45583",
     ),
+    "what a sink landed, and a rolled-back table reads again together with the dead-letter table": (
+        "sink",
+        "hand-back:358433 partitions:74929 sink-announces:595746 retention:914544 compaction:870985 adopt:278608 "
+        "rollback:883160 sink-announces:812742 partitions:203218 reset-offsets:944561 hand-back:770984 rollback:30930",
+    ),
     "a replay over records that were given up in place of lost ones": (
         "plain",
         "truncation:623311 compaction:481978 rollback:706858 reset-fill:233113 rule:682982 land:571759 rollback:945382 "

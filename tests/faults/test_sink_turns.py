@@ -25,10 +25,13 @@ from airflow_provider_lakecommit.control.payloads import DataComplete, TopicPart
 from airflow_provider_lakecommit.core import LIVE, Decision
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_offsets
+from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
+from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.pause import resume
+from airflow_provider_lakecommit.operations.kafka_connect import connector as connecting
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back as handing
 from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
-from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, known_connector
+from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, known_connector, rescue_of
 from airflow_provider_lakecommit.operations.kafka_connect.hand_back import hand_back
 from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, adoption_preview
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport
@@ -403,3 +406,144 @@ def test_a_sink_of_which_no_event_can_be_read_is_neither_rescued_nor_taken_over(
         sunk.rescue()
     with pytest.raises(ConnectorError, match=r"1 of its events cannot be read.*LC7526"):
         sunk.adopt()
+
+
+# -- a topic that was recreated in the sink's turn ---------------------------------------------------------------------
+
+
+def restart(turns: Turns, start: str | dict[tuple[str, int], int] = "earliest") -> None:
+    with turns.world.session() as session:
+        ledger_init(session, start, decision=DECISION)
+
+
+@pytest.fixture
+def recreated(handed: Turns) -> Turns:
+    """The sink has landed records of the former topic, and of the one that was made anew."""
+    handed.sink()
+    handed.world.broker.create(TOPIC, 1)
+    handed.send(25, 5)
+    handed.sink()
+    handed.send(30, 5)
+    return handed
+
+
+def test_what_a_sink_landed_of_a_recreated_topic_is_not_read_again(recreated: Turns) -> None:
+    for start in ("earliest", {(TOPIC, 0): 2}):
+        with pytest.raises(LedgerError, match=r"commits since the hand-back.*connect adopt SPEC.*--by offsets.*LC7059"):
+            restart(recreated, start)
+    with pytest.raises(ConnectorError, match=r"recreated.*--by offsets.*LC7526"):
+        recreated.adopt()
+    recreated.sink(commits=False)
+    recreated.adopt(By.OFFSETS)
+    recreated.check(35)
+    recreated.back()
+    assert recreated.group == {(TOPIC, 0): 10}
+
+
+def test_a_recreated_topic_is_read_from_its_beginning_if_the_sinks_turn_is_rolled_back(handed: Turns) -> None:
+    start = handed.head
+    handed.world.broker.create(TOPIC, 1)
+    handed.send(20, 5)
+    handed.sink()
+    with pytest.raises(LedgerError, match=rf"roll the branch back to snapshot {start}"):
+        restart(handed)
+    handed.roll_to(start)
+    restart(handed)
+    handed.check(25)
+
+
+def test_a_sink_that_goes_on_after_its_topic_was_recreated_is_detected(handed: Turns) -> None:
+    handed.world.broker.create(TOPIC, 1)
+    handed.send(20, 5)
+    handed.sink(commits=False)
+    restart(handed)
+    (report,) = handed.rescue()
+    assert "landing rows has taken it over" in str(report.refusal)
+    handed.adopt()
+    handed.check(25)
+    handed.send(25, 5)
+    handed.sink()
+    with pytest.raises(LedgerError, match="LC3001"):
+        handed.world.settle()
+
+
+def test_a_sink_that_runs_keeps_a_landing_from_reading_a_recreated_topic(
+    handed: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "members_of", lambda *_: ("consumer-1",))
+    handed.world.broker.create(TOPIC, 1)
+    with pytest.raises(ConnectorError, match="LC7524"):
+        restart(handed)
+
+
+@pytest.mark.parametrize("turn", ["first", "later"])
+def test_a_topic_recreated_with_fewer_partitions_has_one_objection_whose_remedy_helps(sunk: Turns, turn: str) -> None:
+    if turn == "later":
+        sunk.adopt()
+        sunk.world.settle()
+        sunk.back()
+    sunk.world.broker.grow(TOPIC, 2)
+    sunk.send(10, 5, 1)
+    sunk.sink()
+    sunk.world.broker.create(TOPIC, 1)
+    sunk.send(15, 5)
+    with pytest.raises(ConnectorError, match="LC7526") as refused:
+        sunk.adopt()
+    assert "has no offset" not in str(refused.value)
+    assert str(refused.value).count("was recreated") == 1
+    sunk.adopt(By.OFFSETS)
+    sunk.check(20)
+
+
+# -- dead letters ---------------------------------------------------------------------------------------------------
+
+
+def test_a_table_that_was_rolled_back_alone_is_handed_back_once_it_has_what_the_dead_letters_have(turns: Turns) -> None:
+    good = turns.head
+    turns.world.broker.produce(TOPIC, [(b"k", b'{"id": "no number"}'), *records(20, 1)], 0)
+    turns.world.settle()
+    turns.roll_to(good)
+    with pytest.raises(LedgerError, match=r"shop.dead has records of changes\[0\] \[20, 22\).*land SPEC.*LC7530"):
+        turns.back()
+    turns.world.settle()
+    turns.back()
+    assert turns.group == {(TOPIC, 0): 22}
+    turns.world.check(Counter(range(21)))
+
+
+def test_what_a_sink_landed_can_be_replaced_in_the_dead_letter_table(turns: Turns) -> None:
+    """It has no dead letters, which a reset would have to find."""
+    good = turns.head
+    turns.back()
+    turns.send(20, 5)
+    turns.sink()
+    turns.adopt()
+    turns.roll_to(good)
+    with turns.world.session() as session:
+        start = {(TOPIC, 0): 20}
+        delete_back(session, delete_preview(session, start), DECISION)
+    turns.check(25)
+
+
+@pytest.mark.parametrize("files", ["waiting", "unknown"])
+def test_files_that_keep_a_table_from_being_handed_back_are_named_with_a_remedy(turns: Turns, files: str) -> None:
+    turns.back_killed()
+    turns.sink_reads_again(20, 20)
+    turns.send(20, 5)
+    turns.sink()
+    turns.send(25, 5)
+    turns.sink(commits=False)
+    with turns.world.session() as session:
+        log = rescue_of(session, turns.connector())
+        if files == "waiting":
+            with pytest.raises(ConnectorError, match=r"connect adopt SPEC.*then this command again.*LC7517"):
+                log.end_turn("shop.rows")
+            turns.adopt()
+            log = rescue_of(session, turns.connector())
+            log.end_turn("shop.rows")
+            return
+        table = session.tables.load("shop.rows")
+        with table.update_spec() as change:
+            change.add_identity("name")
+        with pytest.raises(ConnectorError, match=r"let the connector run until.*LC7517"):
+            log.end_turn("shop.rows")

@@ -51,6 +51,7 @@ from airflow_provider_lakecommit.operations.decisions.starts import (
     Way,
     check_lane,
     check_no_open_lane,
+    check_recreated,
     offsets_of,
 )
 
@@ -84,6 +85,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         # The dead-letter table goes with the data table, which may have been rolled back alone.
         if ledger is not None and name == session.landing.table:
             check_turn(ledger, session.landing.name, name, source.partitions)
+            check_recreated(session, ledger, source.partitions, stated)
         newest = None if ledger is None else known_section(session, ledger)
         cut = ledger is not None and ledger.condition is Condition.CUT
         # Of a ledger that was cut the rows are in the table as they were.
@@ -119,6 +121,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
             sections=sections,
             begun=_begun(session, {n: s for n, s in states.items() if n != name}),
+            last_sequence=0 if ledger is None else session.tables.load(name).metadata.last_sequence_number,
             keyed=name == session.landing.table and bool(session.landing.upsert.key),
         )
         found = settings[name].restart(old)

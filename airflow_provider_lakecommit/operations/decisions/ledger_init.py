@@ -234,13 +234,16 @@ def _lines(setting: SectionInit, found: Restart) -> Iterator[str]:
 
 def _after_sink(setting: SectionInit, now: LedgerSection | None, section: LedgerSection) -> LedgerSection:
     """Return the entry with the owner of the next turn. A connector's turn ended with the topic that it read, and the
-    user who handed it the table had paused the landing.
+    user who handed it the table had paused the landing. A connector that continues nevertheless is still detected.
     """
     known = now or setting.remembered
     if known is None or known.sink is None:
         return section
     if turn_is_over(known, setting.source.partitions):
-        return replace(section, sink=None, suspended="")
+        ended = replace(
+            known.sink, since=section.starts, sequence=setting.last_sequence, lands=False, landed=Coverage()
+        )
+        return replace(section, sink=ended, suspended="")
     return replace(section, sink=replace(known.sink, landed=known.sink.landed & section.covered))
 
 

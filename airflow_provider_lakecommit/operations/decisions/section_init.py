@@ -207,6 +207,8 @@ class SectionInit:
     begun: Mapping[SourcePartition, int] = field(default_factory=dict)
     """The first offsets of the landing's other tables."""
     keyed: bool = False
+    last_sequence: int = 0
+    """The number of the table's newest snapshot; a connector whose turn ended has landed none after it."""
 
     def whole(self, section: LedgerSection) -> LedgerSection:
         """Return an entry with what closed backfills have, which a decision includes."""

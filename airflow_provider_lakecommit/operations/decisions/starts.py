@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_provider_lakecommit.committer import Condition, LedgerState
-from airflow_provider_lakecommit.core import BACKFILL, Coverage, SourcePartition, StatedOffsets, Watermark
+from airflow_provider_lakecommit.committer import Condition, LedgerState, sink_turn, turn_is_over
+from airflow_provider_lakecommit.core import BACKFILL, CONNECT_ADOPT, Coverage, SourcePartition, StatedOffsets, Watermark
 from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.preview import check_upsert
+from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
 
 Start = str | datetime | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, the first record at or after a time, or an offset per (topic, partition)."""
@@ -63,6 +64,36 @@ def check_no_open_lane(landing: str, table: str, state: LedgerState | None, agai
                 f"which is open and may have landed some of it. Nothing is changed. Close it with `{BACKFILL} SPEC "
                 f"--close {s.lane}`, then run this command again",
             )
+
+
+def check_recreated(
+    session: LandingSession,
+    ledger: LedgerState,
+    partitions: Mapping[SourcePartition, Watermark],
+    stated: StatedOffsets,
+) -> None:
+    """Refuse to read records of a recreated topic that a connector may have landed in its turn.
+
+    :raises LedgerError: the table may have rows of the connector since it was handed back, or the connector is active
+    """
+    own = ledger.section(session.landing.name, session.lane)
+    if own is None or own.sink is None or not turn_is_over(own, partitions):
+        return
+    check_stopped(session.kafka, own.sink.connector, None, group=own.sink.group, stated_gone=True)
+    turn = sink_turn(session.tables.load(session.landing.table).metadata, session.landing.branch, own.sink)
+    reads = [f"{p} {o}" for p, m in sorted(partitions.items()) if (o := stated.offsets.get(p, m.start)) < m.high]
+    if turn.is_untouched or not reads:
+        return
+    back = f"roll the branch back to snapshot {turn.before}" if turn.before else "remove its rows with your engine"
+    raise LedgerError(
+        "LC7059",
+        f"{session.landing.table}: its topics were recreated in the turn of connector {own.sink.connector}, whose "
+        f"{len(turn.landed)} commits since the hand-back may have records of the present ones: read from "
+        f"{', '.join(reads)}, they would be in the table twice. Nothing is changed. `{CONNECT_ADOPT} SPEC --connector "
+        f"NAME --connect URL --by offsets` continues after the offsets of its consumer group; set these first if "
+        f"they are not where its rows of the present topics end. Or {back}, which removes all that it has landed in "
+        "its turn, and run this command again",
+    )
 
 
 def offsets_of(

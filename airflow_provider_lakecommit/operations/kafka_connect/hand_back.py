@@ -29,9 +29,12 @@ from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
     VERIFY,
     AdoptedSink,
+    Coverage,
     Decision,
     LedgerSection,
+    RangeSet,
     SourcePartition,
+    without_rows,
 )
 from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diverged_logs, drain, prepare_for_commit
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
@@ -198,8 +201,30 @@ def _publish(session: LandingSession) -> None:
             raise LedgerError(
                 "LC7514", f"{name}: {left[0].coverage} is reported and not published: run `{LAND} SPEC` to see why"
             )
+    _check_ahead(session)
     for blocked in state.blocked:
         session.log(f"left to the connector: {blocked}")
+
+
+def _check_ahead(session: LandingSession) -> None:
+    """:raises LedgerError: a table has rows of records that the connector would read, such as dead letters of a data
+    table that was rolled back alone
+    """
+    data = sink_section(session, session.landing.table).section
+    for table in session.landing.tables:
+        section = sink_section(session, table).section
+        if data is None or section is None:
+            continue
+        has = section.covered - without_rows(section.provenance, section.covered)
+        if table != session.landing.table and section.sink is not None:
+            has = has - section.sink.landed
+        ends = {p: data.end(p) for p in session.source.watermarks().partitions}
+        if again := Coverage({p: has[p] - RangeSet.of((0, end)) for p, end in ends.items()}):
+            raise LedgerError(
+                "LC7530",
+                f"{table} has records of {again}, and {session.landing.table} ends before them, so the connector would "
+                f"land them once more: run `{LAND} SPEC`, then this command again",
+            )
 
 
 def _turn_over(session: LandingSession, connector: KnownConnector, decision: Decision, sequence: int) -> None:

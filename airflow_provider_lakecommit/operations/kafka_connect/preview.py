@@ -204,14 +204,17 @@ def preview_of(
     reads_again = (
         mine is not None and handed and not (lands and (turn_is_over(mine, source.partitions) or _all_wait(report)))
     )
+    problems = offsets.problems
     if mine is not None and (reads_again or not handed):
-        # Nothing that it may have read since is in the table: the landing reads it.
-        offsets = offsets_at({p: mine.end(p) for p in offsets.next}, source.partitions)
+        # Nothing that it may have read since is in the table: the landing reads it, whatever its offsets are.
+        offsets, problems = offsets_at({p: mine.end(p) for p in offsets.next}, source.partitions), ()
     turn = turn_after(connector.name, ours.section, offsets.next, offsets.read)
     if mine is not None and not handed:
         turn = Turn(starts=mine.starts, covered=mine.covered, done=True)
-    against = [*_of_config(session, connector, log, progress), *offsets.problems]
-    if ours.section is not None and turn_is_over(ours.section, source.partitions):
+    against = [*_of_config(session, connector, log, progress)]
+    if ours.section is None or connector.by is By.OFFSETS or not turn_is_over(ours.section, source.partitions):
+        against += problems
+    else:
         against.append(f"topic {', '.join(sorted({p.topic for p in source.partitions}))}: {MADE_ANEW}")
     against += [] if turn.done or reads_again else [*_of_files(report), *_made_anew(session, source, log, offsets)]
     against += [] if reads_again or connector.by is By.OFFSETS else _of_rollback(connector.name, ours)

@@ -195,10 +195,19 @@ class Rescue:
 
         def decide(table: Table) -> Change[None] | None:
             history, files = self._evidence.evaluate(table, name)
-            left = (*filtered(files, Disposition.WAITING), *blocking_files(files))
-            if left:
+            blocking = blocking_files(files)
+            if left := (*blocking, *filtered(files, Disposition.WAITING)):
+                remedy = (
+                    "let the connector run until it has committed everything that it has announced, then stop it and "
+                    "run this command again"
+                    if blocking
+                    else f"run `{CONNECT_ADOPT} SPEC --connector NAME --connect URL`, which commits them, then this "
+                    "command again"
+                )
                 raise ConnectorError(
-                    "LC7517", f"{name}: {len(left)} announced files are not committed, first {left[0].file.path}"
+                    "LC7517",
+                    f"{name}: {len(left)} announced files are not committed, first {left[0].file.path} "
+                    f"({left[0].reason}): {remedy}",
                 )
             floor = {p: max(offset, history.floor.get(p, 0)) for p, offset in self.log.read_to.items()}
             floor = {**history.floor, **floor}

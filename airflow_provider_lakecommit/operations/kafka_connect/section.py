@@ -58,16 +58,21 @@ def turn_after(
         after = "itself" if sink is None else f"after connector {sink.connector}"
         refused = f"landing {now.landing} has landed {now.covered} there {after}, not after connector {connector}"
         return Turn(starts=now.starts, covered=now.covered, refused=refused)
+    ids = {p.topic: p.topic_id for p in ends}
+    former = {p for p in (*now.starts, *now.covered.parts) if ids.get(p.topic, p.topic_id) != p.topic_id}
+    topics = {p.topic for p in former}
     its = {p: end for p, end in ends.items() if p in read}
     reach = {p: leading.end(p) for p in its}
     gained = _spans({p: (reach[p], end) for p, end in its.items()})
-    starts = {**{p: min(end, reach[p]) for p, end in its.items()}, **now.starts}
+    begun = {p: end for p, end in ends.items() if p.topic in topics}
+    starts = {**begun, **{p: min(end, reach[p]) for p, end in its.items()}, **now.starts}
+    starts = {p: start for p, start in starts.items() if p not in former}
+    covered = Coverage({p: some for p, some in now.covered.parts.items() if p not in former}) | gained
     if sink.lands:
         back = _spans({p: (end, reach[p]) for p, end in its.items()})
-        return Turn(starts=starts, covered=now.covered | gained, gained=gained, back=back)
+        return Turn(starts=starts, covered=covered, gained=gained, back=back)
     twice = _spans({p: (sink.since.get(p, 0), min(end, reach[p])) for p, end in its.items()})
-    done = not gained and not twice
-    return Turn(starts=starts, covered=now.covered | gained, gained=gained, twice=twice, done=done)
+    return Turn(starts=starts, covered=covered, gained=gained, twice=twice, done=not gained and not twice)
 
 
 def _spans(ranges: Mapping[SourcePartition, tuple[int, int]]) -> Coverage:

@@ -19,8 +19,10 @@ from types import MappingProxyType
 from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, OffsetRange, SourcePartition, Watermark
 
 MADE_ANEW = (
-    "the topic was recreated, and it is unknown what the connector has landed of it since; stop the connector for "
-    f"good, then run `{RESET_OFFSETS} SPEC --from earliest` to begin with the current records"
+    "the topic was recreated, and it is unknown what the connector has landed of it since. If its consumer group has "
+    "the offsets up to which it has landed the present topic, or after you have set them, continue there with --by "
+    f"offsets; if it has landed nothing of it, stop it for good, and run `{RESET_OFFSETS} SPEC --from earliest` to "
+    "begin with the current records"
 )
 Places = Mapping[tuple[str, int], int]
 """Next offsets by topic and partition."""
@@ -80,13 +82,16 @@ def sink_offsets(
     :param earliest: the sink begins with the first record of a partition without an offset
     """
     found = {p: _next(progress, p, mark, by, known, earliest=earliest) for p, mark in marks.items()}
-    problems = [problem for _, problem in found.values() if problem]
     there = {(p.topic, p.partition) for p in marks}
     read = {**progress.announced, **progress.offsets}
+    stated = progress.offsets if by is By.OFFSETS else read
+    missing = [(t, n) for t, n in sorted(stated.keys() - there) if not known or (t, n) in known]
+    anew = {t for t, _ in missing}
+    # What else differs in a recreated topic differs for that reason.
+    problems = [problem for p, (_, problem) in found.items() if problem and p.topic not in anew]
     problems += [
         f"{t}[{n}]: it has read to offset {read[t, n]}, but the topic has no such partition: {MADE_ANEW}"
-        for t, n in sorted(read.keys() - there)
-        if not known or (t, n) in known
+        for t, n in missing
     ]
     ends = {p: offset for p, (offset, _) in found.items()}
     return offsets_at(ends, marks, frozenset(p for p in marks if (p.topic, p.partition) in read), tuple(problems))
@@ -117,13 +122,15 @@ def _next(
     if by is By.ANNOUNCED and announced is not None:
         offset = announced
     elif by is By.BOTH and announced is not None and least is not None:
-        if offset is None:
+        if offset is None and announced > mark.high:
+            offset = announced
+        elif offset is None:
             return announced, (
                 f"{p}: its consumer group has no offset (offsets expire some days after the last member left, and are "
                 f"removed with a deleted topic), but its events "
                 f"show {announced}"
             )
-        if not least <= offset <= announced and offset != right.get(key):
+        elif not least <= offset <= announced and offset != right.get(key):
             return offset, f"{p}: {_differs(offset, announced)}"
     if offset is None:
         if not earliest and mark.start < mark.high:

@@ -197,7 +197,7 @@ def _sink(landing: CampaignLanding, chance: Random) -> Answer | None:
 
 
 def _is_known(landing: CampaignLanding) -> bool:
-    """Has the landing taken over from the sink? One whose turn ended with its topic is stopped for good."""
+    """Return True if the landing has taken over from the sink."""
     with landing.another_engine() as catalog:
         state = read_ledger(catalog.load_table(ROWS).metadata, "main")
     return any(s.sink is not None for s in state.known_sections)

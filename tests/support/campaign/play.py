@@ -120,7 +120,11 @@ class Player:
         self.landing.choose_of(answer)
         done = self.landing.run(*words)
         self._evaluate("  remedy", nature_of(words, Nature.DECIDES), done)
-        if "`earliest`" in done.error:
+        if "--by offsets" in done.error and self.landing.sinks_turn:
+            adopted = self.landing.run(*ADOPT, "--by", "offsets")
+            self._evaluate("  remedy", Nature.DECIDES, adopted)
+            self.landing.sinks_turn = not adopted.done
+        elif "`earliest`" in done.error:
             earliest = self.landing.run("reset", "offsets", "SPEC", "--from", "earliest", "--yes")
             self._evaluate("  remedy", Nature.DECIDES, earliest)
         elif again and done.error and not SELF_EVIDENT.search(done.error):
