@@ -100,6 +100,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         published, reported = published_before(session, name, newest) if old is None else (Coverage(), Coverage())
         # Pending work that another control topic has cannot be published.
         own_log = old is None or old.control.topic == session.control.name
+        of_sink = session.tables.load(name).metadata if newest is not None and newest.sink is not None else None
         settings[name] = SectionInit(
             name=name,
             source=source,
@@ -121,7 +122,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
             sections=sections,
             begun=_begun(session, {n: s for n, s in states.items() if n != name}),
-            last_sequence=0 if ledger is None else session.tables.load(name).metadata.last_sequence_number,
+            last_sequence=getattr(of_sink, "last_sequence_number", 0) or 0,
             keyed=name == session.landing.table and bool(session.landing.upsert.key),
         )
         found = settings[name].restart(old)

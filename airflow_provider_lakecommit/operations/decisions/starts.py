@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airflow_provider_lakecommit.committer import Condition, LedgerState, sink_turn, turn_is_over
-from airflow_provider_lakecommit.core import BACKFILL, CONNECT_ADOPT, Coverage, SourcePartition, StatedOffsets, Watermark
+from airflow_provider_lakecommit.core import (
+    BACKFILL,
+    CONNECT_ADOPT,
+    Coverage,
+    SourcePartition,
+    StatedOffsets,
+    Watermark,
+)
 from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.preview import check_upsert

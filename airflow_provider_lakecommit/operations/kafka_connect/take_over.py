@@ -198,7 +198,11 @@ def _set_ledger(
         if why := turn.refused or (f"{turn.twice} is now in it twice" if turn.twice and not doubled_stay else ""):
             raise LedgerError("LC7527", f"{table}: {why}; its ledger is not set: run the command again")
         # Of a partition that the connector has not read since, the log is known as it was before.
-        known = {} if now is None else {p: at for p, at in now.positions.items() if p in ends and p not in turn.gained.parts}
+        known = (
+            {}
+            if now is None
+            else {p: at for p, at in now.positions.items() if p in ends and p not in turn.gained.parts}
+        )
         positions = positions_at({p: o for p, o in ends.items() if p not in known}, preview.source.partitions) | known
         section = new_section(
             session, preview.source, turn.starts, turn.covered, control, before=now, positions=positions, known=every
