@@ -239,7 +239,8 @@ RULES = (
     rule("operations/backfill/request", "core", only=NOTHING),
     rule(
         "operations/decisions",
-        "committer control core core/planning cycle cycle/commit cycle/plan cycle/session kafka operations/backfill",
+        "committer control core core/planning cycle cycle/commit cycle/plan cycle/session kafka operations/backfill "
+        "operations/kafka_connect",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),

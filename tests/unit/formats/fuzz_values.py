@@ -150,8 +150,8 @@ def texts_of_keys(kind: str, text: str) -> None:
 def json_keys(kind: Any, part: str) -> None:
     key = {"column": "c", "format": "json"}
     (found,) = parts_of(schema_of(kind), FormatOptions(), key, {})
-    filled = found.filled([part.encode(errors="surrogatepass")])
-    filled.columns["c"].validate(full=True)
+    columns, _, _ = found.filled([part.encode(errors="surrogatepass")])
+    columns["c"].validate(full=True)
     found.close()
 
 
