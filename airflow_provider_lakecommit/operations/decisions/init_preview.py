@@ -125,7 +125,7 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
             closed=Coverage() if ledger is None else ledger.closed(session.landing.name),
             sections=sections,
             begun=_begun(session, {n: s for n, s in states.items() if n != name}),
-            last_sequence=0 if ledger is None else session.tables.load(name).metadata.last_sequence_number,
+            last_sequence=0 if ledger is None else _last_sequence(session, name),
             keyed=name == session.landing.table and bool(session.landing.upsert.key),
         )
         found = settings[name].restart(old)
@@ -133,6 +133,11 @@ def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> di
         data = data or found
     drained = any(s.rescued.published for s in settings.values())
     return {name: replace(s, drained=drained) for name, s in settings.items()}
+
+
+def _last_sequence(session: LandingSession, name: str) -> int:
+    """Return the number of a table's newest snapshot; those of format version 1 have none."""
+    return getattr(session.tables.load(name).metadata, "last_sequence_number", 0) or 0
 
 
 def _source(session: LandingSession, states: Mapping[str, LedgerState | None]) -> SourceState:
