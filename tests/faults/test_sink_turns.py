@@ -28,7 +28,6 @@ from airflow_provider_lakecommit.operations.decisions.assertion import assert_ta
 from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.pause import resume
-from airflow_provider_lakecommit.operations.kafka_connect import connector as connecting
 from airflow_provider_lakecommit.operations.kafka_connect import hand_back as handing
 from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, known_connector, rescue_of
@@ -465,15 +464,6 @@ def test_a_sink_that_goes_on_after_its_topic_was_recreated_is_detected(handed: T
     handed.sink()
     with pytest.raises(LedgerError, match="LC3001"):
         handed.world.settle()
-
-
-def test_a_sink_that_runs_keeps_a_landing_from_reading_a_recreated_topic(
-    handed: Turns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connecting, "members_of", lambda *_: ("consumer-1",))
-    handed.world.broker.create(TOPIC, 1)
-    with pytest.raises(ConnectorError, match="LC7524"):
-        restart(handed)
 
 
 @pytest.mark.parametrize("turn", ["first", "later"])

@@ -25,7 +25,6 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, first_offsets, offsets_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.preview import check_upsert
-from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
 
 Start = str | datetime | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, the first record at or after a time, or an offset per (topic, partition)."""
@@ -81,12 +80,11 @@ def check_recreated(
 ) -> None:
     """Refuse to read records of a recreated topic that a connector may have landed in its turn.
 
-    :raises LedgerError: the table may have rows of the connector since it was handed back, or the connector is active
+    :raises LedgerError: the table may have rows of the connector since it was handed back
     """
     own = ledger.section(session.landing.name, session.lane)
     if own is None or own.sink is None or not turn_is_over(own, partitions):
         return
-    check_stopped(session.kafka, own.sink.connector, None, group=own.sink.group, stated_gone=True)
     turn = sink_turn(session.tables.load(session.landing.table).metadata, session.landing.branch, own.sink)
     reads = [f"{p} {o}" for p, m in sorted(partitions.items()) if (o := stated.offsets.get(p, m.start)) < m.high]
     if turn.is_untouched or not reads:

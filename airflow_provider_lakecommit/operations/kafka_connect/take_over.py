@@ -198,11 +198,8 @@ def _set_ledger(
         if why := turn.refused or (f"{turn.twice} is now in it twice" if turn.twice and not doubled_stay else ""):
             raise LedgerError("LC7527", f"{table}: {why}; its ledger is not set: run the command again")
         # Of a partition that the connector has not read since, the log is known as it was before.
-        known = (
-            {}
-            if now is None
-            else {p: at for p, at in now.positions.items() if p in ends and p not in turn.gained.parts}
-        )
+        before = {} if now is None else now.positions
+        known = {p: at for p, at in before.items() if p in ends and p not in turn.gained.parts}
         positions = positions_at({p: o for p, o in ends.items() if p not in known}, preview.source.partitions) | known
         section = new_section(
             session, preview.source, turn.starts, turn.covered, control, before=now, positions=positions, known=every
@@ -211,8 +208,8 @@ def _set_ledger(
             # A connector lands no dead letters.
             none = Provenance.counted(section.generation, turn.gained - now.covered, 0)
             section = replace(section, provenance=added(section.provenance, [none]))
-        before = section.sink.landed if section.sink else Coverage()
-        sink = replace(connected, landed=before | turn.gained | turn.twice)
+        landed = section.sink.landed if section.sink else Coverage()
+        sink = replace(connected, landed=landed | turn.gained | turn.twice)
         # A connector appends. A pause for its turn ends; a pause by a user stays.
         made.append(replace(section, sink=sink, suspended="" if handed else section.suspended, upsert_key=()))
         return made[-1]
