@@ -52,8 +52,8 @@ PLAIN = """
     rewriter rights role routing rows rule ruling run runner sample sampled secrets sender server set settings
     settle settlement severity shape show signals source span stale stall rounds stalled start stated status stop
     stopped summary swap successor swapped tail tally target terminal terms text thread ticket times to totals transient
-    trim turns type unblock unavailable unknown updates url values verify voiding waiting waits watch watches wire work write
-    writer written body bounds destination measure place planned prunable prune pruned quarantine
+    trim turns type unblock unavailable unknown updates url values verify voiding waiting waits watch watches wire work
+    write writer written body bounds destination measure place planned prunable prune pruned quarantine
     quarantined signature signing unreadable acceptance block hand slicing bar deployment do from link
     nothing progress shown variables wording hours send telemetry alike back brought collector holder named ahead
     following full interval merge merging next pace small trouble upkeep env pack packed page access viewer mark detail
