@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.operations import ConnectorStatus, ConnectRest, RescueReport
 
-__all__ = ["ACTIONS", "KafkaConnectOperator"]
 
 RESTART = "restart"
 RESCUE = spoken(CONNECT_RESCUE).rpartition(" ")[2]
@@ -111,8 +110,8 @@ class KafkaConnectOperator(BaseOperator):
         if kafka_connect_conn_id is None and kind is not Rescue:
             raise SpecError("LC8325", f"{self._name}: kafka_connect_conn_id is needed")
         check_arguments(kind, given, self._name)
-        if isinstance(given, Mapping):
-            kind(**given).check()
+        if isinstance(given, Mapping) and isinstance(change := kind(**given), _StateChange):
+            change.check()
 
     @property
     def _name(self) -> str:
@@ -124,14 +123,14 @@ class KafkaConnectOperator(BaseOperator):
 
         with no_retry_in_vain():
             action = filled(ACTIONS[self.action], {} if self.arguments is None else self.arguments, self._name)
-            action.check()
             conn_id = self.kafka_connect_conn_id
             if isinstance(action, Rescue):
                 hook = None if conn_id is None or not action.commit else KafkaConnectHook(conn_id)
                 return action.rescue(
                     self.connector, None if hook is None else hook.rest, self._decision(context, action)
                 )
-            if not isinstance(action, _StateChange) or conn_id is None:
+            action.check()
+            if conn_id is None:
                 raise SpecError("LC8325", f"{self._name}: kafka_connect_conn_id is needed")
             status = action.act(KafkaConnectHook(conn_id).rest, self.connector)
         self.log.info("%s", status)
@@ -153,18 +152,12 @@ class KafkaConnectOperator(BaseOperator):
         )
 
 
-class _Action:
-    """An action on a connector: a dataclass with the arguments as fields."""
-
-    def check(self) -> None:
-        """:raises SpecError: a time is invalid"""
-
-
 @dataclass(frozen=True, kw_only=True)
-class _StateChange(_Action, ABC):
+class _StateChange(ABC):
     wait: timedelta | str | float = timedelta(minutes=2)
 
     def check(self) -> None:
+        """:raises SpecError: a time is invalid"""
         for name in ("wait", "jitter", "stays"):
             if is_stated(value := getattr(self, name, None)) and value is not None:
                 span_of(value, name)
@@ -237,7 +230,7 @@ class Restart(_StateChange):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rescue(_Action):
+class Rescue:
     """Report what became of a connector's announced files, and commit the waiting ones."""
 
     commit: bool = False
@@ -258,7 +251,9 @@ class Rescue(_Action):
 
         reports = self._reports(connector, rest, decision)
         for report in reports:
-            _log_report(report)
+            for j in filter(lambda j: j.disposition is not Disposition.COMMITTED, report.files):
+                _LOG.info("%s: %s %s (%s rows): %s", report.table, j.disposition, j.file.path, j.file.rows, j.reason)
+            _LOG.info("%s: %s", report.table, report.to_dict())
         if refused := [r.refusal for r in reports if r.refusal]:
             raise TableError("LC8328", "; ".join(refused))
         if missing := [r.table for r in reports if r.missing]:
@@ -295,7 +290,7 @@ class Rescue(_Action):
         )
 
 
-ACTIONS: Mapping[str, type[_Action]] = {
+ACTIONS: Mapping[str, type[_StateChange | Rescue]] = {
     spoken(PAUSE): Pause,
     spoken(RESUME): Resume,
     RESTART: Restart,
@@ -304,21 +299,11 @@ ACTIONS: Mapping[str, type[_Action]] = {
 
 
 def _known(rest: ConnectRest, connector: str) -> ConnectorStatus:
-    """Return the status before a change.
-
-    :raises ConnectorError: the connector is missing, or was stopped
-    """
+    """Return the status before a change; refuse one that a user stopped."""
     status = rest.status(connector)
     if status.connector.state == "STOPPED":
         raise ConnectorError("LC8331", f"{status}: a user stopped it, so it is left alone; resume it first")
     return status
-
-
-def _log_report(report: RescueReport) -> None:
-    for j in report.files:
-        if j.disposition is not Disposition.COMMITTED:
-            _LOG.info("%s: %s %s (%s rows): %s", report.table, j.disposition, j.file.path, j.file.rows, j.reason)
-    _LOG.info("%s: %s", report.table, report.to_dict())
 
 
 def _goes_on(status: ConnectorStatus) -> bool:

@@ -222,10 +222,8 @@ RULES = (
         "landing redaction status",
         nowhere=AIRFLOW | SPARK,
     ),
-    rule("operations/kafka_connect/group_log", only=NOTHING),
     rule("operations/kafka_connect/disposition", "core", only=NOTHING),
     rule("operations/kafka_connect/scope", "landing", only=NOTHING),
-    rule("operations/kafka_connect/section", "core", only=NOTHING),
     rule("operations/kafka_connect/sink_offsets", "core core/planning", only=NOTHING),
     rule(
         "cycle/run",
