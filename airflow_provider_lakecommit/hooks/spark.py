@@ -49,7 +49,6 @@ from airflow_provider_lakecommit.spark import (
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark import Secrets, SliceResult, WindowJob
 
-__all__ = ["SparkMaster", "SparkSubmit", "spark_master"]
 
 APPLICATION = PACKAGE / "spark" / "main.py"
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.operations import ConnectorStatus, ConnectRest, RescueReport
 
-__all__ = ["ACTIONS", "KafkaConnectOperator"]
 
 RESTART = "restart"
 RESCUE = spoken(CONNECT_RESCUE).rpartition(" ")[2]
@@ -252,7 +251,9 @@ class Rescue:
 
         reports = self._reports(connector, rest, decision)
         for report in reports:
-            _log_report(report)
+            for j in filter(lambda j: j.disposition is not Disposition.COMMITTED, report.files):
+                _LOG.info("%s: %s %s (%s rows): %s", report.table, j.disposition, j.file.path, j.file.rows, j.reason)
+            _LOG.info("%s: %s", report.table, report.to_dict())
         if refused := [r.refusal for r in reports if r.refusal]:
             raise TableError("LC8328", "; ".join(refused))
         if missing := [r.table for r in reports if r.missing]:
@@ -298,18 +299,11 @@ ACTIONS: Mapping[str, type[_StateChange] | type[Rescue]] = {
 
 
 def _known(rest: ConnectRest, connector: str) -> ConnectorStatus:
-    """Return the status before a change."""
+    """Return the status before a change; refuse one that a user stopped."""
     status = rest.status(connector)
     if status.connector.state == "STOPPED":
         raise ConnectorError("LC8331", f"{status}: a user stopped it, so it is left alone; resume it first")
     return status
-
-
-def _log_report(report: RescueReport) -> None:
-    for j in report.files:
-        if j.disposition is not Disposition.COMMITTED:
-            _LOG.info("%s: %s %s (%s rows): %s", report.table, j.disposition, j.file.path, j.file.rows, j.reason)
-    _LOG.info("%s: %s", report.table, report.to_dict())
 
 
 def _goes_on(status: ConnectorStatus) -> bool:

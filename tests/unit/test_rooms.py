@@ -219,10 +219,8 @@ RULES = (
         "landing redaction status",
         nowhere=AIRFLOW | SPARK,
     ),
-    rule("operations/kafka_connect/group_log", only=NOTHING),
     rule("operations/kafka_connect/disposition", "core", only=NOTHING),
     rule("operations/kafka_connect/scope", "landing", only=NOTHING),
-    rule("operations/kafka_connect/section", "core", only=NOTHING),
     rule("operations/kafka_connect/sink_offsets", "core core/planning", only=NOTHING),
     rule(
         "cycle/run",
@@ -239,8 +237,7 @@ RULES = (
     rule("operations/backfill/request", "core", only=NOTHING),
     rule(
         "operations/decisions",
-        "committer control core core/planning cycle cycle/commit cycle/plan cycle/session kafka operations/backfill "
-        "operations/kafka_connect",
+        "committer control core core/planning cycle cycle/commit cycle/plan cycle/session kafka operations/backfill",
         nowhere=AIRFLOW | SPARK,
         lazily=KAFKA,
     ),

@@ -28,7 +28,7 @@ from airflow_provider_lakecommit.control import (
     decode,
     head,
 )
-from airflow_provider_lakecommit.operations.kafka_connect.group_log import (
+from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
     AnnouncedFiles,
     ControlOffset,
     File,

@@ -15,9 +15,9 @@ timeout: both are waited for. If it takes longer, a :class:`ConnectorError` name
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_lakecommit.cycle import LandingSession
@@ -74,23 +74,13 @@ def known_connector(
     :raises SpecError: it is no Iceberg sink
     """
     stated = Sink(control_topic=control_topic or CONTROL_TOPIC, group=group or source_group(name), interval=0)
+    known = KnownConnector(name=name, rest=rest, kafka=kafka, sink=stated, by=by, wait=wait)
     if rest is None:
-        return KnownConnector(name=name, rest=rest, kafka=kafka, sink=stated, by=by, wait=wait)
+        return known
     if name not in rest.connectors():
-        state = "not in that Kafka Connect"
-        return KnownConnector(name=name, rest=rest, kafka=kafka, sink=stated, by=by, wait=wait, state=state)
+        return replace(known, state="not in that Kafka Connect")
     config, status = rest.config(name), rest.status(name)
-    return KnownConnector(
-        name=name,
-        rest=rest,
-        kafka=kafka,
-        sink=Sink.of(name, config),
-        config=config,
-        by=by,
-        wait=wait,
-        state=str(status),
-        runs=not status.is_stopped,
-    )
+    return replace(known, sink=Sink.of(name, config), config=config, state=str(status), runs=not status.is_stopped)
 
 
 def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") -> Rescue:
@@ -144,37 +134,27 @@ def settled(session: LandingSession, connector: KnownConnector) -> None:
     :raises ConnectorError: that takes too long
     :raises ControlTopicError: the brokers do not answer
     """
-    waited = _Waiting(session.log, connector.wait)
-    while True:
-        try:
-            connector.check_stopped()
-        except ConnectorError as e:
-            waited.on(str(e))
-            continue
-        with closing(session.source.of((connector.sink.control_topic,))) as control:
-            marks = control.watermarks().partitions
-        pending = [f"{p} has an open transaction at {m.stable}" for p, m in sorted(marks.items()) if m.stable < m.high]
-        if not pending:
-            return
-        waited.on("; ".join(pending))
-
-
-class _Waiting:
-    """Wait for something that ends by itself; it is logged once."""
-
-    def __init__(self, log: Callable[[str], None], seconds: float) -> None:
-        self._log, self._seconds = log, seconds
-        self._end = time.monotonic() + seconds
-        self._logged: str | None = None
-
-    def on(self, what: str) -> None:
-        """:raises ConnectorError: for too long"""
-        if time.monotonic() >= self._end:
-            raise ConnectorError("LC7502", f"still waiting after {self._seconds:.0f} s: {what}")
-        if self._logged is None:
-            self._log(f"waiting, because {what}")
-        self._logged = what
+    end, is_logged = time.monotonic() + connector.wait, False
+    while what := _unsettled(session, connector):
+        if time.monotonic() >= end:
+            raise ConnectorError("LC7502", f"still waiting after {connector.wait:.0f} s: {what}")
+        if not is_logged:
+            session.log(f"waiting, because {what}")
+        is_logged = True
         time.sleep(POLL_SECONDS)
+
+
+def _unsettled(session: LandingSession, connector: KnownConnector) -> str:
+    """Return what is not decided yet; empty if everything is."""
+    try:
+        connector.check_stopped()
+    except ConnectorError as e:
+        return str(e)
+    with closing(session.source.of((connector.sink.control_topic,))) as control:
+        marks = control.watermarks().partitions
+    return "; ".join(
+        f"{p} has an open transaction at {m.stable}" for p, m in sorted(marks.items()) if m.stable < m.high
+    )
 
 
 def check_stopped(
@@ -194,7 +174,12 @@ def check_stopped(
     :raises ConnectorError: a process works for it, or it is unknown whether one does
     """
     if rest is not None:
-        _check_connect(rest, connector)
+        if connector in rest.connectors() and not (status := rest.status(connector)).is_stopped:
+            raise ConnectorError(
+                "LC7525",
+                f"{status}: its coordinator commits even while it is paused, and failed tasks may be restarted. Stop "
+                "it (PUT /connectors/NAME/stop) or delete it",
+            )
     elif not stated_gone:
         raise ConnectorError(
             "LC7523",
@@ -209,15 +194,3 @@ def check_stopped(
                 "is active, even if it is paused. Stop it (PUT /connectors/NAME/stop) or delete it, then wait for the "
                 "end of its session (45 s by default)",
             )
-
-
-def _check_connect(rest: ConnectRest, connector: str) -> None:
-    if connector not in rest.connectors():
-        return
-    status = rest.status(connector)
-    if not status.is_stopped:
-        raise ConnectorError(
-            "LC7525",
-            f"{status}: its coordinator commits even while it is paused, and failed tasks may be restarted. Stop "
-            "it (PUT /connectors/NAME/stop) or delete it",
-        )

@@ -40,6 +40,8 @@ _AGAIN = frozenset(
     }
 )
 """A group's coordinator that is being elected, or reads the group's state still."""
+_Request = Callable[[AdminClient, float], Mapping[str, Future[Any]]]
+"""Makes a request that ends after so many seconds, and returns its answer by group."""
 
 
 def members_of(config: Mapping[str, Any], group: str, timeout: float = 30.0) -> tuple[str, ...]:
@@ -48,16 +50,7 @@ def members_of(config: Mapping[str, Any], group: str, timeout: float = 30.0) -> 
     :param timeout: seconds for the brokers to answer
     :raises ControlTopicError: they do not answer, or reject the request
     """
-    trouble, end = LastError(config.get("error_cb")), time.monotonic() + timeout
-    client = made(AdminClient, config, trouble)
-    facts = _answer(
-        lambda left: client.describe_consumer_groups([group], request_timeout=left),
-        group,
-        config,
-        trouble,
-        timeout,
-        end,
-    )
+    facts = _asker(config, group, timeout)(lambda c, left: c.describe_consumer_groups([group], request_timeout=left))
     return () if facts is None else tuple(sorted(str(m.client_id) for m in facts.members))
 
 
@@ -70,14 +63,12 @@ def offsets_of_group(
     :param decided: wait for open transactions that may still change offsets
     :raises ControlTopicError: they do not answer, or reject the request
     """
-    trouble, end = LastError(config.get("error_cb")), time.monotonic() + timeout
-    client, request = made(AdminClient, config, trouble), ConsumerGroupTopicPartitions(group)
-
-    def listed(left: float) -> Mapping[str, Future[Any]]:
-        return client.list_consumer_group_offsets([request], request_timeout=left, require_stable=decided)
-
+    ask, end = _asker(config, group, timeout), time.monotonic() + timeout
+    request = ConsumerGroupTopicPartitions(group)
     while True:
-        offsets = _answer(listed, group, config, trouble, timeout, end)
+        offsets = ask(
+            lambda c, left: c.list_consumer_group_offsets([request], request_timeout=left, require_stable=decided)
+        )
         found: list[TopicPartition] = [] if offsets is None else offsets.topic_partitions or []
         first = next((p for p in found if p.error is not None), None)
         if first is None:
@@ -97,48 +88,39 @@ def set_group_offsets(
 
     :raises ControlTopicError: it has members, or the brokers do not answer or reject it
     """
-    trouble = LastError(config.get("error_cb"))
-    client = made(AdminClient, config, trouble)
     positions = [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]
     request = ConsumerGroupTopicPartitions(group, positions)
-    end = time.monotonic() + timeout
-    done = _answer(
-        lambda left: client.alter_consumer_group_offsets([request], request_timeout=left),
-        group,
-        config,
-        trouble,
-        timeout,
-        end,
+    done = _asker(config, group, timeout)(
+        lambda c, left: c.alter_consumer_group_offsets([request], request_timeout=left)
     )
     if done is None or (refused := [p for p in done.topic_partitions or [] if p.error is not None]):
         why = "unknown group" if done is None else f"{refused[0].topic}[{refused[0].partition}]: {refused[0].error}"
         raise ControlTopicError("LC7504", f"cannot set the offsets of consumer group {group!r}: {why}")
 
 
-def _answer(
-    request: Callable[[float], Mapping[str, Future[Any]]],
-    group: str,
-    config: Mapping[str, Any],
-    trouble: LastError,
-    timeout: float,
-    end: float,
-) -> Any:
-    """Return the answer; ``None`` for an unknown group."""
-    doing = f"asking for consumer group {group!r}"
-    while True:
-        left = max(end - time.monotonic(), PAUSE_SECONDS)
-        try:
-            return request(left)[group].result(left + timeout)
-        except KafkaException as e:
-            error = e.args[0]
-        if error.code() in _UNKNOWN:
-            return None
-        if error.code() not in _AGAIN:
-            raise ControlTopicError(
-                "LC7505",
-                f"{doing}: Kafka at {bootstrap_servers(config)}: {redacted(error.str() or error.name(), config)}; "
-                "grant this principal DESCRIBE on the group",
-            )
-        if time.monotonic() + PAUSE_SECONDS >= end:
-            raise unreachable(ControlTopicError, doing, config, trouble, timeout, error.str() or error.name())
-        time.sleep(PAUSE_SECONDS)
+def _asker(config: Mapping[str, Any], group: str, timeout: float) -> Callable[[_Request], Any]:
+    """Return a function that makes requests about a group until one time; its answer is ``None`` for an unknown one."""
+    doing, end = f"asking for consumer group {group!r}", time.monotonic() + timeout
+    trouble = LastError(config.get("error_cb"))
+    client = made(AdminClient, config, trouble)
+
+    def ask(request: _Request) -> Any:
+        while True:
+            left = max(end - time.monotonic(), PAUSE_SECONDS)
+            try:
+                return request(client, left)[group].result(left + timeout)
+            except KafkaException as e:
+                error = e.args[0]
+            if error.code() in _UNKNOWN:
+                return None
+            if error.code() not in _AGAIN:
+                raise ControlTopicError(
+                    "LC7505",
+                    f"{doing}: Kafka at {bootstrap_servers(config)}: {redacted(error.str() or error.name(), config)}; "
+                    "grant this principal DESCRIBE on the group",
+                )
+            if time.monotonic() + PAUSE_SECONDS >= end:
+                raise unreachable(ControlTopicError, doing, config, trouble, timeout, error.str() or error.name())
+            time.sleep(PAUSE_SECONDS)
+
+    return ask

@@ -28,12 +28,13 @@ from airflow_provider_lakecommit.iceberg import rows_in_footer, trouble_of
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
     Disposition,
     EvaluatedFile,
+    File,
+    GroupLog,
     History,
     KnownSnapshot,
     evaluate_files,
     filtered,
 )
-from airflow_provider_lakecommit.operations.kafka_connect.group_log import File, GroupLog
 
 CHECK_THREADS = 16
 """Threads that check whether files are in the storage."""
@@ -69,7 +70,11 @@ class Evidence:
 
     def _history(self, metadata: TableMetadata) -> History:
         floors = {s.snapshot_id: self._floor_in(s) for s in metadata.snapshots}
-        ended = [floors[s.snapshot_id] or {} for s in metadata.snapshots if self._ends_turn(s)]
+        ended = [
+            floors[s.snapshot_id] or {}
+            for s in metadata.snapshots
+            if s.summary and s.summary.additional_properties.get(ADOPTED_FROM) == self._mark
+        ]
         line = (floors[s.snapshot_id] for s in ancestry(metadata, self._branch))
         return History(
             table_uuid=metadata.table_uuid,
@@ -88,9 +93,6 @@ class Evidence:
             floor=next((floor for floor in line if floor is not None), {}),
             done={p: max(floor.get(p, 0) for floor in ended) for floor in ended for p in floor},
         )
-
-    def _ends_turn(self, snapshot: Any) -> bool:
-        return bool(snapshot.summary) and snapshot.summary.additional_properties.get(ADOPTED_FROM) == self._mark
 
     def _floor_in(self, snapshot: Any) -> dict[int, int] | None:
         text = snapshot.summary and snapshot.summary.additional_properties.get(self._floor_key)
@@ -165,10 +167,7 @@ class Evidence:
 
 
 def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Disposition, str] | None:
-    """Return the objection to a waiting file, if there is one.
-
-    :raises OSError: the storage is unreachable
-    """
+    """Return the objection to a waiting file, if there is one."""
     if problem := path_problem(file.path, roots):
         return Disposition.FALSE, problem
     source = table.io.new_input(file.path)

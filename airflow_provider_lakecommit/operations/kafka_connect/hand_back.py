@@ -181,11 +181,7 @@ def _has_moved_on(session: LandingSession, connector: KnownConnector, section: L
 
 
 def _publish(session: LandingSession) -> None:
-    """Publish reported slices, as far as possible.
-
-    :raises LedgerError: rows of a table that are before the end of the data table cannot
-    :raises SourceError: a log has other records than were landed
-    """
+    """Publish reported slices; refuse if some that are before the end of the data table cannot be published."""
     run = RunIdentity(deployment="person", dag_id="adopt --back", run_id=str(session.new_id()))
     drain(session, run, "publishes reported slices before the table is handed back")
     prepared = prepare_for_commit(session)
@@ -274,10 +270,7 @@ def _set_back(session: LandingSession, connector: KnownConnector, section: Ledge
 def _set_offsets(
     session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink, *, doubled_stay: bool
 ) -> None:
-    """Set the offsets of its tasks and of its coordinator, never back.
-
-    :raises ConnectorError: it has read again what the landing has landed
-    """
+    """Set the offsets of its tasks, never back; refuse if it has read again what the landing has landed."""
     now, ends, since = _offsets_of(connector), _group_ends(session, section), _since(sink)
     again = [
         f"{t}[{n}] [{since.get((t, n), 0)}, {min(o, ends[t, n])})"

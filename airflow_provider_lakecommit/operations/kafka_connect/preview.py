@@ -33,14 +33,15 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import Known
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.scope import notes_on, reads_earliest, reasons_against
-from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import (
     MADE_ANEW,
     By,
     SinkOffsets,
     SinkProgress,
+    Turn,
     offsets_at,
     sink_offsets,
+    turn_after,
 )
 
 

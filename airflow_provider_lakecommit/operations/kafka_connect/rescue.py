@@ -48,6 +48,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import 
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
     Disposition,
     EvaluatedFile,
+    GroupLog,
     History,
     blocking_files,
     chunks,
@@ -55,7 +56,6 @@ from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
     floor_after,
 )
 from airflow_provider_lakecommit.operations.kafka_connect.evidence import Evidence
-from airflow_provider_lakecommit.operations.kafka_connect.group_log import GroupLog
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 
 MOST_FILES = 10_000

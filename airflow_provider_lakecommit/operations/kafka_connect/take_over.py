@@ -50,10 +50,8 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
 )
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of, sink_section
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
-from airflow_provider_lakecommit.operations.kafka_connect.section import Turn, turn_after
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
-from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import SinkProgress
+from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import Turn, turn_after
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history
 
 
@@ -88,7 +86,13 @@ def adopt(
     log = rescue_of(session, connector, decision.by)
     progress = progress_of(session, connector, log, decided=True)
     session.log(f"connector {connector.name} has no active member and no open transaction")
-    preview = _acceptable(session, connector, log, progress, doubled_stay=doubled_stay)
+    preview = preview_of(session, connector, log, progress, doubled_stay=doubled_stay)
+    if preview.against:
+        raise ConnectorError(
+            "LC7526",
+            f"connector {connector.name} is stopped, but landing {session.landing.name} cannot adopt it: "
+            f"{'; '.join(preview.against)}. Nothing is written; resume the connector to continue where it was",
+        )
     if preview.done:
         put_back(session, connector, decision)
         session.log(f"{preview.table}: landing {preview.landing} already continues after connector {connector.name}")
@@ -97,7 +101,11 @@ def adopt(
         put_back(session, connector, decision)
         log = rescue_of(session, connector, decision.by)
         progress = progress_of(session, connector, log, decided=True)
-    rescued = _rescued(session, log)
+    rescued = 0
+    for report in log.commit([preview.table]):
+        rescued += sum(j.file.rows for j in report.committed)
+        if report.committed:
+            session.log(f"{report.table}: committed {len(report.committed)} announced files")
     sequence = log.end_turn(preview.table)
     session.log(f"{preview.table}: holds all files that connector {connector.name} has announced")
     _set_ledgers(session, preview, sequence, decision, doubled_stay=doubled_stay)
@@ -125,29 +133,6 @@ def put_back(session: LandingSession, connector: KnownConnector, decision: Decis
     log = rescue_of(session, connector, decision.by)
     if any(j.announced.read_again for report in log.check([session.landing.table]) for j in report.files):
         log.end_turn(session.landing.table)
-
-
-def _acceptable(
-    session: LandingSession, connector: KnownConnector, log: Rescue, progress: SinkProgress, *, doubled_stay: bool
-) -> AdoptionPreview:
-    preview = preview_of(session, connector, log, progress, doubled_stay=doubled_stay)
-    if preview.against:
-        raise ConnectorError(
-            "LC7526",
-            f"connector {connector.name} is stopped, but landing {session.landing.name} cannot adopt it: "
-            f"{'; '.join(preview.against)}. Nothing is written; resume the connector to continue where it was",
-        )
-    return preview
-
-
-def _rescued(session: LandingSession, log: Rescue) -> int:
-    """Commit what waits; how many rows that were."""
-    rows = 0
-    for report in log.commit([session.landing.table]):
-        rows += sum(j.file.rows for j in report.committed)
-        if report.committed:
-            session.log(f"{report.table}: committed {len(report.committed)} announced files")
-    return rows
 
 
 def _set_ledgers(

@@ -9,21 +9,19 @@ from uuid import UUID, uuid4
 import pytest
 
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import (
+    AnnouncedFiles,
+    ControlOffset,
     Disposition,
     EvaluatedFile,
+    File,
+    GroupLog,
     History,
     KnownSnapshot,
+    ReportedSnapshot,
     blocking_files,
     chunks,
     evaluate_files,
     floor_after,
-)
-from airflow_provider_lakecommit.operations.kafka_connect.group_log import (
-    AnnouncedFiles,
-    ControlOffset,
-    File,
-    GroupLog,
-    ReportedSnapshot,
 )
 
 TABLE, UUID_OF_TABLE = "shop.orders", uuid4()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.model import AdoptedSink
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.operations.kafka_connect.section import turn_after
+from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import turn_after
 from tests.unit.status.test_verify import P0, P1, cover, section
 
 OFFSETS = st.integers(0, 50)
