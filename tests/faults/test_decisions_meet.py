@@ -33,7 +33,7 @@ from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.backfill.opening import closed_lane
 from airflow_provider_lakecommit.operations.backfill.request import lane_request
 from airflow_provider_lakecommit.operations.decisions import delete_back as deleting
-from airflow_provider_lakecommit.operations.decisions import migrate as migrating
+from airflow_provider_lakecommit.operations.decisions import migrate_preview as migrating
 from airflow_provider_lakecommit.operations.decisions.assertion import assert_tables, from_log, from_offsets
 from airflow_provider_lakecommit.operations.decisions.delete_back import delete_back, delete_preview
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
