@@ -25,6 +25,16 @@ from airflow_provider_lakecommit.landing import LOGIN, Landing, with_registry
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY, UNSIGNED_BELOW, resolved
 
+__all__ = [
+    "catalog_properties",
+    "connection",
+    "kafka_settings",
+    "master_url",
+    "registry_connection",
+    "source_settings",
+    "stated_properties",
+]
+
 _WEB = ("http", "https")
 
 

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark import Secrets, SliceResult, WindowJob
 
 
+__all__ = ["SparkMaster", "SparkSubmit", "spark_master"]
+
 APPLICATION = PACKAGE / "spark" / "main.py"
 
 DEFAULTS = {

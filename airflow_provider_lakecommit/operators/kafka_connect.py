@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_lakecommit.operations import ConnectorStatus, ConnectRest, RescueReport
 
+__all__ = ["ACTIONS", "KafkaConnectOperator"]
 
 RESTART = "restart"
 RESCUE = spoken(CONNECT_RESCUE).rpartition(" ")[2]
