@@ -329,8 +329,8 @@ def all_wrong_at_once(landing: type[T]) -> type[T]:
         if isinstance(topics := stated.get("topics"), Sequence) and not isinstance(topics, str):
             stated["topics"] = tuple(topics)
         if wrong:
-            told = {key: value for key, value in to_flat(stated).items() if key in CHECKS}
-            raise mistaken(f"landing {values.get('name')!r}", [*wrong, *wrong_values(told)])
+            checked = {key: value for key, value in to_flat(stated).items() if key in CHECKS}
+            raise mistaken(f"landing {values.get('name')!r}", [*wrong, *wrong_values(checked)])
         make(self, **stated)
 
     landing.__init__ = checked  # type: ignore[assignment]

@@ -76,8 +76,8 @@ def row_wise(
     """
     if POSITION in {name.lower() for name in columns}:
         raise TableError("LC4035", f"transform.record_schema: the name {POSITION} is reserved")
-    told = _tree(connection, sql)
-    node = told["statements"][0]["node"]
+    tree = _tree(connection, sql)
+    node = tree["statements"][0]["node"]
     for part in _wrong_parts(node):
         raise TableError("LC4036", f"transform: {part}: a transform reads one record, `select … from record where …`")
     found = _Walk(connection, columns, functions, node["from_table"]["alias"])
@@ -86,21 +86,21 @@ def row_wise(
     found.check(node["where_clause"])
     guard([node["select_list"], node["where_clause"]], {"", RECORD, node["from_table"]["alias"].lower()})
     column = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [POSITION]}
-    rows = _text(connection, told, {**node, "select_list": [column, *node["select_list"]]})
+    rows = _text(connection, tree, {**node, "select_list": [column, *node["select_list"]]})
     suspects(node)
-    return rows, _text(connection, told, node)
+    return rows, _text(connection, tree, node)
 
 
-def _text(connection: duckdb.DuckDBPyConnection, told: Mapping[str, Any], node: Mapping[str, Any]) -> str:
-    tree = {**told, "statements": [{**told["statements"][0], "node": node}]}
-    return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchall()[0][0])
+def _text(connection: duckdb.DuckDBPyConnection, tree: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    changed = {**tree, "statements": [{**tree["statements"][0], "node": node}]}
+    return str(connection.execute("select json_deserialize_sql(?::json)", [json.dumps(changed)]).fetchall()[0][0])
 
 
 def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     """Parse one statement, no deeper than :data:`MOST_LEVELS`."""
     try:
-        told = _parsed(connection, sql)
-        levels = max(level for _, level in _nodes(told))
+        tree = _parsed(connection, sql)
+        levels = max(level for _, level in _nodes(tree))
     except RecursionError:
         levels = MOST_LEVELS + 1
     if levels > MOST_LEVELS:
@@ -109,16 +109,16 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
             f"transform: expressions are more than {MOST_LEVELS} levels deep: `a || b || …`, `a + b + …` and "
             "`else case` add a level each; use `concat(a, b, …)`, `list_sum([a, b, …])` or further `when`",
         )
-    if told["error"]:
-        raise TableError("LC4038", f"transform: {told['error_message']}")
-    if len(told["statements"]) != 1:
-        raise TableError("LC4039", f"transform: it has {len(told['statements'])} statements, but must have one")
-    return told
+    if tree["error"]:
+        raise TableError("LC4038", f"transform: {tree['error_message']}")
+    if len(tree["statements"]) != 1:
+        raise TableError("LC4039", f"transform: it has {len(tree['statements'])} statements, but must have one")
+    return tree
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0])
-    return told
+    tree: dict[str, Any] = json.loads(connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    return tree
 
 
 def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
@@ -254,11 +254,11 @@ class _Walk:
         if name in self._macros or definition is None:
             return
         self._macros[name] = definition
-        told = _parsed(self._connection, f"select {definition}")
-        if told["error"]:
+        tree = _parsed(self._connection, f"select {definition}")
+        if tree["error"]:
             raise TableError("LC4041", f"transform: it is unknown if {name} reads one record only")
         try:
-            self.check(told["statements"][0]["node"]["select_list"])
+            self.check(tree["statements"][0]["node"]["select_list"])
         except TableError as e:
             raise TableError("LC4042", f"{e}; {name} uses it") from e
 
