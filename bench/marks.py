@@ -17,7 +17,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter

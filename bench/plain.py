@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile
 
 from airflow_provider_lakecommit.core.model import Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
-from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 

@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter

@@ -41,7 +41,7 @@ from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.core.model import Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.parquet.arrow_types import arrow_schema
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter

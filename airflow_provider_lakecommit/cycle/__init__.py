@@ -18,16 +18,18 @@ __getattr__ = lazy_names(
         "plan.ledger_upkeep": "LedgerUpkeep",
         "plan.evolving": "evolve_now",
         "plan.headroom": "headroom_now plan_threshold warnings",
-        "plan.known": "check_first_run remembered unknown_text",
+        "plan.known": (
+            "all_entries check_first_run first_offsets joining_offsets ledger_state ledger_states remembered "
+            "unknown_text"
+        ),
         "plan.open": "open_cycle preview",
         "plan.open_lanes": "OpenLane lanes_in open_lanes",
         "plan.reports": (
-            "all_sections endangered known_section known_state ledger_state ledger_states own_partition "
-            "unsigned_ranges unsigned_text"
+            "all_sections endangered known_section known_state own_partition unsigned_ranges unsigned_text"
         ),
-        "plan.resume": "cycles_of EarlierCycles published_by snapshot_of ticket_of",
-        "plan.sections": "first_offsets joining_offsets new_section initial_position positions_at",
-        "plan.start": "empty_plan new_cycle send_start start_without_tables",
+        "plan.resume": "cycles_of EarlierCycles published_by snapshot_of",
+        "plan.sections": "new_section initial_position positions_at",
+        "plan.start": "empty_plan new_cycle send_start start_without_tables ticket_of",
         "plan.tables": "Prepared PreparedTable prepare prepare_for_commit prepared_table table_ledger",
         "plan.truncation": "check_logs_of_lane diverged_logs",
         "results": "Closed CycleTicket GroupResult GroupTicket Opened PublishedSnapshot merged_snapshots",
@@ -43,8 +45,7 @@ __getattr__ = lazy_names(
         "session.ports": "ControlPort SourcePort",
         "session.progress": "Progress report_progress",
         "session.secrets": "LEAST_SECONDS secrets_for vended_of",
-        "session.tables": "table_of",
-        "session.targets": "check_fit target_of",
+        "session.tables": "check_fit table_of target_of",
         "session.turns": "LogPlace cycles_since successor_of",
         "sets.bundles": "BundledGroup dealt label_of",
         "sets.combined": "Combined",

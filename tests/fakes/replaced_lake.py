@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.committer.checks import StagedSlice
 from airflow_provider_lakecommit.core.destinations import Role
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter

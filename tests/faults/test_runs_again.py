@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
-from airflow_provider_lakecommit.cycle.plan.resume import find_cycle
+from airflow_provider_lakecommit.cycle.plan.start import find_cycle
 from tests.support.world import World, records
 
 Make = Callable[..., World]

@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule
 from airflow_provider_lakecommit.control import DataFile as WireFile
 from airflow_provider_lakecommit.core.model import LIVE, ControlPosition, Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.cycle.session.targets import target_of
+from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.parquet.write import FanoutWriter
 from airflow_provider_lakecommit.landing import Landing

@@ -42,8 +42,8 @@ from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.audit import audit
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommits, own_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
-from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, find_cycle, published_before, where_it_is
-from airflow_provider_lakecommit.cycle.plan.start import start_without_tables
+from airflow_provider_lakecommit.cycle.plan.resume import published_before
+from airflow_provider_lakecommit.cycle.plan.start import FoundCycle, find_cycle, start_without_tables, where_it_is
 from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket
 from airflow_provider_lakecommit.cycle.session.landing_session import (
     FoldedLog,

@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
-from airflow_provider_lakecommit.cycle.session.targets import evolves_by_sql, sql_types
+from airflow_provider_lakecommit.cycle.session.tables import evolves_by_sql, sql_types
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats import (
     Evolution,

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control topic has about a landing's tables: missing or unreadable ones, and former ones, which its spec no
-longer names.
+"""What is known of a landing's tables, by their ledgers and the control topic, and the first ledger entry of a stream.
 
-Contract: reads only. The control topic names the tables of the landing's plans and reports. The leading table and the
-dead-letter table are indispensable. The newest plan has the columns of any other table of rows
-(:func:`newest_target`): they decide how records are decoded and evaluated, so that no disposition changes, and nothing
-is written for the table. It then lacks the range like a table whose commit failed; once it is readable, the range is
-planned for it alone. :func:`check_former` refuses a landing whose data table lacks its ledger while a former table has
-one: it would land its topics a second time. A dropped table, or one that never had a ledger, refuses nothing.
+Contract: reads only. The control topic names the tables of the landing's plans and reports: missing or unreadable ones,
+and former ones, which its spec no longer names. The leading table and the dead-letter table are indispensable. The
+newest plan has the columns of any other table of rows (:func:`newest_target`): they decide how records are decoded and
+evaluated, so that no disposition changes, and nothing is written for the table. It then lacks the range like a table
+whose commit failed; once it is readable, the range is planned for it alone. :func:`check_former` refuses a landing
+whose data table lacks its ledger while a former table has one: it would land its topics a second time. A dropped table,
+or one that never had a ledger, refuses nothing.
+
+A topic that the landing has never landed begins at ``start`` of the landing. With ``latest``, a topic that the
+landing's set has landed before, in another table, begins where the set began it, or where the source begins now: so
+moving a topic to another table omits no record.
 
 Failure story: a table in no plan of the log is needed to plan at all: its error is the landing's. The commit of each
 run tries the table again, and the run fails as long as that fails. A former table is unknown once retention has removed
-its control records.
+its control records. The set's other landings are found in the newest records of the control topic, and their offsets in
+their tables' ledgers: one with a missing table or only older records is unknown.
 
 A landing with a ledger entry, or with a record among the newest of the control topic, is known; for another one,
 :func:`unknown_text` names landings of a similar name, and those that landed the same topics into the same table.
@@ -19,12 +24,13 @@ A landing with a ledger entry, or with a record among the newest of the control 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from uuid import UUID
 
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer import LedgerState
+from airflow_provider_lakecommit.committer import LedgerState, read_ledger
 from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import (
     BACKFILL,
@@ -35,35 +41,141 @@ from airflow_provider_lakecommit.core import (
     CycleOpened,
     Entry,
     LedgerSection,
+    RangeSet,
     SliceReported,
+    SourcePartition,
     TablePublished,
     TableTarget,
+    Watermark,
+    set_of,
 )
-from airflow_provider_lakecommit.cycle.plan.reports import endangered, known_section, ledger_state
+from airflow_provider_lakecommit.cycle.plan.reports import endangered, known_section
+from airflow_provider_lakecommit.cycle.plan.sections import initial_position, new_section, positions_at
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.landing import nearest
 
 ALIKE = 0.6
 """The least similarity, from 0 to 1, of a name that counts as misspelled."""
 
 
-def remembered(session: LandingSession, name: str) -> set[UUID]:
-    """Return the tables of this name for which the log has slices with rows, of this stream or the live one. A table
-    that never had a row can lose none, and counts as new.
+def all_entries(
+    session: LandingSession, since: datetime | None = None, lane: str | None = None
+) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+    """Yield the log's entries of a stream by partition: the landing's partition differed if partitions were added.
+
+    :param since: skip records that are older by their own times
+    :param lane: by default the session's
+    :raises ControlTopicError: the control topic cannot be read
     """
-    entries = (e for lane in {session.lane, LIVE} for _, some in session.all_entries(lane=lane) for e in some)
-    reports = (e.report for e in entries if isinstance(e, SliceReported))
-    return {t.uuid for report in reports if (t := report.table(name)) is not None and t.rows}
+    for partition in range(session.control.describe().partitions):
+        start = 0 if since is None else session.control.first_since(partition, since)
+        records = () if start is None else session.control.read(partition, start).records
+        yield partition, read_entries(records, session.landing.name, lane or session.lane)
 
 
-def newest_target(session: LandingSession, name: str) -> TableTarget | None:
-    """Return the newest plan's entry on a table that a window may be planned without; ``None`` if there is none."""
-    if session.lane != LIVE or name not in session.landing.data_tables[1:]:
-        return None
-    opened = (e for _, some in session.all_entries() for e in some if isinstance(e, CycleOpened))
-    known = [(e.at, t) for e in opened for t in e.plan.targets if t.table == name]
-    return max(known, key=lambda one: one[0])[1] if known else None
+def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
+    """Return the ledger of a table; ``None`` if there is no such table.
+
+    :raises CatalogError: the catalog is unavailable
+    """
+    table = session.tables.find(name)
+    return None if table is None else read_ledger(table.metadata, session.landing.branch)
+
+
+def ledger_states(session: LandingSession) -> dict[str, LedgerState | None]:
+    """Return the ledgers of the landing's tables, as :func:`ledger_state` does."""
+    return {name: ledger_state(session, name) for name in session.landing.tables}
+
+
+def first_section(
+    session: LandingSession, source: SourceState, data: LedgerSection | None, known: Iterable[LedgerSection]
+) -> LedgerSection:
+    """Return the first entry of a stream: at ``start`` for the data table, at the data table's end for a later one.
+
+    :param known: all entries of the table
+    """
+    if data is None:
+        starts, control = joining_offsets(session, source.partitions), initial_position(session)
+    else:
+        behind = left_by_former(session, data)
+        starts = {p: _first(behind[p], data.end(p)) for p in data.starts.keys() | source.partitions.keys()}
+        control = data.control
+    positions = positions_at(starts, source.partitions)
+    return new_section(session, source, starts, Coverage(), control, positions=positions, known=known)
+
+
+def _first(ranges: RangeSet, end: int) -> int:
+    return min(end, ranges.ranges[0].start) if ranges else end
+
+
+def joining_offsets(
+    session: LandingSession, partitions: Mapping[SourcePartition, Watermark]
+) -> dict[SourcePartition, int]:
+    """Return the first offset of each of these partitions.
+
+    :raises CatalogError: the catalog is unavailable
+    :raises ControlTopicError: the control topic cannot be read
+    """
+    landing = session.landing
+    firsts = first_offsets(partitions, landing.window.start)
+    name = set_of(landing.name, landing.table)
+    if landing.window.start == "earliest" or not partitions or not name:
+        return firsts
+    begun = _begun_by(session, f"{name}.")
+    return {p: min(at, max(begun.get(p, at), partitions[p].start)) for p, at in firsts.items()}
+
+
+def first_offsets(partitions: Mapping[SourcePartition, Watermark], start: str) -> dict[SourcePartition, int]:
+    """Return the offset of ``earliest`` or ``latest`` in each partition."""
+    return {p: w.start if start == "earliest" else w.stable for p, w in partitions.items()}
+
+
+def _begun_by(session: LandingSession, prefix: str) -> dict[SourcePartition, int]:
+    """Return where the other landings of a set began each partition."""
+    out: dict[SourcePartition, int] = {}
+    for name in session.control.recent(prefix):
+        if name != session.landing.name and "." in name.removeprefix(prefix):
+            for p, start in _starts_of(session, name, name.removeprefix(prefix)):
+                out[p] = min(start, out.get(p, start))
+    return out
+
+
+def _starts_of(session: LandingSession, landing: str, table: str) -> Iterator[tuple[SourcePartition, int]]:
+    found = session.tables.find(table)
+    if found is None:
+        return
+    try:
+        state = read_ledger(found.metadata, session.landing.branch)
+    except TableError as e:
+        session.log(f"WARNING: the first offsets of landing {landing} are unknown: {e}")
+        return
+    for section in state.known_sections:
+        if section.landing == landing:
+            yield from section.starts.items()
+
+
+def check_lane_open(session: LandingSession, name: str) -> None:
+    """:raises LedgerError: a backfill has no entry where it should, and this call does not make one"""
+    if session.lane != LIVE:
+        raise LedgerError(
+            "LC6011",
+            f"{name}: backfill {session.lane} of landing {session.landing.name} is not open, or a rollback of the "
+            f"table closed it: list open backfills with `{BACKFILL} SPEC --list`, or use `{BACKFILL} SPEC --close "
+            f"{session.lane}` if it is still open",
+        )
+
+
+def check_new(session: LandingSession, leading: LedgerSection | None, name: str, table: Table | None = None) -> None:
+    """Check that a table may get its first ledger entry of this stream.
+
+    :raises LedgerError: the log has slices for it
+    :raises TableError: the landing lands into another table, which its spec does not name
+    """
+    check_first_run(session, name, table)
+    if leading is None:
+        check_former(session, name)
 
 
 def check_first_run(session: LandingSession, name: str, table: Table | None = None) -> None:
@@ -95,26 +207,22 @@ def check_first_run(session: LandingSession, name: str, table: Table | None = No
         )
 
 
-def check_lane_open(session: LandingSession, name: str) -> None:
-    """:raises LedgerError: a backfill has no entry where it should, and this call does not make one"""
-    if session.lane != LIVE:
-        raise LedgerError(
-            "LC6011",
-            f"{name}: backfill {session.lane} of landing {session.landing.name} is not open, or a rollback of the "
-            f"table closed it: list open backfills with `{BACKFILL} SPEC --list`, or use `{BACKFILL} SPEC --close "
-            f"{session.lane}` if it is still open",
-        )
-
-
-def check_new(session: LandingSession, leading: LedgerSection | None, name: str, table: Table | None = None) -> None:
-    """Check that a table may get its first ledger entry of this stream.
-
-    :raises LedgerError: the log has slices for it
-    :raises TableError: the landing lands into another table, which its spec does not name
+def remembered(session: LandingSession, name: str) -> set[UUID]:
+    """Return the tables of this name for which the log has slices with rows, of this stream or the live one. A table
+    that never had a row can lose none, and counts as new.
     """
-    check_first_run(session, name, table)
-    if leading is None:
-        check_former(session, name)
+    entries = (e for lane in {session.lane, LIVE} for _, some in all_entries(session, lane=lane) for e in some)
+    reports = (e.report for e in entries if isinstance(e, SliceReported))
+    return {t.uuid for report in reports if (t := report.table(name)) is not None and t.rows}
+
+
+def newest_target(session: LandingSession, name: str) -> TableTarget | None:
+    """Return the newest plan's entry on a table that a window may be planned without; ``None`` if there is none."""
+    if session.lane != LIVE or name not in session.landing.data_tables[1:]:
+        return None
+    opened = (e for _, some in all_entries(session) for e in some if isinstance(e, CycleOpened))
+    known = [(e.at, t) for e in opened for t in e.plan.targets if t.table == name]
+    return max(known, key=lambda one: one[0])[1] if known else None
 
 
 def check_former(session: LandingSession, name: str) -> None:
@@ -124,7 +232,7 @@ def check_former(session: LandingSession, name: str) -> None:
     :raises TableError: the landing lands into the former table
     """
     landing, own = session.landing.name, {(session.landing.name, session.lane)}
-    entries = [e for _, some in session.all_entries() for e in some]
+    entries = [e for _, some in all_entries(session) for e in some]
     for former in sorted(_tables_of(entries) - set(session.landing.tables)):
         if (state := ledger_state(session, former)) is None:
             continue

@@ -51,8 +51,9 @@ from airflow_provider_lakecommit.core import (
     losses_text,
     removed,
 )
+from airflow_provider_lakecommit.cycle.plan.known import joining_offsets
 from airflow_provider_lakecommit.cycle.plan.reports import endangered, pending_of, unsigned_ranges, unsigned_text
-from airflow_provider_lakecommit.cycle.plan.sections import joining_offsets, position_at_end
+from airflow_provider_lakecommit.cycle.plan.sections import position_at_end
 from airflow_provider_lakecommit.cycle.session.landing_session import BEYOND, LandingSession
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState

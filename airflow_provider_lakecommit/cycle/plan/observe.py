@@ -50,7 +50,7 @@ from airflow_provider_lakecommit.cycle.plan.tables import Prepared, prepare
 from airflow_provider_lakecommit.cycle.plan.truncation import check_logs
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.secrets import vended_of
-from airflow_provider_lakecommit.cycle.session.targets import check_unless_filled
+from airflow_provider_lakecommit.cycle.session.tables import check_unless_filled
 from airflow_provider_lakecommit.formats import check_registry
 from airflow_provider_lakecommit.kafka import SourceState, sizes
 from airflow_provider_lakecommit.landing import Landing, Window

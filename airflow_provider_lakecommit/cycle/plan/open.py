@@ -31,19 +31,21 @@ from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, decide
 from airflow_provider_lakecommit.cycle.plan.headroom import plan_lines, plan_threshold, request
 from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import SpecWaits
 from airflow_provider_lakecommit.cycle.plan.observe import observe, read
-from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, cycle_in, find_cycle
 from airflow_provider_lakecommit.cycle.plan.start import (
     MAX_RACES,
+    FoundCycle,
     Release,
+    cycle_in,
     dead_cycles,
     fenced,
+    find_cycle,
     start,
     start_without_tables,
     unchecked,
 )
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
-from airflow_provider_lakecommit.cycle.session.targets import contradiction
+from airflow_provider_lakecommit.cycle.session.tables import contradiction
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, StorageError
 from airflow_provider_lakecommit.kafka import SourceState
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider_lakecommit.committer import LedgerState
 from airflow_provider_lakecommit.core import Coverage, LedgerSection, OffsetRange, SourcePartition
-from airflow_provider_lakecommit.cycle.plan.reports import ledger_states
+from airflow_provider_lakecommit.cycle.plan.known import ledger_states
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 
 

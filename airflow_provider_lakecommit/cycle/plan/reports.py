@@ -68,20 +68,6 @@ def log_of(session: LandingSession, position: ControlPosition) -> Iterator[Contr
             control.close()
 
 
-def ledger_state(session: LandingSession, name: str) -> LedgerState | None:
-    """Return the ledger of a table; ``None`` if there is no such table.
-
-    :raises CatalogError: the catalog is unavailable
-    """
-    table = session.tables.find(name)
-    return None if table is None else read_ledger(table.metadata, session.landing.branch)
-
-
-def ledger_states(session: LandingSession) -> dict[str, LedgerState | None]:
-    """Return the ledgers of the landing's tables, as :func:`ledger_state` does."""
-    return {name: ledger_state(session, name) for name in session.landing.tables}
-
-
 def all_sections(states: Iterable[LedgerState | None]) -> tuple[LedgerSection, ...]:
     """Return all entries of ledgers, also those that a rollback took away."""
     return tuple(s for state in states if state is not None for s in (*state.known_sections, *state.undone))

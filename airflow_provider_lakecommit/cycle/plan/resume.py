@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a run continues: the results of its earlier attempts, from the control topic and the tables.
 
-Contract: an open cycle is continued with its plan. A finished one (complete, closed by a later cycle, or released
-because its run was abandoned) gets no more work; the result says what became of its window. A run of several cycles is
-*finished* when all of them are over, the newest is completely reported, and it left nothing to this run: open cycles
-continue under their numbers, oldest first; after a finished one with gaps the run continues with the next number.
-Snapshots are named from the tables, so that all named ones exist. Nothing is written here.
+Contract: a run of several cycles is *finished* when all of them are over, the newest is completely reported, and it
+left nothing to this run: open cycles continue under their numbers, oldest first; after a finished one with gaps the run
+continues with the next number. Snapshots are named from the tables, so that all named ones exist. Nothing is written
+here.
 
 Failure story: cycles that the log no longer has (retention) count as nonexistent: the run begins again, and rows in the
 tables are not read again.
@@ -16,7 +15,7 @@ cycle's begin by the log. Snapshots without files do not count as a run's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -24,128 +23,20 @@ from uuid import UUID
 from pyiceberg.table.metadata import TableMetadata
 
 from airflow_provider_lakecommit.committer import SnapshotRecord, landing_snapshots
-from airflow_provider_lakecommit.control import plan_digest, read_entries
 from airflow_provider_lakecommit.core import (
     CycleClosed,
-    CycleOpened,
     CycleState,
-    Entry,
-    LandingState,
-    Slice,
-    granted,
     total_of,
 )
 from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.cycle.plan.known import all_entries
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
-from airflow_provider_lakecommit.cycle.results import Closed, CycleTicket, Opened, PublishedSnapshot
+from airflow_provider_lakecommit.cycle.results import Closed, PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import (
-    FoldedLog,
     LandingSession,
     RunIdentity,
     cycle_id_of,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundCycle:
-    """A cycle that was found, with its place. ``valid_through`` comes from its COMPLETE."""
-
-    state: CycleState
-    ticket: CycleTicket
-    valid_through: datetime | None = None
-
-    @property
-    def granted(self) -> tuple[Slice, ...]:
-        """Return its slices, without those of earlier claims."""
-        return granted(self.state.plan, self.state.claim)
-
-    def begun(self, explain: tuple[str, ...] = ()) -> Opened:
-        """Return it as a cycle that was opened just now."""
-        return Opened(ticket=self.ticket, plan=self.state.plan, slices=self.granted, explain=explain, state=self.state)
-
-    def continued(self, session: LandingSession, landing_state: LandingState | None) -> Opened:
-        """Return it as the plan step would; without a ``landing_state`` of the tables their gaps are unknown."""
-        state = self.state
-        if not state.over:
-            return replace(self.begun(), note="continues the cycle that this run opened before")
-        lacking = landing_state.lacking(self.granted) if landing_state else ()
-        note = where_it_is(session, state, lacking if landing_state else None)
-        return Opened(
-            ticket=self.ticket, plan=state.plan, slices=(), explain=(), finished=True, lacking=lacking, note=note
-        )
-
-
-def cycle_in(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCycle | None:
-    """Return a cycle in a read of the log."""
-    state = folded.state.cycles.get(commit_id)
-    return None if state is None else found_in(session, folded, state)
-
-
-def found_in(session: LandingSession, folded: FoldedLog, state: CycleState) -> FoundCycle:
-    return FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
-
-
-def cycle_of_ticket(session: LandingSession, ticket: CycleTicket) -> CycleState | None:
-    """Return a cycle by its ticket, even if no ledger needs its part of the log any more."""
-    log = session.control.read(ticket.partition, ticket.read_from)
-    entries = read_entries(log.records, session.landing.name, session.lane)
-    return fold(entries, (), session.landing.window.completion_timeout).cycles.get(ticket.commit_id)
-
-
-def find_cycle(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
-    """Return a cycle of this landing anywhere in the log, as far as its retention goes."""
-    for partition, found in session.all_entries():
-        entries = _newest(found, commit_id)
-        landing_state = fold(entries, (), session.landing.window.completion_timeout)
-        if (state := landing_state.cycles.get(commit_id)) is not None:
-            ends = (e.valid_through for e in entries if isinstance(e, CycleClosed) and e.commit_id == commit_id)
-            ticket = ticket_of(session, state, partition, state.since)
-            return FoundCycle(state=state, ticket=ticket, valid_through=next(ends, None))
-    return None
-
-
-def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
-    """Return the log from where this cycle was last opened again, by a run recreated under an old id. A copy of its
-    START opens nothing.
-    """
-    begin, ended = 0, False
-    known: set[UUID | None] = {None}
-    for index, e in enumerate(entries):
-        if e.commit_id == commit_id and (e.event is None or e.event not in known):
-            known.add(e.event)
-            if ended and isinstance(e, CycleOpened):
-                begin, ended = index, False
-            ended = ended or isinstance(e, CycleClosed)
-    return entries[begin:]
-
-
-def ticket_of(session: LandingSession, state: CycleState, partition: int, read_from: int) -> CycleTicket:
-    """Return the ticket by which later tasks of the run find the cycle."""
-    return CycleTicket(
-        landing=session.landing.name,
-        lane=session.lane,
-        commit_id=state.cycle.commit_id,
-        slot=state.cycle.slot,
-        partition=partition,
-        read_from=read_from,
-        plan=plan_digest(state.plan),
-        deployment=state.cycle.deployment,
-    )
-
-
-def where_it_is(session: LandingSession, state: CycleState, lacking: tuple[Slice, ...] | None) -> str:
-    """Describe a finished cycle; ``lacking`` is unknown if no table could be read."""
-    ended = (
-        "was released by a later plan, because its run had ended"
-        if state.closed_at is None
-        else f"was closed at offset {state.closed_at} of {session.control.name}"
-    )
-    window = f"its window was {state.plan.coverage}" if state.plan.slices else "its window was empty"
-    if lacking:
-        window += f"; not landed: {', '.join(map(str, lacking))}"
-    elif lacking is not None and state.plan.slices:
-        window += ", and all of it is landed"
-    return f"this run's cycle {state.cycle.commit_id} {ended}; {window}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +102,7 @@ def cycles_of(session: LandingSession, run: RunIdentity, since: datetime | None 
 
 
 def _cycles_since(session: LandingSession, run: RunIdentity, since: datetime | None) -> EarlierCycles | None:
-    for partition, entries in session.all_entries(since):
+    for partition, entries in all_entries(session, since):
         landing_state = fold(entries, (), session.landing.window.completion_timeout)
         mine = [c for c in landing_state.cycles.values() if _is_of(session, run, c)]
         if mine:

@@ -1,22 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Begin a cycle: send its START_COMMIT in a slot of its own, and read back what was granted.
+"""The cycle of a run: found in the log, or begun.
 
-Contract: one START per call. Where no ledger can be read, the cycle begins with an empty plan.
+Contract: to begin, one START_COMMIT is sent in a slot of its own, and what was granted is read back. Where no ledger
+can be read, the cycle begins with an empty plan. An open cycle is continued with its plan. A finished one (complete,
+closed by a later cycle, or released because its run was abandoned) gets no more work; the result says what became of
+its window. Finding writes nothing.
 
 Failure story: of two planners that race, the one that is later in the log is fenced, and nothing of its START is
-stored.
+stored. A cycle that the log no longer has (retention) counts as nonexistent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import Cycle, Directives, LandingState, Plan, Refuse, abandoned, free_slot
+from airflow_provider_lakecommit.control import plan_digest, read_entries
+from airflow_provider_lakecommit.core import (
+    Cycle,
+    CycleClosed,
+    CycleOpened,
+    CycleState,
+    Directives,
+    Entry,
+    LandingState,
+    Plan,
+    Refuse,
+    Slice,
+    abandoned,
+    free_slot,
+    granted,
+)
 from airflow_provider_lakecommit.core import empty_plan as nothing_planned
-from airflow_provider_lakecommit.cycle.plan.resume import FoundCycle, cycle_in, found_in
-from airflow_provider_lakecommit.cycle.results import Opened
+from airflow_provider_lakecommit.core.fold import fold
+from airflow_provider_lakecommit.cycle.plan.known import all_entries
+from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import (
     FoldedLog,
     LandingSession,
@@ -29,6 +49,35 @@ MAX_RACES = 8
 """How often a fenced planner retries before it gives up."""
 
 Release = Callable[[Cycle], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCycle:
+    """A cycle that was found, with its place. ``valid_through`` comes from its COMPLETE."""
+
+    state: CycleState
+    ticket: CycleTicket
+    valid_through: datetime | None = None
+
+    @property
+    def granted(self) -> tuple[Slice, ...]:
+        """Return its slices, without those of earlier claims."""
+        return granted(self.state.plan, self.state.claim)
+
+    def begun(self, explain: tuple[str, ...] = ()) -> Opened:
+        """Return it as a cycle that was opened just now."""
+        return Opened(ticket=self.ticket, plan=self.state.plan, slices=self.granted, explain=explain, state=self.state)
+
+    def continued(self, session: LandingSession, landing_state: LandingState | None) -> Opened:
+        """Return it as the plan step would; without a ``landing_state`` of the tables their gaps are unknown."""
+        state = self.state
+        if not state.over:
+            return replace(self.begun(), note="continues the cycle that this run opened before")
+        lacking = landing_state.lacking(self.granted) if landing_state else ()
+        note = where_it_is(session, state, lacking if landing_state else None)
+        return Opened(
+            ticket=self.ticket, plan=state.plan, slices=(), explain=(), finished=True, lacking=lacking, note=note
+        )
 
 
 def start_without_tables(
@@ -106,3 +155,76 @@ def dead_cycles(landing_state: LandingState, release: Release) -> set[UUID]:
 def fenced(session: LandingSession) -> ControlTopicError:
     name = session.landing.name
     return ControlTopicError("LC6009", f"landing {name}: fenced {MAX_RACES} times while opening a cycle; try again")
+
+
+def cycle_in(session: LandingSession, folded: FoldedLog, commit_id: UUID) -> FoundCycle | None:
+    """Return a cycle in a read of the log."""
+    state = folded.state.cycles.get(commit_id)
+    return None if state is None else found_in(session, folded, state)
+
+
+def found_in(session: LandingSession, folded: FoldedLog, state: CycleState) -> FoundCycle:
+    return FoundCycle(state=state, ticket=ticket_of(session, state, folded.partition, state.since))
+
+
+def cycle_of_ticket(session: LandingSession, ticket: CycleTicket) -> CycleState | None:
+    """Return a cycle by its ticket, even if no ledger needs its part of the log any more."""
+    log = session.control.read(ticket.partition, ticket.read_from)
+    entries = read_entries(log.records, session.landing.name, session.lane)
+    return fold(entries, (), session.landing.window.completion_timeout).cycles.get(ticket.commit_id)
+
+
+def find_cycle(session: LandingSession, commit_id: UUID) -> FoundCycle | None:
+    """Return a cycle of this landing anywhere in the log, as far as its retention goes."""
+    for partition, found in all_entries(session):
+        entries = _newest(found, commit_id)
+        landing_state = fold(entries, (), session.landing.window.completion_timeout)
+        if (state := landing_state.cycles.get(commit_id)) is not None:
+            ends = (e.valid_through for e in entries if isinstance(e, CycleClosed) and e.commit_id == commit_id)
+            ticket = ticket_of(session, state, partition, state.since)
+            return FoundCycle(state=state, ticket=ticket, valid_through=next(ends, None))
+    return None
+
+
+def _newest(entries: Sequence[Entry], commit_id: UUID) -> Sequence[Entry]:
+    """Return the log from where this cycle was last opened again, by a run recreated under an old id. A copy of its
+    START opens nothing.
+    """
+    begin, ended = 0, False
+    known: set[UUID | None] = {None}
+    for index, e in enumerate(entries):
+        if e.commit_id == commit_id and (e.event is None or e.event not in known):
+            known.add(e.event)
+            if ended and isinstance(e, CycleOpened):
+                begin, ended = index, False
+            ended = ended or isinstance(e, CycleClosed)
+    return entries[begin:]
+
+
+def ticket_of(session: LandingSession, state: CycleState, partition: int, read_from: int) -> CycleTicket:
+    """Return the ticket by which later tasks of the run find the cycle."""
+    return CycleTicket(
+        landing=session.landing.name,
+        lane=session.lane,
+        commit_id=state.cycle.commit_id,
+        slot=state.cycle.slot,
+        partition=partition,
+        read_from=read_from,
+        plan=plan_digest(state.plan),
+        deployment=state.cycle.deployment,
+    )
+
+
+def where_it_is(session: LandingSession, state: CycleState, lacking: tuple[Slice, ...] | None) -> str:
+    """Describe a finished cycle; ``lacking`` is unknown if no table could be read."""
+    ended = (
+        "was released by a later plan, because its run had ended"
+        if state.closed_at is None
+        else f"was closed at offset {state.closed_at} of {session.control.name}"
+    )
+    window = f"its window was {state.plan.coverage}" if state.plan.slices else "its window was empty"
+    if lacking:
+        window += f"; not landed: {', '.join(map(str, lacking))}"
+    elif lacking is not None and state.plan.slices:
+        window += ", and all of it is landed"
+    return f"this run's cycle {state.cycle.commit_id} {ended}; {window}"

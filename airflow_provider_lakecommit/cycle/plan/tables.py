@@ -39,14 +39,18 @@ from airflow_provider_lakecommit.core import (
     TableTarget,
     merged,
 )
-from airflow_provider_lakecommit.cycle.plan.known import check_first_run, check_lane_open, check_new, newest_target
+from airflow_provider_lakecommit.cycle.plan.known import (
+    check_first_run,
+    check_lane_open,
+    check_new,
+    first_section,
+    ledger_state,
+    newest_target,
+)
 from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import LedgerUpkeep
-from airflow_provider_lakecommit.cycle.plan.reports import ledger_state
-from airflow_provider_lakecommit.cycle.plan.sections import first_section
 from airflow_provider_lakecommit.cycle.plan.unread import with_unread
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.cycle.session.tables import table_of
-from airflow_provider_lakecommit.cycle.session.targets import check_fit, target_of
+from airflow_provider_lakecommit.cycle.session.tables import check_fit, table_of, target_of
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, TableError
 from airflow_provider_lakecommit.kafka import SourceState
 

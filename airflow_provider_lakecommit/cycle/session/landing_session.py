@@ -28,7 +28,6 @@ from airflow_provider_lakecommit.control import (
     Sender,
     entry_of,
     read_decided,
-    read_entries,
 )
 from airflow_provider_lakecommit.core import (
     LIVE,
@@ -238,19 +237,6 @@ class LandingSession:
             f"the ranges they concern are planned again (`{STATUS}` lists the records); the newest is "
             f"{state.quarantined[-1].describe(partition)}"
         )
-
-    def all_entries(
-        self, since: datetime | None = None, lane: str | None = None
-    ) -> Iterator[tuple[int, tuple[Entry, ...]]]:
-        """Yield the log's entries of a stream by partition: the landing's partition differed if partitions were added.
-
-        :param since: skip records that are older by their own times
-        :param lane: by default this one
-        """
-        for partition in range(self.control.describe().partitions):
-            start = 0 if since is None else self.control.first_since(partition, since)
-            records = () if start is None else self.control.read(partition, start).records
-            yield partition, read_entries(records, self.landing.name, lane or self.lane)
 
     def own_partition(self) -> int:
         """Return the control partition of the newest ledgers; before any was read, the one of the hash."""

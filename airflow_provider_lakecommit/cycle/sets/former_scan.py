@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 from airflow_provider_lakecommit.control import ControlRecord, read_entries
 from airflow_provider_lakecommit.core import LIVE, AcceptedSlice, Coverage, Entry, LedgerSection, irreplaceable
+from airflow_provider_lakecommit.cycle.plan.known import ledger_state
 from airflow_provider_lakecommit.cycle.plan.reports import known_section, log_of, pending_of
 from airflow_provider_lakecommit.cycle.plan.start import Release, start_without_tables
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.sets.connections import SetConnections, for_all

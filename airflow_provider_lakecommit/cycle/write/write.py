@@ -23,7 +23,7 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.cycle.results import CycleTicket, GroupResult, GroupTicket
 from airflow_provider_lakecommit.cycle.session.ports import ControlPort
 from airflow_provider_lakecommit.cycle.session.progress import slow_slices_of
-from airflow_provider_lakecommit.cycle.session.targets import contradiction
+from airflow_provider_lakecommit.cycle.session.tables import contradiction
 from airflow_provider_lakecommit.exceptions import ControlTopicError, SparkJobError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark import EarlierWorkError, SliceResult, WindowJob, run_replicas

@@ -31,6 +31,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import (
     LandingSession,
     LedgerUpkeep,
+    all_entries,
     all_sections,
     endangered,
     joining_offsets,
@@ -195,7 +196,7 @@ def published_before(session: LandingSession, name: str, remembered: LedgerSecti
     """
     reported: list[Coverage] = []
     published: list[Coverage] = []
-    for _, entries in session.all_entries():
+    for _, entries in all_entries(session):
         for e in entries:
             if isinstance(e, TablePublished) and e.table == name:
                 published.append(e.coverage)

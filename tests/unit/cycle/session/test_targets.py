@@ -24,7 +24,7 @@ from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.core.model import Cycle, Plan, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import CycleState, LandingState
-from airflow_provider_lakecommit.cycle.session.targets import check_fit, check_unless_filled, target_of
+from airflow_provider_lakecommit.cycle.session.tables import check_fit, check_unless_filled, target_of
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.landing import Landing
