@@ -3,6 +3,7 @@ from airflow_provider_lakecommit.cycle.commit.audit import unpublished_of as unp
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle as close_cycle
 from airflow_provider_lakecommit.cycle.commit.close import waiting_slices as waiting_slices
 from airflow_provider_lakecommit.cycle.commit.drain import drain as drain
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit as prepare_for_commit
 from airflow_provider_lakecommit.cycle.commit.reported import hidden_record as hidden_record
 from airflow_provider_lakecommit.cycle.commit.reported import report_problem as report_problem
 from airflow_provider_lakecommit.cycle.commit.reported import staged_slice as staged_slice
@@ -51,7 +52,6 @@ from airflow_provider_lakecommit.cycle.plan.start import ticket_of as ticket_of
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared as Prepared
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable as PreparedTable
 from airflow_provider_lakecommit.cycle.plan.tables import prepare as prepare
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit as prepare_for_commit
 from airflow_provider_lakecommit.cycle.plan.tables import prepared_table as prepared_table
 from airflow_provider_lakecommit.cycle.plan.tables import table_ledger as table_ledger
 from airflow_provider_lakecommit.cycle.plan.truncation import check_logs_of_lane as check_logs_of_lane

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.exceptions import BlockedRangeError
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.decoder import Decoded

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.plan.known import ledger_state
 from airflow_provider_lakecommit.exceptions import LakecommitError, LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.preview import lane_preview
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.hooks.spark import SparkSubmit
 from airflow_provider_lakecommit.operations.decisions.unblock import unblock
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob

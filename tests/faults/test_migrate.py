@@ -73,7 +73,7 @@ class Copied:
     def lanes(self) -> dict[str, int]:
         """How many offsets each stream has in the table."""
         with self.new.session() as session:
-            from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+            from airflow_provider_lakecommit.cycle.plan.known import ledger_state
 
             state = ledger_state(session, TABLE)
             return {s.lane: len(s.covered) for s in state.sections} if state else {}
@@ -246,7 +246,7 @@ def test_what_streams_have_landed_is_kept_by_cluster(copied: Copied) -> None:
 
 
 def sections_of(world: World) -> dict[str, LedgerSection]:
-    from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+    from airflow_provider_lakecommit.cycle.plan.known import ledger_state
 
     with world.session() as session:
         state = ledger_state(session, TABLE)

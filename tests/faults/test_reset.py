@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.cycle.plan.known import ledger_state
 from airflow_provider_lakecommit.cycle.plan.open import preview
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.backfill.replace import replace
 from airflow_provider_lakecommit.operations.backfill.request import lane_request

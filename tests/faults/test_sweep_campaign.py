@@ -18,9 +18,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.cycle.commit.reported import reported_files
 from airflow_provider_lakecommit.cycle.plan.open_lanes import open_lanes
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import LakecommitError

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider_lakecommit.core.model import LIVE, LedgerSection, ReadPosition
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.cycle.plan.tables import ledger_state
+from airflow_provider_lakecommit.cycle.plan.known import ledger_state
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceTopics
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init

@@ -19,8 +19,8 @@ from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.cycle.commit.audit import unpublished_of
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
 from airflow_provider_lakecommit.cycle.commit.failing import FailingTables
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.cycle.plan.start import Release, start_without_tables
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.exceptions import (

@@ -28,8 +28,8 @@ from airflow_provider_lakecommit.cycle.plan.column_check import (
     evolution_of,
     some_of,
 )
-from airflow_provider_lakecommit.cycle.plan.observe import read
 from airflow_provider_lakecommit.cycle.plan.reports import missing_ranges
+from airflow_provider_lakecommit.cycle.plan.tables import read
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError
 from airflow_provider_lakecommit.formats import Change, EvolveRequest, evolve_table

@@ -33,22 +33,9 @@ from airflow_provider_lakecommit.core import (
 )
 from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, refused, stops
 from airflow_provider_lakecommit.cycle.plan.dispositions import check_agreement, check_dispositions
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable
-from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, PreparedTable, Reading
 from airflow_provider_lakecommit.cycle.session.tables import differences
-from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.landing import Landing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """The tables of a landing, its control log and its source, read in this order, except that the source is at least
-    as new as the tables.
-    """
-
-    prepared: Prepared
-    log: FoldedLog
-    source: SourceState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

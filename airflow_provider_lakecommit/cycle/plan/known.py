@@ -97,11 +97,11 @@ def first_section(
     :param known: all entries of the table
     """
     if data is None:
-        starts, control = joining_offsets(session, source.partitions), initial_position(session)
+        starts = joining_offsets(session, source.partitions)
     else:
         behind = left_by_former(session, data)
         starts = {p: _first(behind[p], data.end(p)) for p in data.starts.keys() | source.partitions.keys()}
-        control = data.control
+    control = initial_position(session) if data is None else data.control
     positions = positions_at(starts, source.partitions)
     return new_section(session, source, starts, Coverage(), control, positions=positions, known=known)
 

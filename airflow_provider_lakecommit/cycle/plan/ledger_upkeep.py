@@ -103,7 +103,8 @@ class LedgerUpkeep:
             state = self.after_rollback(state)
         state = self._with_the_log(state)
         if self.source is not None:
-            return self._with_the_topics(self._with_the_spec(state), self.source)
+            state = self._with_the_spec(state)
+            return self._with_the_topics(state, self.source)
         if self._has_another_key(self._own(state)):
             raise LedgerError(
                 "LC6020",

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read everything that a plan depends on.
+"""Read what a window of a landing's state depends on.
 
-Contract: :func:`read` makes the tables ready and reads them, the control log and the source; :func:`observe` then reads
-what a window of that state depends on. Only the former writes, and only to tables. The source is read before the
-tables, and meanwhile another run may land new records; a read shared by many landings may be seconds old. If a table
-has more than the read, the source is read again, so that only a log that is shorter *now* counts as one that lost
-records.
+Contract: nothing is written. The state is that of :func:`~airflow_provider_lakecommit.cycle.plan.tables.read`.
 
 Failure story: errors are those of the reads; lost offsets, replaced logs and tables that writers cannot fill are errors
 too.
@@ -43,10 +39,10 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.core.blocks import outdated, without
 from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, check_sql, column_check, is_due, stops
 from airflow_provider_lakecommit.cycle.plan.dispositions import given_up, rules_now
-from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, planned
+from airflow_provider_lakecommit.cycle.plan.facts import Facts, planned
 from airflow_provider_lakecommit.cycle.plan.headroom import PLAN_SECONDS
 from airflow_provider_lakecommit.cycle.plan.reports import missing_ranges
-from airflow_provider_lakecommit.cycle.plan.tables import Prepared, prepare
+from airflow_provider_lakecommit.cycle.plan.tables import Prepared, Reading
 from airflow_provider_lakecommit.cycle.plan.truncation import check_logs
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.cycle.session.secrets import vended_of
@@ -57,23 +53,6 @@ from airflow_provider_lakecommit.landing import Landing, Window
 
 HISTORY = 50
 """Most appends to read for the duration of windows."""
-
-
-def read(session: LandingSession, source: SourceState, *, dry: bool = False) -> Reading:
-    """Make the tables ready, and read them and the control log.
-
-    :param source: an earlier read; it is made anew if a table has landed more
-    :param dry: write nothing; new tables and entries are only simulated
-    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.cycle.plan.tables.prepare`
-    :raises ControlTopicError: the control topic cannot be read
-    :raises SourceError: the topics cannot be read
-    :raises SourceUnavailableError: the brokers do not answer
-    """
-    prepared = prepare(session, source, dry=dry)
-    log = session.read_state(prepared.ledgers)
-    ledgers = log.state.ledgers.values()
-    older = any(ledger.end(p) > mark.high for ledger in ledgers for p, mark in source.partitions.items())
-    return Reading(prepared=prepared, log=log, source=session.source.watermarks() if older else source)
 
 
 def observe(

@@ -8,7 +8,8 @@ has. If the window's records need other columns of the data table, these are cha
 (:mod:`~airflow_provider_lakecommit.cycle.plan.evolving`), and everything is read again. A refused window opens with an
 empty plan, so that its commit can drain pending slices.
 
-Three steps: :mod:`~airflow_provider_lakecommit.cycle.plan.observe` reads,
+Four steps: :func:`~airflow_provider_lakecommit.cycle.plan.tables.read` makes the tables ready and reads them,
+:mod:`~airflow_provider_lakecommit.cycle.plan.observe` reads what the window depends on,
 :func:`~airflow_provider_lakecommit.cycle.plan.facts.decide` decides, and
 :mod:`~airflow_provider_lakecommit.cycle.plan.start` sends. They are repeated after a lost race, a change of columns, or
 a cycle of another program under this run's id.
@@ -24,13 +25,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import abandoned, catalog_away, spec_waits
+from airflow_provider_lakecommit.core import abandoned
 from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, is_due
 from airflow_provider_lakecommit.cycle.plan.evolving import evolve
-from airflow_provider_lakecommit.cycle.plan.facts import Facts, Reading, decide
+from airflow_provider_lakecommit.cycle.plan.facts import Facts, decide
 from airflow_provider_lakecommit.cycle.plan.headroom import plan_lines, plan_threshold, request
 from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import SpecWaits
-from airflow_provider_lakecommit.cycle.plan.observe import observe, read
+from airflow_provider_lakecommit.cycle.plan.observe import observe
 from airflow_provider_lakecommit.cycle.plan.start import (
     MAX_RACES,
     FoundCycle,
@@ -39,10 +40,10 @@ from airflow_provider_lakecommit.cycle.plan.start import (
     dead_cycles,
     fenced,
     find_cycle,
+    opened_without_tables,
     start,
-    start_without_tables,
-    unchecked,
 )
+from airflow_provider_lakecommit.cycle.plan.tables import Reading, read
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.session.tables import contradiction
@@ -83,10 +84,7 @@ def open_cycle(
             # The catalog is available, so an empty commit would succeed: the plan has to fail.
             raise
         except (CatalogError, CommitUnknownError, SpecWaits) as e:
-            if isinstance(e, CatalogError) and past is None and not _was_reached(session):
-                # The catalog's address is probably wrong, and the plan is the first to report it.
-                raise
-            return _opened_without_tables(session, run, e, past, release)
+            return opened_without_tables(session, run, e, past, release)
         log, source = reading.log, reading.source
         if (before := cycle_in(session, log, commit_id) or past) is not None:
             if not _is_foreign(session, reading, before):
@@ -173,22 +171,3 @@ def _is_foreign(session: LandingSession, reading: Reading, found: FoundCycle) ->
         "Check which other programs write to that topic"
     )
     return True
-
-
-def _opened_without_tables(
-    session: LandingSession, run: RunIdentity, error: Exception, past: FoundCycle | None, release: Release
-) -> Opened:
-    """Return a cycle of a landing whose tables cannot be planned for now; the run's own, if it has one."""
-    waits = isinstance(error, SpecWaits)
-    if past is not None:
-        if not waits:
-            session.log(f"the catalog is unreachable, only the earlier plan of this run is known: {error}")
-        return unchecked(past.continued(session, None))
-    session.log(f"{'' if waits else 'WARNING: catalog unreachable, '}opened the cycle with an empty plan: {error}")
-    why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
-    return start_without_tables(session, run, why, release)
-
-
-def _was_reached(session: LandingSession) -> bool:
-    """Return True if the landing ever reached its tables, as far back as the control topic goes."""
-    return any(c.complete or c.plan.ends for c in session.read_state(()).state.cycles.values())

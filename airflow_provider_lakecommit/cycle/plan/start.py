@@ -30,12 +30,15 @@ from airflow_provider_lakecommit.core import (
     Refuse,
     Slice,
     abandoned,
+    catalog_away,
     free_slot,
     granted,
+    spec_waits,
 )
 from airflow_provider_lakecommit.core import empty_plan as nothing_planned
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.cycle.plan.known import all_entries
+from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import SpecWaits
 from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import (
     FoldedLog,
@@ -43,7 +46,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import (
     RunIdentity,
     cycle_id_of,
 )
-from airflow_provider_lakecommit.exceptions import ControlTopicError, FencedError
+from airflow_provider_lakecommit.exceptions import CatalogError, ControlTopicError, FencedError
 
 MAX_RACES = 8
 """How often a fenced planner retries before it gives up."""
@@ -81,15 +84,24 @@ class FoundCycle:
 
 
 def start_without_tables(
-    session: LandingSession, run: RunIdentity, why: str | Refuse, release: Release = lambda _: False
+    session: LandingSession,
+    run: RunIdentity,
+    why: str | Refuse,
+    release: Release = lambda _: False,
+    *,
+    error: CatalogError | None = None,
 ) -> Opened:
     """Open a cycle with an empty plan if no ledger can be read.
 
     :param release: as for :func:`open_cycle`
+    :param error: raised if the landing has never read its tables: then the catalog's address is probably wrong, and the
+        plan is the first to report it
     """
     commit_id = cycle_id_of(session, run)
     for _ in range(MAX_RACES):
         folded = session.read_state(())
+        if error is not None and not _was_reached(folded.state):
+            raise error
         if (before := cycle_in(session, folded, commit_id)) is not None:
             return unchecked(before.continued(session, None))
         released = abandoned(folded.state, dead_cycles(folded.state, release))
@@ -97,6 +109,31 @@ def start_without_tables(
         if found is not None:
             return found.begun()
     raise fenced(session)
+
+
+def opened_without_tables(
+    session: LandingSession, run: RunIdentity, error: Exception, past: FoundCycle | None, release: Release
+) -> Opened:
+    """Return a cycle of a landing whose tables cannot be planned for now; the run's own, if it has one.
+
+    :param error: why: the catalog is unavailable, the result of a change is unknown, or a spec change waits
+    :raises CatalogError: it is unavailable, and the landing has never read its tables
+    """
+    waits = isinstance(error, SpecWaits)
+    if past is not None:
+        if not waits:
+            session.log(f"the catalog is unreachable, only the earlier plan of this run is known: {error}")
+        return unchecked(past.continued(session, None))
+    why = spec_waits(error.table, str(error)) if isinstance(error, SpecWaits) else catalog_away(error)
+    away = error if isinstance(error, CatalogError) else None
+    opened = start_without_tables(session, run, why, release, error=away)
+    session.log(f"{'' if waits else 'WARNING: catalog unreachable, '}opened the cycle with an empty plan: {error}")
+    return opened
+
+
+def _was_reached(landing_state: LandingState) -> bool:
+    """Return True if the landing ever reached its tables, as far back as the control topic goes."""
+    return any(c.complete or c.plan.ends for c in landing_state.cycles.values())
 
 
 def start(

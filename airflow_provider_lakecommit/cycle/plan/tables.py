@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepare the tables of a landing: present, readable by this landing, with a ledger whose epoch is current.
+"""Make the tables of a landing ready for a plan, and read them: present, readable by this landing, with a ledger whose
+epoch is current.
 
 Contract: after :func:`prepare` every table of the landing has a ledger entry of this stream, and each of these was
 handled *before* anything else, by one compare-and-swap: a first run (initial entry), a table that joins later (it
 starts at the end of the data table's ledger), an added topic, a rollback, a voiding spec change, a lost control topic
-(new epoch). :func:`prepare_for_commit` makes no initial entry and isolates tables: a failing one is named and does not
-delay the others.
+(new epoch). :func:`read` then reads the control log and, if a table has more than the source had, the source once more:
+another run may land new records meanwhile, and a read shared by many landings may be seconds old. So only a log that is
+shorter *now* counts as one that lost records.
+
+All tables of a landing give up a range together; a single one has it only after a rollback of another table to before
+that, or of itself to before the range was read after all. A record of the range would be a row or a dead letter in one
+table, and nothing in the other. So ranges that one table has given up, and another one has read, are removed from the
+ledger of the former, and planned for it as missing. A table with hard deletes stays as it is: an older change would
+bring back a row that was deleted since.
 
 Failure story: a missing ledger, or a table recreated while the log has its slices, needs an operator and is an error
-that names the command. Concurrent changes are made once.
+that names the command. Concurrent changes are made once. A range is removed only if no row of it was landed by the
+ledger, so nothing is landed twice.
 """
 
 from __future__ import annotations
@@ -16,12 +25,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer import (
+    REPLACED,
     LedgerState,
+    Replaced,
+    SnapshotKind,
+    SnapshotRecord,
     check_adopted,
     check_key,
     check_key_columns,
@@ -30,41 +43,35 @@ from airflow_provider_lakecommit.committer import (
     ensure_branch,
     read_ledger,
     require_ledger,
+    swap_sections,
 )
 from airflow_provider_lakecommit.core import (
     DEAD_LETTER,
     LIVE,
+    Coverage,
     LedgerSection,
+    RangeSet,
+    RowsPerOffset,
     TableLedger,
     TableTarget,
+    current_readings,
     merged,
+    same_readings,
+    unevaluated,
+    without_rows,
 )
 from airflow_provider_lakecommit.cycle.plan.known import (
     check_first_run,
     check_lane_open,
     check_new,
     first_section,
-    ledger_state,
     newest_target,
 )
 from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import LedgerUpkeep
-from airflow_provider_lakecommit.cycle.plan.unread import with_unread
-from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
+from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import check_fit, table_of, target_of
-from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, LedgerError, TableError
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
 from airflow_provider_lakecommit.kafka import SourceState
-
-__all__ = [
-    "Prepared",
-    "PreparedTable",
-    "check_first_run",
-    "ledger_state",
-    "prepare",
-    "prepare_for_commit",
-    "prepare_table",
-    "prepared_table",
-    "table_ledger",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,34 @@ class Prepared:
         return (*(target_of(t.name, t.table, t.ledger.section.epoch) for t in self.tables), *self.without)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The tables of a landing, its control log and its source, read in this order, except that the source is at least
+    as new as the tables.
+    """
+
+    prepared: Prepared
+    log: FoldedLog
+    source: SourceState
+
+
+def read(session: LandingSession, source: SourceState, *, dry: bool = False) -> Reading:
+    """Make the tables ready, and read them and the control log.
+
+    :param source: an earlier read; it is made anew if a table has landed more
+    :param dry: write nothing; new tables and entries are only simulated
+    :raises LakecommitError: as :func:`~airflow_provider_lakecommit.cycle.plan.tables.prepare`
+    :raises ControlTopicError: the control topic cannot be read
+    :raises SourceError: the topics cannot be read
+    :raises SourceUnavailableError: the brokers do not answer
+    """
+    prepared = prepare(session, source, dry=dry)
+    log = session.read_state(prepared.ledgers)
+    ledgers = log.state.ledgers.values()
+    older = any(ledger.end(p) > mark.high for ledger in ledgers for p, mark in source.partitions.items())
+    return Reading(prepared=prepared, log=log, source=session.source.watermarks() if older else source)
+
+
 def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) -> Prepared:
     """Return everything a plan needs of the tables. A table other than the leading one that is unreadable, or needs an
     operator, is among the failures, if the log knows it (:mod:`~airflow_provider_lakecommit.cycle.plan.absent`).
@@ -119,10 +154,10 @@ def prepare(session: LandingSession, source: SourceState, *, dry: bool = False) 
     without: list[TableTarget] = []
     for name in session.landing.tables:
         try:
-            if not _does_without(session, name):
+            if not does_without(session, name):
                 data = _whole(out[0]) if out else None
                 ready = _ready(LedgerUpkeep(session=session, name=name, source=source, data=data), source, dry=dry)
-                out.append(_after_sink(session, ready, out[0]) if out else ready)
+                out.append(after_sink(session, ready, out[0]) if out else ready)
         except (TableError, LedgerError, CatalogError) as e:
             if not out or (target := newest_target(session, name)) is None:
                 raise
@@ -144,9 +179,9 @@ def _with_unread(
     out: list[PreparedTable] = []
     for t in tables:
         others = [other.state for other in tables if other is not t]
-        if (state := with_unread(session, source, t.name, t.state, others)) is not t.state:
+        if (state := _state_with_unread(session, source, t.name, t.state, others)) is not t.state:
             t = prepared_table(session, t.name, t.table, state)
-            t = _after_sink(session, t, out[0]) if out else t
+            t = after_sink(session, t, out[0]) if out else t
         out.append(t)
     return tuple(out)
 
@@ -157,7 +192,7 @@ def _ready(upkeep: LedgerUpkeep, source: SourceState, *, dry: bool) -> PreparedT
     table = table_of(session, name, dry=dry, before_making=partial(check_new, session, data))
     if session.landing.checks:
         table = ensure_branch(session.tables, name, table, session.landing.branch, dry=dry)
-    state = _sound_ledger(session, name, table)
+    state = sound_ledger(session, name, table)
     check_no_other(name, session.landing.name, state.sections, source.partitions)
     if (section := state.section(session.landing.name, session.lane)) is None:
         check_lane_open(session, name)
@@ -172,7 +207,7 @@ def _ready(upkeep: LedgerUpkeep, source: SourceState, *, dry: bool) -> PreparedT
     return prepared_table(session, name, table, state)
 
 
-def _after_sink(session: LandingSession, table: PreparedTable, data: PreparedTable) -> PreparedTable:
+def after_sink(session: LandingSession, table: PreparedTable, data: PreparedTable) -> PreparedTable:
     """Return a further table that lacks nothing that a connector landed in the data table: read for this table alone, a
     record could be a row there and a reject here.
     """
@@ -183,49 +218,7 @@ def _after_sink(session: LandingSession, table: PreparedTable, data: PreparedTab
     return replace(table, ledger=replace(table.ledger, others=others))
 
 
-def prepare_for_commit(session: LandingSession, *, log: bool = True) -> Prepared:
-    """Return the tables with a ledger of this stream, as they are now; failures are kept per table.
-
-    :param log: log the failures
-    """
-    out: list[PreparedTable] = []
-    failures: dict[str, Exception] = {}
-    for name in session.landing.tables:
-        try:
-            if (found := prepare_table(session, name)) is not None:
-                out.append(_after_sink(session, found, out[0]) if out else found)
-        except LakecommitError as e:
-            if log:
-                session.log(f"{name}: {e}")
-            failures[name] = e
-    return Prepared(tables=tuple(out), failures=failures)
-
-
-def prepare_table(session: LandingSession, name: str) -> PreparedTable | None:
-    """Return a table as it is now, if it has a ledger of this stream.
-
-    :raises LakecommitError: it cannot be read, or needs an operator
-    """
-    table = session.tables.find(name)
-    if table is None:
-        if _does_without(session, name):
-            return None
-        # A table that existed is reported as missing, also if it was dropped between plan and commit.
-        check_first_run(session, name)
-        landing = session.landing
-        made = landing.create_of(name) is not None or name not in landing.data_tables
-        cause, remedy = "no plan has created it, see the log of the plan", "create it, or state `create` in the landing"
-        why = session.tables.elsewhere(name) or (cause if made else remedy)
-        raise TableError("LC6013", f"there is no table {name} in {session.tables.called}: {why}")
-    state = _sound_ledger(session, name, table)
-    if state.section(session.landing.name, session.lane) is None:
-        check_lane_open(session, name)
-        check_first_run(session, name, table)
-        return None
-    return prepared_table(session, name, table, LedgerUpkeep(session=session, name=name).renewed(state))
-
-
-def _does_without(session: LandingSession, name: str) -> bool:
+def does_without(session: LandingSession, name: str) -> bool:
     """Return True if the table is missing and its records are dead letters until it exists.
 
     :raises LedgerError: it existed before
@@ -241,7 +234,7 @@ def _does_without(session: LandingSession, name: str) -> bool:
     return True
 
 
-def _sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerState:
+def sound_ledger(session: LandingSession, name: str, table: Table) -> LedgerState:
     """Return the ledger of a table if it reflects the table's content.
 
     :raises LedgerError: it does not, and an operator must decide
@@ -290,3 +283,65 @@ def table_ledger(session: LandingSession, name: str, state: LedgerState) -> Tabl
         evaluated=evaluated,
         elsewhere=tuple(position for s in lanes if s.lane != section.lane for position in s.positions.items()),
     ).as_needed
+
+
+def _unread_by(landing: str, state: LedgerState, others: Sequence[LedgerState]) -> Coverage:
+    """Return what a table has given up, and others have read.
+
+    :param landing: the landing whose entries are compared
+    """
+    own, found = _own(landing, state), Coverage()
+    for other in (_own(landing, o) for o in others):
+        # Ranges passed without a row may lack their rules: they were read all the same.
+        same = same_readings(current_readings(own), current_readings(other))
+        found = found | Coverage.union(c & s.covered for s in other for c in s.evaluated.values()) - same
+    return Coverage.union(_given_up(s) for s in own) & found
+
+
+def _state_with_unread(
+    session: LandingSession, source: SourceState, name: str, state: LedgerState, others: Sequence[LedgerState]
+) -> LedgerState:
+    """Return the ledger of a table, without ranges that it has given up if another table has read them and the source
+    still has them.
+
+    :param others: the ledgers of the landing's other tables
+    :raises LakecommitError: the table cannot be read or written
+    """
+    if session.landing.upsert.leaves_no_trace and name in session.landing.data_tables:
+        return state
+    there = ((p, RangeSet.of((w.start, max(w.start, w.stable)))) for p, w in source.partitions.items())
+    if not (unread := _unread_by(session.landing.name, state, others) & Coverage(dict(there))):
+        return state
+    session.log(f"WARNING: {name}: gave up {unread}, which another table reads: {name} reads it again, too")
+    landing = session.landing
+    extra: dict[str, str] = {}
+
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
+        require_ledger(state, name)
+        removed = {s.key: unread & _given_up(s) for s in _own(landing.name, state)}
+        if not (taken := Coverage.union(removed.values())):
+            return None
+        extra[REPLACED] = Replaced(ranges=taken).to_text()
+        return tuple(_without(s, removed.get(s.key, Coverage())) for s in state.sections)
+
+    record = SnapshotRecord(
+        kind=SnapshotKind.REPLACE, branch=landing.branch, landing=landing.name, lane=session.lane, extra=extra
+    )
+    return swap_sections(session.tables, name, record, update)
+
+
+def _own(landing: str, state: LedgerState) -> list[LedgerSection]:
+    return [s for s in state.sections if s.landing == landing]
+
+
+def _given_up(section: LedgerSection) -> Coverage:
+    """Return the given-up ranges of an entry: without a landed row or an evaluated record."""
+    return unevaluated(section.evaluated, without_rows(section.provenance, section.covered))
+
+
+def _without(section: LedgerSection, removed: Coverage) -> LedgerSection:
+    if not removed:
+        return section
+    kept = tuple(e.rest(removed, e.rows) if e.per_offset is RowsPerOffset.NONE else e for e in section.provenance)
+    provenance = tuple(e for e in kept if e.coverage)
+    return replace(section, covered=section.covered - removed, provenance=provenance, epoch=uuid4())

@@ -19,8 +19,9 @@ from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle.commit import commit
 from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_table
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
-from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepare_table
+from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, ControlTopicError, TableError

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_lakecommit.committer.checks import Grounds
 from airflow_provider_lakecommit.core.state import AcceptedSlice
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from tests.fakes.session import DATA, DEAD, P0, FakeLanding
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.headroom import Headroom, Retention
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.cycle.plan.headroom import (
     FEW,
     ROUNDS,
@@ -20,7 +21,6 @@ from airflow_provider_lakecommit.cycle.plan.headroom import (
     sharpened,
     warnings,
 )
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog
 from airflow_provider_lakecommit.kafka.source_topic import First
 from tests.fakes.kafka import NOON

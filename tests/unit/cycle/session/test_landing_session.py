@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_for_commit
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.cycle.session import landing_session as module
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError

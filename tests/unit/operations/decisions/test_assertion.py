@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_table
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_table
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.operations.decisions.assertion import (
     assert_tables,

@@ -12,8 +12,8 @@ from pyiceberg.exceptions import ForbiddenError
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.core.offsets import RangeSet
+from airflow_provider_lakecommit.cycle.commit.prepared import prepare_table
 from airflow_provider_lakecommit.cycle.plan.open import preview
-from airflow_provider_lakecommit.cycle.plan.tables import prepare_table
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, SourceError
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
