@@ -13,11 +13,10 @@ from airflow_provider_lakecommit.control.control_log import ControlLog
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.plan.resume import (
     EarlierCycles,
-    cycle_of_ticket,
     cycles_of,
-    find_cycle,
     published_by,
 )
+from airflow_provider_lakecommit.cycle.plan.start import cycle_of_ticket, find_cycle
 from airflow_provider_lakecommit.cycle.session.landing_session import cycle_id_of
 from tests.fakes.session import CREATE, DATA, P0, P1, FakeLanding
 from tests.support.declared import changed_landing

@@ -14,6 +14,7 @@ from airflow_provider_lakecommit.control.records import Outgoing
 from airflow_provider_lakecommit.core.model import Cycle
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
+from airflow_provider_lakecommit.cycle.plan.known import all_entries
 from airflow_provider_lakecommit.cycle.session import landing_session as module
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.exceptions import ClosedError, ControlTopicError, FencedError
@@ -258,5 +259,5 @@ def test_another_landing_on_the_same_partition_is_not_observed(make_landing: Cal
     landing = make_landing()
     landing.open()
     other = landing.connect(name="others")
-    found = [e for _, entries in other.all_entries() for e in entries]
+    found = [e for _, entries in all_entries(other) for e in entries]
     assert found == []
