@@ -17,13 +17,12 @@ __getattr__ = lazy_names(
         "commit.row_check": "RowsToCheck try_check",
         "outcome": "CycleOutcome RunOutcome first_of",
         "plan.ledger_upkeep": "LedgerUpkeep",
-        "plan.evolving": "evolve_now",
         "plan.headroom": "headroom_now plan_threshold warnings",
         "plan.known": (
             "all_entries check_first_run first_offsets joining_offsets ledger_state ledger_states remembered "
             "unknown_text"
         ),
-        "plan.open": "open_cycle preview",
+        "plan.open": "evolve_now open_cycle preview",
         "plan.open_lanes": "OpenLane lanes_in open_lanes",
         "plan.reports": (
             "all_sections endangered known_section known_state own_partition unsigned_ranges unsigned_text"

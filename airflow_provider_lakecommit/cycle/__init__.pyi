@@ -12,7 +12,6 @@ from airflow_provider_lakecommit.cycle.commit.row_check import try_check as try_
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome as CycleOutcome
 from airflow_provider_lakecommit.cycle.outcome import RunOutcome as RunOutcome
 from airflow_provider_lakecommit.cycle.outcome import first_of as first_of
-from airflow_provider_lakecommit.cycle.plan.evolving import evolve_now as evolve_now
 from airflow_provider_lakecommit.cycle.plan.headroom import headroom_now as headroom_now
 from airflow_provider_lakecommit.cycle.plan.headroom import plan_threshold as plan_threshold
 from airflow_provider_lakecommit.cycle.plan.headroom import warnings as warnings
@@ -25,6 +24,7 @@ from airflow_provider_lakecommit.cycle.plan.known import ledger_states as ledger
 from airflow_provider_lakecommit.cycle.plan.known import remembered as remembered
 from airflow_provider_lakecommit.cycle.plan.known import unknown_text as unknown_text
 from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import LedgerUpkeep as LedgerUpkeep
+from airflow_provider_lakecommit.cycle.plan.open import evolve_now as evolve_now
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle as open_cycle
 from airflow_provider_lakecommit.cycle.plan.open import preview as preview
 from airflow_provider_lakecommit.cycle.plan.open_lanes import OpenLane as OpenLane

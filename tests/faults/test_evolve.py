@@ -23,8 +23,7 @@ from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.core.refusal import RefusalState
 from airflow_provider_lakecommit.cycle.plan import evolving
-from airflow_provider_lakecommit.cycle.plan.evolving import evolve_now
-from airflow_provider_lakecommit.cycle.plan.open import preview
+from airflow_provider_lakecommit.cycle.plan.open import evolve_now, preview
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.formats.evolution import records
 from airflow_provider_lakecommit.landing import MARK_COLUMNS

@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.committer.summary import record_of
 from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.refusal import RefusalState
-from airflow_provider_lakecommit.cycle.plan.evolving import evolve_now
+from airflow_provider_lakecommit.cycle.plan.open import evolve_now
 from airflow_provider_lakecommit.exceptions import CatalogError, LakecommitError, TableError
 from airflow_provider_lakecommit.formats.evolution import records as sampling
 from tests.faults.test_evolve import refuse_schemas

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns that some ranges' records, or the SQL of a landing, need in its tables.
+"""The columns that some ranges' records, or the SQL of a landing, need in its tables; and their change.
 
 Contract: :func:`column_check` reads and decides, and changes nothing. Records are sampled once and assigned to tables
 by the landing's `route`, as tasks do; a table with SQL gets the columns of the SQL. A table without a sampled record
-needs nothing.
+needs nothing. :func:`evolve` changes columns once per window, before anything of it is written: by the planner, never
+by a task, by one commit per table. The planner then reads everything again, so that the plan has the tables' schemas.
 
-Invariants: ``waits`` says why nothing may change yet: other columns are other rules, so none change while a table lacks
-ranges that another one has.
+Invariants: a record goes to exactly one table (:mod:`~airflow_provider_lakecommit.cycle.plan.dispositions`), and other
+columns are other rules. So ``waits`` says why nothing may change yet: a table of the landing lacks ranges or rows that
+another one has, or is unreadable. A user's change is respected: dropped and renamed columns stay so.
 
 Failure story: brokers, registry and SQL raise their usual errors, and the plan is made again. Records that do not fit
 are dead letters within the budget, or no window is planned (``on_incompatible``). SQL with a column that its table
-cannot get is a :class:`~airflow_provider_lakecommit.exceptions.TableError` of the plan: no row could be written.
+cannot get is a :class:`~airflow_provider_lakecommit.exceptions.TableError` of the plan: no row could be written. If a
+catalog refuses a schema change, this is reported and the landing continues with the existing columns; an unavailable
+catalog is an error of the plan.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import (
     RESET_OFFSETS,
     Coverage,
+    Decision,
     Missing,
     OffsetRange,
     Plan,
@@ -38,12 +43,15 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle.plan.tables import Prepared
 from airflow_provider_lakecommit.cycle.session.landing_session import FoldedLog, LandingSession
 from airflow_provider_lakecommit.cycle.session.tables import evolves_by_sql, sql_types
-from airflow_provider_lakecommit.exceptions import TableError
+from airflow_provider_lakecommit.exceptions import CommitRefusedError, CommitUnknownError, TableError
 from airflow_provider_lakecommit.formats import (
+    Change,
     Evolution,
+    EvolveRequest,
     InferredTypes,
     RecordSample,
     dotted,
+    evolve_table,
     paths_in,
     side_of,
     source_for,
@@ -166,6 +174,50 @@ def refused(check: ColumnCheck, plan: Plan) -> Plan:
     )
     nothing = empty_plan(plan.landing, plan.lane, plan.spec_version, plan.requested_at, why)
     return replace(nothing, ends=plan.ends, left=plan.left + sum(len(s) for s in plan.slices))
+
+
+def evolve(
+    session: LandingSession, check: ColumnCheck, decision: Decision | None = None
+) -> dict[str, tuple[Change, ...]]:
+    """Change the tables; return the changes by table.
+
+    :param decision: of the requesting operator
+    :raises CommitUnknownError: the result of a request cannot be determined in time
+    :raises CatalogError: the catalog is unavailable
+    """
+    return {one.table: _evolve(session, one, decision) for one in check.tables if one.found.changes}
+
+
+def _evolve(session: LandingSession, one: TableCheck, decision: Decision | None) -> tuple[Change, ...]:
+    landing, by = session.landing, one.inferred.origin
+    request = EvolveRequest(
+        table=one.table,
+        landing=landing.name,
+        lane=session.lane,
+        branch=landing.branch,
+        changes=lambda metadata: evolution_of(landing, one.table, metadata, one.inferred).changes,
+        reason=f"{session.now():%Y-%m-%d %H:%M} UTC, landing {landing.name} ({session.lane}), by {by}",
+        decision=decision,
+    )
+    try:
+        made = evolve_table(session.tables, request)
+    except CommitRefusedError as e:
+        session.log(
+            f"WARNING: {one.table} was not changed: {session.tables.called} refused it: {e}. The landing "
+            f"continues with the existing columns; pending changes: {some_of(one.found.changes)}"
+        )
+        return ()
+    except CommitUnknownError as e:
+        raise CommitUnknownError(
+            "LC6003",
+            f"{e}. The request was to change columns: {some_of(one.found.changes)}. If the catalog never accepts "
+            "this, set `evolve: none` and the landing continues with the existing columns",
+        ) from None
+    for change in made[:MOST_NAMED]:
+        session.log(f"{one.table}: {change}, by {by}")
+    if len(made) > MOST_NAMED:
+        session.log(f"{one.table}: {len(made) - MOST_NAMED} more changes, by {by}")
+    return made
 
 
 def check_sql(landing: Landing, prepared: Prepared, check: ColumnCheck) -> None:

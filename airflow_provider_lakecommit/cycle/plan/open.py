@@ -5,8 +5,8 @@ Contract: one START_COMMIT per cycle, even if there is nothing to do (its plan t
 race, the log orders them, and the later one keeps what the earlier did not claim. A retry of the same run continues its
 open cycle with the same plan; a run whose cycle is over opens none, and gets the ranges of its window that no table
 has. If the window's records need other columns of the data table, these are changed first
-(:mod:`~airflow_provider_lakecommit.cycle.plan.evolving`), and everything is read again. A refused window opens with an
-empty plan, so that its commit can drain pending slices.
+(:mod:`~airflow_provider_lakecommit.cycle.plan.column_check`), and everything is read again. A refused window opens with
+an empty plan, so that its commit can drain pending slices.
 
 Four steps: :func:`~airflow_provider_lakecommit.cycle.plan.tables.read` makes the tables ready and reads them,
 :mod:`~airflow_provider_lakecommit.cycle.plan.observe` reads what the window depends on,
@@ -25,13 +25,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core import abandoned
-from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, is_due
-from airflow_provider_lakecommit.cycle.plan.evolving import evolve
+from airflow_provider_lakecommit.core import Coverage, Decision, OffsetRange, abandoned
+from airflow_provider_lakecommit.cycle.plan.column_check import ColumnCheck, column_check, evolve, is_due
 from airflow_provider_lakecommit.cycle.plan.facts import Facts, decide
 from airflow_provider_lakecommit.cycle.plan.headroom import plan_lines, plan_threshold, request
 from airflow_provider_lakecommit.cycle.plan.ledger_upkeep import SpecWaits
 from airflow_provider_lakecommit.cycle.plan.observe import observe
+from airflow_provider_lakecommit.cycle.plan.reports import missing_ranges
 from airflow_provider_lakecommit.cycle.plan.start import (
     MAX_RACES,
     FoundCycle,
@@ -48,6 +48,7 @@ from airflow_provider_lakecommit.cycle.results import CycleTicket, Opened
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.session.tables import contradiction
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, StorageError
+from airflow_provider_lakecommit.formats import Change
 from airflow_provider_lakecommit.kafka import SourceState
 
 
@@ -136,6 +137,31 @@ def preview(session: LandingSession) -> Opened:
     )
     explain = (*decision.explain, *plan_lines(session, headroom))
     return Opened(ticket=ticket, plan=decision.plan, slices=decision.plan.slices, explain=explain)
+
+
+def evolve_now(
+    session: LandingSession, decision: Decision | None
+) -> tuple[tuple[str, ...], dict[str, tuple[Change, ...]]]:
+    """Change the columns without a window: for the records that no table has yet, or, if there are none, all that the
+    source has, whatever the landing's ``evolve`` is. Return the findings as lines, and the changes by table.
+
+    :param session: of a landing whose ``evolve`` limits the changes
+    :param decision: the operator's decision; ``None``: write nothing
+    :raises LakecommitError: an error that would keep a window from being planned
+    """
+    source = session.source.watermarks()
+    session.control.ensure()
+    reading = read(session, source, dry=decision is None)
+    state = reading.log.state
+    missing = missing_ranges(session, state, reading.source, state.claims(session.now(), ()))
+    marks = reading.source.partitions.items()
+    everything = Coverage.of((p, OffsetRange(w.start, w.stable)) for p, w in marks if w.start < w.stable)
+    check = column_check(session, reading.prepared, reading.log, missing.coverage or everything, missing)
+    if decision is None or check.waits or not check.changes:
+        return check.lines, {}
+    changes = [f"{one.table}: {c}" if one.named else str(c) for one in check.tables for c in one.found.changes]
+    decided = replace(decision, what="; ".join(changes))
+    return check.not_made, evolve(session, check, decided)
 
 
 def _read_source(session: LandingSession) -> SourceState:
