@@ -8,7 +8,7 @@ everything is as wide as possible. For unwrapped envelopes the schemas of their 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -26,7 +26,6 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.formats.avro.infer import avro_columns
-from airflow_provider_lakecommit.formats.avro.nested import Absent, Required, Unfit
 from airflow_provider_lakecommit.formats.avro.reader_schema import reader_schema, renamed
 from airflow_provider_lakecommit.formats.avro.resolve import Resolver, chosen_columns
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
@@ -72,15 +71,12 @@ class WrittenSource(NamedSchemasSource[WriterType]):
         rules = self._rules(schema)
         options = rules if self._landing.transform.unwrap is None else replace(rules, reader_schema="")
         try:
-            readers = Resolver(schema, options).records(written)
+            _, unfit = Resolver(schema, options).records(written)
         except Refusal:
             return
-        for one in _unfit_in(readers):
-            kind = schema.find_type(one.path)
-            if isinstance(one, Unfit):
-                yield misfit(one.path, plain(kind), str(one.written), one.why)
-            else:
-                yield without_value(one.path, kind, "missing")
+        for path, kind, why in unfit:
+            own = schema.find_type(path)
+            yield without_value(path, own, why) if kind is None else misfit(path, plain(own), str(kind), why)
 
 
 @dataclass(slots=True)
@@ -149,19 +145,6 @@ class _Scan:
             self.left_out.append(left_out(dotted(path), "; ".join(column.notes)))
             return None
         return columns_from_spec([column.to_dict()]).fields[0].field_type
-
-
-def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
-    """Yield values that are read nowhere, and required columns that are never there."""
-    lacks = isinstance(reader, Required) and isinstance(reader.inner, Absent) and reader.inner.default is None
-    if lacks or isinstance(reader, Unfit):
-        yield reader
-    elif isinstance(reader, tuple):
-        for part in reader:
-            yield from _unfit_in(part)
-    elif is_dataclass(reader) and not isinstance(reader, WriterType):
-        for part in fields(reader):
-            yield from _unfit_in(getattr(reader, part.name))
 
 
 def _rows_in(envelope: WriterType) -> Iterator[WriterType]:
