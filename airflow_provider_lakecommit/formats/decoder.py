@@ -8,7 +8,6 @@ so a format may also name all values of a small block that are refused for the s
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -159,18 +158,6 @@ class BaseDecoder:
 
     def close(self) -> None:
         """Do nothing."""
-
-
-class BlockDecoder(BaseDecoder, ABC):
-    """A :class:`Decoder` that isolates refused values by halves."""
-
-    def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Each value becomes what the class says, or a reject."""
-        return halved(values, self._block)
-
-    @abstractmethod
-    def _block(self, values: Sequence[bytes]) -> Decoded:
-        """Decode a block, which may be empty."""
 
 
 def _without_alike(

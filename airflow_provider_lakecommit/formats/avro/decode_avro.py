@@ -21,21 +21,22 @@ from airflow_provider_lakecommit.formats.avro.block import OctetBlock, pieces
 from airflow_provider_lakecommit.formats.avro.nested import ReadColumns
 from airflow_provider_lakecommit.formats.avro.resolve import Resolver
 from airflow_provider_lakecommit.formats.avro.writer import writer_type
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, together
-from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, together
+from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.registry.framing import Framed
-from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, key_text
+from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, SchemaSource, key_text
 
 MOST_OCTETS = 1 << 29
 """Most bytes to read together: positions in them are 32-bit numbers."""
 
 
-class AvroDecoder(FramedDecoder[ReadColumns]):
+class AvroDecoder(BaseDecoder):
     """Decoder of Avro, framed or with one stated schema."""
 
-    kind = AVRO
-
-    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+    def __init__(
+        self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset(), registry: SchemaSource | None = None
+    ) -> None:
+        self._reader = FramedReader(registry, AVRO, self._made)
         self._resolver = Resolver(schema, options, skip)
         self._stated: ReadColumns | None = None
         if options.schema:
@@ -43,8 +44,8 @@ class AvroDecoder(FramedDecoder[ReadColumns]):
                 self._stated, _ = self._resolver.records(writer_type(options.schema))
             except Refusal as refusal:
                 raise TableError("LC4001", f"`schema` cannot be read into the table: {refusal.reason}") from None
-        self._empty = pa.Table.from_batches([], schema=self._resolver.target)
-        return self._resolver.target
+        self._schema = self._resolver.target
+        self._empty = pa.Table.from_batches([], schema=self._schema)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         rejects = list[Reject]()
