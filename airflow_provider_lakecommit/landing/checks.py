@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.core import FORMATS, SCHEMA_SOURCES, WITH_REGISTRY
 from airflow_provider_lakecommit.landing.names import meant, mistaken, unquoted
+from airflow_provider_lakecommit.landing.options import SECTIONS, hint, label, section_of, to_flat
 from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
 from airflow_provider_lakecommit.landing.row_checks import check_row_checks, wrong_with_row_checks
-from airflow_provider_lakecommit.landing.sections import SECTIONS, hint, label, section_of, to_flat
 from airflow_provider_lakecommit.landing.table import wrong_with_table
 from airflow_provider_lakecommit.landing.times import EXAMPLES
 from airflow_provider_lakecommit.landing.transform import (

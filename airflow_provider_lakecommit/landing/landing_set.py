@@ -28,15 +28,8 @@ from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
 from airflow_provider_lakecommit.landing.connected import read_connected
 from airflow_provider_lakecommit.landing.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.landing.names import meant, mistaken
-from airflow_provider_lakecommit.landing.sections import (
-    SECTION_KEYS,
-    SECTIONS,
-    TOP,
-    keep_as_tuples,
-    label,
-    merged,
-    to_flat,
-)
+from airflow_provider_lakecommit.landing.options import SECTION_KEYS, SECTIONS, TOP, label, merged, to_flat
+from airflow_provider_lakecommit.landing.sections import keep_as_tuples
 from airflow_provider_lakecommit.landing.yaml_file import read_yaml
 
 TOPIC = "topic"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.landing.names import meant
-from airflow_provider_lakecommit.landing.sections import label
+from airflow_provider_lakecommit.landing.options import label
 from airflow_provider_lakecommit.landing.table import wrong_with_columns
 
 _IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
