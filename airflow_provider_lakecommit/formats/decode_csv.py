@@ -154,7 +154,10 @@ class CsvRows:
 
     def rows_of(self, values: Sequence[bytes]) -> tuple[list[bytes], list[int], dict[int, Refusal]]:
         array = pa.array(values, pa.binary())
-        odd = _has(array, b"\n", b"\r", *([self.quote.encode()] if self.quote else []))
+        odd = np.zeros(len(array), bool)
+        for mark in ("\n", "\r", self.quote):
+            if mark:
+                odd |= pc.match_substring(array, mark.encode()).to_numpy(zero_copy_only=False)
         counts = pc.add(pc.count_substring(array, self._by), 1).to_numpy()
         if self._many:
             odd |= pc.equal(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
@@ -192,10 +195,3 @@ class CsvRows:
             delimiter = ": check `csv.delimiter`" if count == 1 else ""
             raise Refusal("not_csv", None, f"a row has {count} fields, `csv.columns` names {self._fields}{delimiter}")
         return row
-
-
-def _has(array: pa.Array, *what: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    found = np.zeros(len(array), bool)
-    for each in what:
-        found |= pc.match_substring(array, each).to_numpy(zero_copy_only=False)
-    return found

@@ -54,7 +54,6 @@ def wrong_texts(column: Column, texts: pa.Array) -> tuple[pa.Array, str] | None:
 
 
 def filled(column: Column, texts: pa.Array) -> pa.Array:
-    """Convert texts to a column's type."""
     wire = column.wire
     try:
         parsed = decimals_of(texts, wire) if pa.types.is_decimal(wire) else texts.cast(wire)

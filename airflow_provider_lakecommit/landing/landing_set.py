@@ -96,7 +96,6 @@ class LandingSet:
         return self.with_defaults(self.name).control_topic_name
 
     def landing_name(self, table: str) -> str:
-        """Return the name of a table's landing."""
         return f"{self.name}.{table}"
 
     def with_defaults(self, name: str) -> Landing:
@@ -199,7 +198,6 @@ def filled_template(template: str, values: Mapping[str, str | None]) -> str:
 
 
 def _groups_of(pattern: str | None) -> tuple[str, ...]:
-    """Return the named groups of a valid pattern."""
     return () if pattern is None else tuple(re.compile(pattern).groupindex)
 
 

@@ -43,7 +43,7 @@ def _refusing(name: str, section: type[Any]) -> type[Any]:
             raise mistaken("landing", wrong)
         make(self, **values)
 
-    section.__init__ = checked  # type: ignore[misc]
+    section.__init__ = checked
     return section
 
 

@@ -30,7 +30,6 @@ from airflow_provider_lakecommit.signing import KEY, OTHER_KEY
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """Read the keys and values of a file."""
     import yaml
 
     try:

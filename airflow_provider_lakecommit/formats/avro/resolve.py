@@ -66,18 +66,17 @@ from airflow_provider_lakecommit.formats.avro.reader_schema import (
     reader_schema,
     renamed,
 )
-from airflow_provider_lakecommit.formats.avro.scalars import (
-    MOST_DIGITS,
-    Read,
-    decimal_of,
-    exact_number,
-    scalar,
-    text,
-    whole_numbers,
-)
+from airflow_provider_lakecommit.formats.avro.scalars import Read, decimal_of, exact_number, scalar, text
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, Reading, octet_reading
+from airflow_provider_lakecommit.formats.reading import (
+    MOST_DIGITS,
+    UUID_READING,
+    Convert,
+    Reading,
+    octet_reading,
+    whole_numbers,
+)
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, number_times, time_reading, unread
 from airflow_provider_lakecommit.iceberg import arrow_field

@@ -14,15 +14,13 @@ import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
-from airflow_provider_lakecommit.formats.reading import Convert
+from airflow_provider_lakecommit.formats.reading import MOST_DIGITS, Convert
 
 Read = Callable[[Cursor, Bools | None], pa.Array]
 """Reads one value of a column, or of a part of one, per cursor, and moves past it."""
 Raw = Callable[[Cursor, Bools | None, str], pa.Array]
 """Reads values in Avro's types."""
 _DECIMAL_OCTETS = 16
-MOST_DIGITS = 76
-"""Digits of a number of 256 bits."""
 _LOWEST = np.array([0x80, *bytes(_DECIMAL_OCTETS - 1)], np.uint8)
 _TOO_LONG = "a number with more than 38 digits"
 _INT = (-(2**31), 2**31)
@@ -193,14 +191,6 @@ def text(values: pa.Array, _target: pa.DataType) -> pa.Array:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         raise ValueError("a text that is not UTF-8") from None
-
-
-def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert to integers, or a decimal that holds them."""
-    if pa.types.is_decimal(target):
-        wide = values.cast(pa.decimal256(MOST_DIGITS, 0)).cast(pa.decimal256(MOST_DIGITS, target.scale))
-        return wide.cast(target)
-    return values.cast(target)
 
 
 def exact_number(values: pa.Array, target: pa.DataType) -> pa.Array:

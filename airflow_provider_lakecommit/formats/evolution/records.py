@@ -29,7 +29,6 @@ SECONDS = 15.0
 
 
 def sampled(kafka: Mapping[str, Any], ranges: Coverage, observed: Coverage, value_of: ValueOf) -> RecordSample:
-    """Return a sample of the ranges, and single records of earlier windows."""
     own = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
     before = records_at(kafka, observed - ranges, seconds=SECONDS, value_of=value_of)
     return RecordSample(own=own, before=before, ranges=ranges, observed=observed)

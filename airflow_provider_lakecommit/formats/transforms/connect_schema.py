@@ -70,7 +70,6 @@ class EnvelopeSchemas:
                     yield Refusal(WRONG_SCHEMA, path, f"column {path} {problem}")
 
     def _contradiction(self, path: str, kind: IcebergType, stated: Mapping[str, Any]) -> str | None:
-        """Return the contradiction between a value's schema and the landing's options for its column."""
         meaning, encoding = str(stated.get("name")), self._options.encodings.get(path)
         if isinstance(kind, DecimalType) and meaning == _DECIMAL and encoding is not None:
             scale = _scale(stated)
