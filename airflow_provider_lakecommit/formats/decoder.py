@@ -187,13 +187,7 @@ def with_positions(decoded: Decoded, positions: Sequence[int], rejects: Sequence
     :param positions: positions of these values
     :param rejects: of the others
     """
-    moved = [replace(r, index=positions[r.index]) for r in decoded.rejects]
-    return replace(
-        decoded,
-        records=list(positions) if decoded.records is None else [positions[i] for i in decoded.records],
-        rejects=tuple(sorted([*moved, *rejects], key=lambda r: r.index)),
-        filtered=[positions[i] for i in decoded.filtered],
-    )
+    return _merged([(positions, decoded)], rejects)
 
 
 def together(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject], values: int) -> Decoded:
@@ -203,8 +197,10 @@ def together(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[R
     :param rejects: of values that are in no part
     :param values: the size of the block
     """
-    if len(parts) == 1 and len(parts[0][0]) == values:
-        return parts[0][1]
+    return parts[0][1] if len(parts) == 1 and len(parts[0][0]) == values else _merged(parts, rejects)
+
+
+def _merged(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject]) -> Decoded:
     table = pa.concat_tables([part.table for _, part in parts])
     records = [
         i
