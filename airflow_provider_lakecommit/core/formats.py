@@ -22,7 +22,7 @@ FORMATS = {
 """Decoder factories (``module:name``), called by :func:`airflow_provider_lakecommit.formats.decoder.decoder_for`."""
 SCHEMA_SOURCES = {
     "json": "airflow_provider_lakecommit.formats.evolution.records:RecordsSource",
-    "json_schema": "airflow_provider_lakecommit.formats.evolution.records:FramedRecordsSource",
+    "json_schema": "airflow_provider_lakecommit.formats.evolution.records:RecordsSource",
     "avro": "airflow_provider_lakecommit.formats.evolution.written:WrittenSource",
     "protobuf": "airflow_provider_lakecommit.formats.evolution.messages:MessagesSource",
 }

@@ -22,7 +22,6 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
-    NestedField,
     PrimitiveType,
     StringType,
     StructType,
@@ -34,6 +33,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, OF_SCHEMAS, Finding, left_out
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
+from airflow_provider_lakecommit.formats.evolution.paths import optional_struct
 
 _BOOLEAN, _UUID = pa.bool8(), pa.uuid()
 """The engine's types for these, as it keeps types."""
@@ -78,9 +78,7 @@ class _Scan:
             found = self._new(field.type, path) if kind is None else self._own(kind, field.type, path)
             if found is not None:
                 out.setdefault(field.name, found)
-        return StructType(
-            *(NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(out.items(), 1))
-        )
+        return optional_struct(out)
 
     def _own(self, kind: IcebergType, given: pa.DataType, path: str) -> IcebergType:
         if isinstance(kind, StructType) and kinds.is_struct(given):

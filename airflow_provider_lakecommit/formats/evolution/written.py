@@ -21,7 +21,6 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
-    NestedField,
     StructType,
 )
 
@@ -32,7 +31,7 @@ from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterT
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, Finding, left_out, misfit, without_value
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
-from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
+from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, optional_struct, plain
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 from airflow_provider_lakecommit.iceberg import columns_from_spec
@@ -64,7 +63,7 @@ class WrittenSource(NamedSchemasSource[WriterType]):
         self, schema: Schema, written: WriterType, new: Collection[str] = ()
     ) -> tuple[StructType, list[Finding]]:
         scan = _Scan()
-        return StructType(*scan.fields(schema.as_struct(), written, (), new)), scan.left_out
+        return scan.struct(schema.as_struct(), written, (), new), scan.left_out
 
     def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Finding]:
         # One that envelopes are read by is none of their rows.
@@ -85,7 +84,7 @@ class _Scan:
 
     left_out: list[Finding] = field(default_factory=list)
 
-    def fields(self, own: StructType, written: WriterType, path: Path, new: Collection[str] = ()) -> list[NestedField]:
+    def struct(self, own: StructType, written: WriterType, path: Path, new: Collection[str] = ()) -> StructType:
         names = {f.name: f.field_type for f in own.fields}
         chosen = chosen_columns(written.fields, (*names, *new))
         out: dict[str, IcebergType] = {}
@@ -94,14 +93,14 @@ class _Scan:
             kind = self.own(names[name], one.type, (*path, name)) if name in names else self.new(one, (*path, name))
             if kind is not None:
                 out[name] = kind
-        return [NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(out.items(), 1)]
+        return optional_struct(out)
 
     def own(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
         match kind, written.kind:
             case _, "union":
                 return self._union(kind, written, path)
             case StructType(), "record":
-                return StructType(*self.fields(kind, written, path))
+                return self.struct(kind, written, path)
             case ListType(), "array":
                 return ListType(1, self.own(kind.element_type, written.parts[0], (*path, "element")), False)
             case MapType(), "map":
@@ -131,7 +130,7 @@ class _Scan:
             and {f.name for f in kind.fields} & {m.name for m in members}
         ):
             whole = WriterType(kind="record", name=written.name, fields=members)
-            return StructType(*self.fields(kind, whole, path))
+            return self.struct(kind, whole, path)
         for part in parts:
             found = self.own(kind, part, path)
             if isinstance(kind, StructType) and isinstance(found, StructType):

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, require, unchanged, whole_numbers
-from airflow_provider_lakecommit.formats.text_columns import decimals_of
+from airflow_provider_lakecommit.formats.text_columns import NUMBER, decimals_of
 from airflow_provider_lakecommit.formats.times import TEMPORAL, number_times, time_reading
 
 F = FieldDescriptor
@@ -37,7 +37,6 @@ _INTEGERS = {
     *(F.TYPE_INT32, F.TYPE_SINT32, F.TYPE_SFIXED32, F.TYPE_UINT32, F.TYPE_FIXED32),
     *(F.TYPE_INT64, F.TYPE_SINT64, F.TYPE_SFIXED64, F.TYPE_UINT64, F.TYPE_FIXED64),
 }
-_NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _UUID_OCTETS = 16
 _NAMES = {number: name[5:].lower() for name, number in vars(F).items() if re.match("TYPE_[A-Z]", name)}
 
@@ -107,7 +106,7 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimal_of_text(array: pa.Array, target: pa.DataType) -> pa.Array:
-    require(pc.match_substring_regex(array, _NUMBER), array, "not a number")
+    require(pc.match_substring_regex(array, NUMBER), array, "not a number")
     return decimals_of(array, target)
 
 
