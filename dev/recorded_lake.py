@@ -34,7 +34,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public all 
     ResourceType,
 )
 
-from airflow_provider_lakecommit.landing.sections import merged
+from airflow_provider_lakecommit.landing.options import merged
 from dev.servers.kafka import Broker
 
 HERE = "file:///proc/self/cwd"

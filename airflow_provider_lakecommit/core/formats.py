@@ -22,7 +22,7 @@ FORMATS = {
 """Decoder factories (``module:name``), called by :func:`airflow_provider_lakecommit.formats.decoder.decoder_for`."""
 SCHEMA_SOURCES = {
     "json": "airflow_provider_lakecommit.formats.evolution.records:RecordsSource",
-    "json_schema": "airflow_provider_lakecommit.formats.evolution.records:FramedRecordsSource",
+    "json_schema": "airflow_provider_lakecommit.formats.evolution.records:RecordsSource",
     "avro": "airflow_provider_lakecommit.formats.evolution.written:WrittenSource",
     "protobuf": "airflow_provider_lakecommit.formats.evolution.messages:MessagesSource",
 }
@@ -36,9 +36,9 @@ WITH_REGISTRY = {"json_schema": "JSON", "avro": "AVRO", "protobuf": "PROTOBUF"}
 :class:`~airflow_provider_lakecommit.formats.registry.schemas.SchemaSource`, if records are decoded.
 """
 SCHEMA_NAMES = {
-    "json_schema": "airflow_provider_lakecommit.formats.schema_names:JsonSchemaNames",
-    "avro": "airflow_provider_lakecommit.formats.schema_names:RecordNames",
-    "protobuf": "airflow_provider_lakecommit.formats.protobuf.message_framing:MessageNames",
+    "json_schema": "airflow_provider_lakecommit.formats.schema_names:json_schema_names",
+    "avro": "airflow_provider_lakecommit.formats.schema_names:record_names",
+    "protobuf": "airflow_provider_lakecommit.formats.protobuf.message_framing:message_names",
 }
 """Factories of schema name readers, see :func:`airflow_provider_lakecommit.formats.schema_names.schema_names_for`."""
 

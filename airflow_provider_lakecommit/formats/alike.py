@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -65,10 +65,14 @@ def fail_alike(
     values: Sequence[bytes], refusal: Refusal, paths: Mapping[str, tuple[str, ...]]
 ) -> Mapping[int, Refusal]:
     """Return the values refused for the same reason, by position; none if that is unknown."""
-    evaluate = _evaluator(refusal, paths)
-    if evaluate is None:
+    changed = _KIND.search(refusal.reason)
+    if refusal.kind == "not_json" and changed is None:
+        return {i: why for i, value in enumerate(values) if (why := _no_json(value)) is not None}
+    # Without a name, the value itself is meant.
+    names = () if refusal.kind == "not_json" else paths.get(refusal.column or "")
+    if changed is None or names is None or refusal.kind not in ("not_json", "wrong_value"):
         return {}
-    return {i: why for i, value in enumerate(values) if (why := evaluate(value)) is not None}
+    return {i: refusal for i, value in enumerate(values) if _kind_at(value, names) == changed["kind"]}
 
 
 def known_form(value: bytes, refusal: Refusal) -> Refusal:
@@ -83,18 +87,6 @@ def known_form(value: bytes, refusal: Refusal) -> Refusal:
             "the registry's connection"
         )
     return refusal if found is None else Refusal(refusal.kind, refusal.column, f"{refusal.reason}; {found}")
-
-
-def _evaluator(refusal: Refusal, paths: Mapping[str, tuple[str, ...]]) -> Callable[[bytes], Refusal | None] | None:
-    changed = _KIND.search(refusal.reason)
-    if refusal.kind == "not_json" and changed is None:
-        return _no_json
-    # Without a name, the value itself is meant.
-    names = () if refusal.kind == "not_json" else paths.get(refusal.column or "")
-    if changed is None or names is None or refusal.kind not in ("not_json", "wrong_value"):
-        return None
-    kind = changed["kind"]
-    return lambda value: refusal if _kind_at(value, names) == kind else None
 
 
 def _no_json(value: bytes) -> Refusal | None:

@@ -97,7 +97,6 @@ class Column:
 
 
 def columns_of(schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> tuple[Column, ...]:
-    """Return the columns to read from JSON."""
     rules = ColumnRules.of(schema, options)
     columns = [_column(f, f.name, f"/{f.name}", rules) for f in schema.fields if f.name not in skip]
     if not columns:

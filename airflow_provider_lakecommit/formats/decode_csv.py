@@ -27,12 +27,12 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import BlockDecoder, Decoded, Refusal, Reject
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, halved
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, filled, text_columns, wrong_texts
 from airflow_provider_lakecommit.iceberg import arrow_field
 
 
-class CsvDecoder(BlockDecoder):
+class CsvDecoder(BaseDecoder):
     """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of CSV."""
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
@@ -66,11 +66,16 @@ class CsvDecoder(BlockDecoder):
             quoted_strings_can_be_null=False,
         )
 
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        return halved(values, self._block)
+
     def _block(self, values: Sequence[bytes]) -> Decoded:
         rows, positions, bad = self._form.rows_of(values)
         for row in bad_texts(rows):
             bad.setdefault(positions[row], Refusal("not_csv", None, "the value is not valid UTF-8"))
-        rows, positions = _without(rows, positions, bad)
+        if bad:
+            kept = [n for n, position in enumerate(positions) if position not in bad]
+            rows, positions = [rows[n] for n in kept], [positions[n] for n in kept]
         texts = self._texts(rows)
         wrong = self._wrong(texts, positions)
         if wrong:
@@ -125,13 +130,6 @@ class CsvDecoder(BlockDecoder):
         return found
 
 
-def _without(rows: list[bytes], positions: list[int], bad: dict[int, Refusal]) -> tuple[list[bytes], list[int]]:
-    if not bad:
-        return rows, positions
-    kept = [n for n, position in enumerate(positions) if position not in bad]
-    return [rows[n] for n in kept], [positions[n] for n in kept]
-
-
 _BROKEN = "a quoted field has no end or is followed by text, or an unquoted field has a quote or a carriage return"
 _LINE_END = re.compile(rb"\r?\n\Z")
 
@@ -156,7 +154,10 @@ class CsvRows:
 
     def rows_of(self, values: Sequence[bytes]) -> tuple[list[bytes], list[int], dict[int, Refusal]]:
         array = pa.array(values, pa.binary())
-        odd = _has(array, b"\n", b"\r", *([self.quote.encode()] if self.quote else []))
+        odd = np.zeros(len(array), bool)
+        for mark in ("\n", "\r", self.quote):
+            if mark:
+                odd |= pc.match_substring(array, mark.encode()).to_numpy(zero_copy_only=False)
         counts = pc.add(pc.count_substring(array, self._by), 1).to_numpy()
         if self._many:
             odd |= pc.equal(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
@@ -194,10 +195,3 @@ class CsvRows:
             delimiter = ": check `csv.delimiter`" if count == 1 else ""
             raise Refusal("not_csv", None, f"a row has {count} fields, `csv.columns` names {self._fields}{delimiter}")
         return row
-
-
-def _has(array: pa.Array, *what: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    found = np.zeros(len(array), bool)
-    for each in what:
-        found |= pc.match_substring(array, each).to_numpy(zero_copy_only=False)
-    return found

@@ -35,10 +35,10 @@ from airflow_provider_lakecommit.core import DEFAULTS, UNCOUNTED, FormatOptions
 from airflow_provider_lakecommit.formats.alike import fail_alike, known_form, other_kind, struct_paths
 from airflow_provider_lakecommit.formats.columns import Column, columns_of, missing_rows
 from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, halved, with_positions
-from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
+from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.guards import ROW, block_text, may_be_too_fine, too_fine, with_decimals
 from airflow_provider_lakecommit.formats.map_text import rewriter_for
-from airflow_provider_lakecommit.formats.registry.schemas import JSON, RegisteredSchema
+from airflow_provider_lakecommit.formats.registry.schemas import JSON, SchemaSource
 from airflow_provider_lakecommit.formats.unknown_fields import count_inferred, count_parsed, inferable, paths_of, varied
 from airflow_provider_lakecommit.landing import nearest
 
@@ -214,17 +214,19 @@ class JsonDecoder(BaseDecoder):
         return refusal
 
 
-class FramedJsonDecoder(FramedDecoder[None]):
+class FramedJsonDecoder(BaseDecoder):
     """Decoder of JSON after the id of its schema in a registry, which must be that of a JSON Schema.
 
     Records are checked against the table's columns, not against that schema.
     """
 
-    kind = JSON
-
-    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+    def __init__(
+        self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset(), registry: SchemaSource | None = None
+    ) -> None:
         self._json = JsonDecoder(schema, options, skip)
-        return self._json.schema
+        self._schema = self._json.schema
+        # Only the kind of the registered schema matters.
+        self._reader = FramedReader(registry, JSON, lambda _schema: None)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         parts, rejects = self._reader.parts(values)
@@ -232,9 +234,6 @@ class FramedJsonDecoder(FramedDecoder[None]):
         positions = sorted(starts)
         decoded = self._json.decode([values[position][starts[position] :] for position in positions])
         return decoded if len(positions) == len(values) else with_positions(decoded, positions, rejects)
-
-    def _made(self, schema: RegisteredSchema) -> None:
-        """Ignore the schema: only its kind matters."""
 
 
 def _wrapped(fields: Sequence[pa.Field]) -> pa.Schema:

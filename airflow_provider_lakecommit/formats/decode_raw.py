@@ -20,10 +20,10 @@ from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.decoder import (
     BaseDecoder,
-    BlockDecoder,
     Decoded,
     Refusal,
     Reject,
+    halved,
     with_positions,
 )
 from airflow_provider_lakecommit.formats.text_columns import bad_texts, filled, text_columns, wrong_texts
@@ -73,12 +73,15 @@ class RawDecoder(BaseDecoder):
         return Refusal("wrong_value", self._name, f"the value {what}{due}")
 
 
-class TextDecoder(BlockDecoder):
+class TextDecoder(BaseDecoder):
     """Decodes values that are one text each, for a column of any type that a text can be read as."""
 
     def __init__(self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset()) -> None:
         (self._column,) = text_columns(schema, options, skip)
         self._schema = pa.schema([self._column.target])
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        return halved(values, self._block)
 
     def _block(self, values: Sequence[bytes]) -> Decoded:
         name = self._column.name

@@ -8,7 +8,6 @@ so a format may also name all values of a small block that are refused for the s
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -161,18 +160,6 @@ class BaseDecoder:
         """Do nothing."""
 
 
-class BlockDecoder(BaseDecoder, ABC):
-    """A :class:`Decoder` that isolates refused values by halves."""
-
-    def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Each value becomes what the class says, or a reject."""
-        return halved(values, self._block)
-
-    @abstractmethod
-    def _block(self, values: Sequence[bytes]) -> Decoded:
-        """Decode a block, which may be empty."""
-
-
 def _without_alike(
     values: Sequence[T],
     bad: Mapping[int, Refusal],
@@ -200,13 +187,7 @@ def with_positions(decoded: Decoded, positions: Sequence[int], rejects: Sequence
     :param positions: positions of these values
     :param rejects: of the others
     """
-    moved = [replace(r, index=positions[r.index]) for r in decoded.rejects]
-    return replace(
-        decoded,
-        records=list(positions) if decoded.records is None else [positions[i] for i in decoded.records],
-        rejects=tuple(sorted([*moved, *rejects], key=lambda r: r.index)),
-        filtered=[positions[i] for i in decoded.filtered],
-    )
+    return _merged([(positions, decoded)], rejects)
 
 
 def together(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject], values: int) -> Decoded:
@@ -216,8 +197,10 @@ def together(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[R
     :param rejects: of values that are in no part
     :param values: the size of the block
     """
-    if len(parts) == 1 and len(parts[0][0]) == values:
-        return parts[0][1]
+    return parts[0][1] if len(parts) == 1 and len(parts[0][0]) == values else _merged(parts, rejects)
+
+
+def _merged(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject]) -> Decoded:
     table = pa.concat_tables([part.table for _, part in parts])
     records = [
         i

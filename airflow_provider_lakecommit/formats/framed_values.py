@@ -8,15 +8,10 @@ error, not a reject, and the slice is repeated.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence, Set
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
-import pyarrow as pa
-from pyiceberg.schema import Schema
-
-from airflow_provider_lakecommit.core import FormatOptions
-from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Refusal, Reject
+from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
 from airflow_provider_lakecommit.formats.registry.framing import Framed, framed
 from airflow_provider_lakecommit.formats.registry.schemas import (
     Learned,
@@ -75,31 +70,3 @@ class FramedReader(Generic[T]):
             return self._make(schema)
         except Refusal as refusal:
             return refusal
-
-
-class FramedDecoder(BaseDecoder, ABC, Generic[T]):
-    """Base of the decoders of formats with a registry.
-
-    :param registry: where schemas are; not needed if the landing states the schema
-    """
-
-    kind: ClassVar[str]
-    """The registries' name of its schema type."""
-
-    def __init__(
-        self,
-        schema: Schema,
-        options: FormatOptions,
-        skip: Set[str] = frozenset(),
-        registry: SchemaSource | None = None,
-    ) -> None:
-        self._reader = FramedReader(registry, self.kind, self._made)
-        self._schema = self._prepared(schema, options, skip)
-
-    @abstractmethod
-    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
-        """Prepare for a table; return the schema of its rows."""
-
-    @abstractmethod
-    def _made(self, schema: RegisteredSchema) -> T:
-        """Return the reader of a schema's records."""

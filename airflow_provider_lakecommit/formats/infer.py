@@ -17,7 +17,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -70,19 +70,6 @@ class InferredColumn:
         return None if self.instead is None else {**self.to_dict(), "type": self.instead}
 
 
-@dataclass(slots=True)
-class _Notes:
-    """Notes on one column; ``examples`` allows values in them."""
-
-    examples: bool
-    said: list[str] = field(default_factory=list)
-    instead: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-
-    def log(self, path: str, text: str, node: Node | None = None) -> None:
-        shown = f", such as {json.dumps(node.texts[0])}" if self.examples and node is not None and node.texts else ""
-        self.said.append(f"{path}: {text}{shown}")
-
-
 def infer(found: SampledValues, *, examples: bool = False) -> list[InferredColumn]:
     """Return the columns of the sample, in order of first appearance."""
     fields = found.root.fields
@@ -108,7 +95,7 @@ def _unfit_names(fields: Mapping[str, Node], *, top: bool) -> dict[str, str]:
 
 
 def _column(name: str, node: Node, examples: bool, unfit: str) -> InferredColumn:
-    notes = _Notes(examples)
+    notes = ColumnNotes(examples=examples)
     kind = _type(node, name, notes)
     if kind is not None and (why := unfit or _unusable(name, kind)):
         notes.log(name or "''", f"left out: {why}")
@@ -118,7 +105,7 @@ def _column(name: str, node: Node, examples: bool, unfit: str) -> InferredColumn
         name=name,
         type=kind,
         required=kind is not None and node.always,
-        notes=tuple(notes.said),
+        notes=tuple(notes),
         instead=instead,
         rule=rule,
     )
@@ -134,7 +121,7 @@ def _unusable(name: str, kind: Any) -> str:
     return ""
 
 
-def _type(node: Node, path: str, notes: _Notes) -> Any:
+def _type(node: Node, path: str, notes: ColumnNotes) -> Any:
     kind = _kind(node, path, notes)
     match kind:
         case None:
@@ -154,7 +141,7 @@ def _type(node: Node, path: str, notes: _Notes) -> Any:
             return _number(node, path, notes)
 
 
-def _kind(node: Node, path: str, notes: _Notes) -> str | None:
+def _kind(node: Node, path: str, notes: ColumnNotes) -> str | None:
     """Return the most frequent kind of value; both kinds of numbers count as one."""
     counts = {k: n for k, n in node.kinds.items() if k not in ("int", "fraction")}
     if numbers := node.kinds.get("int", 0) + node.kinds.get("fraction", 0):
@@ -179,7 +166,7 @@ def is_map_in_disguise(node: Node) -> bool:
     return len(node.fields) >= MAP_KEYS and present < node.kinds["object"] * len(node.fields) / 2
 
 
-def _struct(node: Node, path: str, notes: _Notes) -> Any:
+def _struct(node: Node, path: str, notes: ColumnNotes) -> Any:
     parts, unfit = [], _unfit_names(node.fields, top=False)
     for name, inner in node.fields.items():
         kind = _type(inner, f"{path}.{name}", notes)
@@ -203,7 +190,7 @@ def _struct(node: Node, path: str, notes: _Notes) -> Any:
     return {"struct": parts}
 
 
-def _list(node: Node, path: str, notes: _Notes) -> Any:
+def _list(node: Node, path: str, notes: ColumnNotes) -> Any:
     inner = node.elements
     if inner is None or not inner.observed:
         notes.log(path, "left out: always an empty list")
@@ -213,7 +200,7 @@ def _list(node: Node, path: str, notes: _Notes) -> Any:
     return None if kind is None else {"list": kind, **required}
 
 
-def _text(node: Node, path: str, notes: _Notes) -> str:
+def _text(node: Node, path: str, notes: ColumnNotes) -> str:
     texts = list(dict.fromkeys(node.texts))
     for kind in _TEXT_TYPES:
         if (others := _others(node.texts, kind)) * MOST_OTHERS <= len(node.texts):
@@ -249,7 +236,7 @@ def _others(texts: Sequence[str], kind: str, least: int = LEAST_LENGTH) -> int:
     return wrong + len(texts) - counts.total()
 
 
-def _number(node: Node, path: str, notes: _Notes) -> str:
+def _number(node: Node, path: str, notes: ColumnNotes) -> str:
     numbers = node.numbers
     low, high = numbers.low or 0, numbers.high or 0
     if "fraction" in node.kinds:
@@ -280,9 +267,16 @@ class _TooManyFieldsError(Exception):
 
 
 class ColumnNotes(list[str]):
-    """The notes of a column."""
+    """The notes of a column; ``examples`` allows values in them. ``instead`` has other types by path, with a rule."""
 
-    left = MOST_FIELDS
+    def __init__(self, *notes: str, examples: bool = False) -> None:
+        super().__init__(notes)
+        self.examples, self.left = examples, MOST_FIELDS
+        self.instead: dict[str, tuple[str, str | None]] = {}
+
+    def log(self, path: str, text: str, node: Node | None = None) -> None:
+        shown = f", such as {json.dumps(node.texts[0])}" if self.examples and node is not None and node.texts else ""
+        self.append(f"{path}: {text}{shown}")
 
     def one_more(self) -> None:
         self.left -= 1
@@ -299,5 +293,5 @@ def column_of(name: str, make: Callable[[ColumnNotes], Any], *, required: bool =
     try:
         kind = make(notes)
     except _TooManyFieldsError:
-        kind, notes = None, ColumnNotes([f"{name}: left out: it has more than {MOST_FIELDS:,} fields"])
+        kind, notes = None, ColumnNotes(f"{name}: left out: it has more than {MOST_FIELDS:,} fields")
     return InferredColumn(name=name, type=kind, required=required and kind is not None, notes=tuple(notes))

@@ -207,7 +207,9 @@ def _rewrite_map(path: str, bare: bool, value: Rewrite | None, text: bytes, at: 
     if text[at] != _OPEN:
         raise Refusal("wrong_value", path, f"column {path}: a map is written as a JSON object")
     if value is None and (flat := _FLAT_MAP.match(text, at)) is not None:
-        out.append(_pairs(path, bare, _PAIRS.findall(text, at + 1, flat.end() - 1)))
+        found = _PAIRS.findall(text, at + 1, flat.end() - 1)
+        pairs = [(_bare(path, key), each) for key, each in found] if bare else found
+        out.append(b"[%b]" % b",".join([b'{"key":%b,"value":%b}' % pair for pair in pairs]))
         return flat.end()
     if (empty := _EMPTY_OBJECT.match(text, at)) is not None:
         out.append(b"[]")
@@ -234,11 +236,6 @@ def _rewrite_map(path: str, bare: bool, value: Rewrite | None, text: bytes, at: 
         if after[1] == b"}":
             out.append(b"]")
             return after.end()
-
-
-def _pairs(path: str, bare: bool, found: list[tuple[bytes, bytes]]) -> bytes:
-    pairs = [(_bare(path, key), each) for key, each in found] if bare else found
-    return b"[%b]" % b",".join([b'{"key":%b,"value":%b}' % pair for pair in pairs])
 
 
 def _bare(column: str, quoted: bytes) -> bytes:

@@ -24,6 +24,8 @@ import pyarrow.compute as pc
 
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 _UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+MOST_DIGITS = 76
+"""Digits of a number of 256 bits."""
 _EXACT = Context(prec=38)
 _NIL = "00000000-0000-0000-0000-000000000000"
 _URL_SAFE = str.maketrans("-_+/", "+/  ")
@@ -45,6 +47,14 @@ def require(truths: pa.Array, values: pa.Array, what: str) -> None:
     """Raise :class:`ValueError` for the first of the ``values`` whose truth is false."""
     if not pc.all(truths, min_count=0).as_py():
         raise ValueError(f"{values.filter(pc.invert(truths))[0].as_py()!r} is {what}")
+
+
+def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert whole numbers of up to 64 bits to integers, or to a decimal that holds them."""
+    if pa.types.is_decimal(target):
+        wide = values.cast(pa.decimal256(MOST_DIGITS, 0)).cast(pa.decimal256(MOST_DIGITS, target.scale))
+        return wide.cast(target)
+    return values.cast(target)
 
 
 def octet_reading(encoding: str) -> Reading:

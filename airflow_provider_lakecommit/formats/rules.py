@@ -7,7 +7,7 @@ are problems of the table, so that all are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,7 +25,7 @@ UNSCALED = "base64"
 _WITH_UNSCALED = ("json", "json_schema")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRules:
     """Rules of dates and times, and encodings of bytes, by field id."""
 
@@ -36,30 +36,25 @@ class ColumnRules:
 
     @classmethod
     def of(cls, schema: Schema, options: FormatOptions) -> ColumnRules:
-        rules = cls(format=options.format.upper())
-        rules._add("timestamps", schema, options.timestamps, rules.times, rule_problem)
-        problem = partial(_encoding_problem, options.format)
-        rules._add("encodings", schema, options.encodings, rules.encodings, problem)
-        return rules
+        wrong: list[str] = []
 
-    def _add(
-        self,
-        key: str,
-        schema: Schema,
-        declared: Mapping[str, str],
-        into: dict[int, str],
-        problem: Callable[[IcebergType, str], str | None],
-    ) -> None:
-        for path, rule in declared.items():
-            try:
-                found = schema.find_field(path)
-            except ValueError:
-                self.wrong.append(no_column(key, path, [field.name for field in schema.fields]))
-                continue
-            if (text := problem(found.field_type, rule)) is not None:
-                self.wrong.append(f"{key}: column {path} {text}")
-            else:
-                into[found.field_id] = rule
+        def valid(
+            key: str, declared: Mapping[str, str], problem: Callable[[IcebergType, str], str | None]
+        ) -> Iterator[tuple[int, str]]:
+            for path, rule in declared.items():
+                try:
+                    found = schema.find_field(path)
+                except ValueError:
+                    wrong.append(no_column(key, path, [field.name for field in schema.fields]))
+                    continue
+                if (text := problem(found.field_type, rule)) is not None:
+                    wrong.append(f"{key}: column {path} {text}")
+                else:
+                    yield found.field_id, rule
+
+        times = dict(valid("timestamps", options.timestamps, rule_problem))
+        encodings = dict(valid("encodings", options.encodings, partial(_encoding_problem, options.format)))
+        return cls(times=times, encodings=encodings, wrong=wrong, format=options.format.upper())
 
 
 def no_column(key: str, path: str, names: Collection[str]) -> str:

@@ -9,16 +9,15 @@ an Avro record's full name, or a Protobuf message's.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pkgutil import resolve_name
-from typing import ClassVar, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider_lakecommit.core import SCHEMA_NAMES
-from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Decoder, Reject, with_positions
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Decoder, Refusal, Reject, with_positions
 from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import AVRO, JSON, RegisteredSchema, SchemaSource
@@ -27,62 +26,38 @@ COLUMN = "schema"
 T = TypeVar("T")
 
 
-class SchemaNames(BaseDecoder, ABC, Generic[T]):
-    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of names."""
+class SchemaNames(BaseDecoder, Generic[T]):
+    """The :class:`~airflow_provider_lakecommit.formats.decoder.Decoder` of names.
+
+    :param kind: the registries' name of the schema type
+    :param make: returns the source of names in a schema
+    :param named: yields the names of values with that schema, or why they have none, with their positions
+    """
 
     _schema = pa.schema([pa.field(COLUMN, pa.string())])
-    kind: ClassVar[str]
-    """The registries' name of the schema type."""
 
-    def __init__(self, registry: SchemaSource | None) -> None:
-        self._reader = FramedReader(registry, self.kind, self._made)
+    def __init__(
+        self,
+        registry: SchemaSource | None,
+        kind: str,
+        make: Callable[[RegisteredSchema], T],
+        named: Callable[[Sequence[bytes], Framed, T], Iterator[tuple[str | Refusal | None, Sequence[int]]]],
+    ) -> None:
+        self._reader, self._named = FramedReader(registry, kind, make), named
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         parts, rejects = self._reader.parts(values)
         names = np.full(len(values), None, object)
         for group, made in parts:
-            for name, positions in self._named(values, group, made, rejects):
-                names[positions] = name
+            for name, positions in self._named(values, group, made):
+                if isinstance(name, Refusal):
+                    rejects += [Reject.of(i, name) for i in positions]
+                else:
+                    names[positions] = name
         refused = {reject.index for reject in rejects}
         kept = [i for i in range(len(values)) if i not in refused]
         table = pa.table([pa.array(names[kept], pa.string())], schema=self._schema)
-        return with_positions(Decoded(table=table), kept, sorted(rejects, key=lambda r: r.index))
-
-    @abstractmethod
-    def _made(self, schema: RegisteredSchema) -> T:
-        """Return the source of names in a schema."""
-
-    @abstractmethod
-    def _named(
-        self, values: Sequence[bytes], group: Framed, made: T, rejects: list[Reject]
-    ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        """Yield names with the positions of their values.
-
-        :param rejects: takes values without a valid name
-        """
-
-
-class OneSchemaNames(SchemaNames[str | None]):
-    """Names of formats with one name per schema."""
-
-    def _named(
-        self, values: Sequence[bytes], group: Framed, made: str | None, rejects: list[Reject]
-    ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        yield made, group.positions
-
-
-class JsonSchemaNames(OneSchemaNames):
-    """Names of JSON Schema."""
-
-    kind = JSON
-
-    def _made(self, schema: RegisteredSchema) -> str | None:
-        try:
-            found = json.loads(schema.text)
-        except (ValueError, RecursionError):
-            return None
-        title = found.get("title") if isinstance(found, dict) else None
-        return title if isinstance(title, str) else None
+        return with_positions(Decoded(table=table), kept, rejects)
 
 
 def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
@@ -90,13 +65,29 @@ def schema_names_for(format: str, registry: SchemaSource | None) -> Decoder:
     return cast(Decoder, resolve_name(SCHEMA_NAMES[format])(registry))
 
 
-class RecordNames(OneSchemaNames):
-    """Record names of Avro."""
+def record_names(registry: SchemaSource | None) -> Decoder:
+    """Return the reader of Avro's record names."""
+    return SchemaNames(registry, AVRO, lambda schema: record_name(schema.text), _one_name)
 
-    kind = AVRO
 
-    def _made(self, schema: RegisteredSchema) -> str | None:
-        return record_name(schema.text)
+def json_schema_names(registry: SchemaSource | None) -> Decoder:
+    """Return the reader of the titles of JSON Schemas."""
+    return SchemaNames(registry, JSON, _title, _one_name)
+
+
+def _one_name(
+    _values: Sequence[bytes], group: Framed, name: str | None
+) -> Iterator[tuple[str | Refusal | None, Sequence[int]]]:
+    yield name, group.positions
+
+
+def _title(schema: RegisteredSchema) -> str | None:
+    try:
+        found = json.loads(schema.text)
+    except (ValueError, RecursionError):
+        return None
+    title = found.get("title") if isinstance(found, dict) else None
+    return title if isinstance(title, str) else None
 
 
 def record_name(text: str) -> str | None:

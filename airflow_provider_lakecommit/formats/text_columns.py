@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.formats.columns import Column, columns_of
 from airflow_provider_lakecommit.formats.decoder import Refusal
 
 _WHOLE = (r"^-?[0-9]+$", "a whole number")
-_NUMBER = (r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$", "a number")
+NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _TRUTH = (r"^(true|false)$", "true or false")
 
 
@@ -54,7 +54,6 @@ def wrong_texts(column: Column, texts: pa.Array) -> tuple[pa.Array, str] | None:
 
 
 def filled(column: Column, texts: pa.Array) -> pa.Array:
-    """Convert texts to a column's type."""
     wire = column.wire
     try:
         parsed = decimals_of(texts, wire) if pa.types.is_decimal(wire) else texts.cast(wire)
@@ -68,7 +67,7 @@ def _form(wire: pa.DataType) -> tuple[str, str] | None:
         return _WHOLE
     if pa.types.is_boolean(wire):
         return _TRUTH
-    return _NUMBER if pa.types.is_floating(wire) or pa.types.is_decimal(wire) else None
+    return (NUMBER, "a number") if pa.types.is_floating(wire) or pa.types.is_decimal(wire) else None
 
 
 def bad_texts(values: Sequence[bytes]) -> list[int]:

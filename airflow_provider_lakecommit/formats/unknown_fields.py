@@ -70,21 +70,16 @@ def count_inferred(columns: Iterable[Column], array: pa.Array, at: str = "") -> 
         if name not in known:
             counts[at + name] += len(child) - child.null_count
             continue
-        inner, path = _elements(known[name], child, at + name)
-        if inner is not None:
-            counts += count_inferred(inner.children, path[1], path[0])
+        column, path = known[name], at + name
+        while pa.types.is_list(child.type):
+            child = child.values
+            if column.is_map:
+                column, child, path = column.children[1], child.field("value"), f"{path}.value"
+            else:
+                column, path = column.children[0], f"{path}.element"
+        if pa.types.is_struct(child.type):
+            counts += count_inferred(column.children, child, f"{path}.")
     return +counts
-
-
-def _elements(column: Column, array: pa.Array, path: str) -> tuple[Column | None, tuple[str, pa.Array]]:
-    """Descend through lists and maps to the struct below, if there is one."""
-    while pa.types.is_list(array.type):
-        if column.is_map:
-            values = array.values.field(array.values.type.get_field_index("value"))
-            column, array, path = column.children[1], values, f"{path}.value"
-        else:
-            column, array, path = column.children[0], array.values, f"{path}.element"
-    return (column if pa.types.is_struct(array.type) else None), (f"{path}.", array)
 
 
 def count_parsed(columns: Sequence[Column], values: Iterable[bytes]) -> Counter[str]:

@@ -37,7 +37,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapType, NestedField, StructType
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.landing import TypeText, mistaken, parse_type, sizes_of, wrong_with_table
+from airflow_provider_lakecommit.landing import mistaken, parse_type, sizes_of, wrong_with_table
 
 _PLAIN: Mapping[str, tuple[Transform[Any, Any], str]] = {
     "identity": (IdentityTransform(), ""),
@@ -111,35 +111,17 @@ class _Builder:
         ]
 
     def _type(self, given: str | Mapping[str, Any]) -> IcebergType:
-        if isinstance(given, str):
-            return self._parsed(parse_type(given))
-        if "struct" in given:
-            return StructType(*self.fields(given["struct"]))
-        if "list" in given:
-            element = self._type(given["list"])
-            return ListType(next(self._ids), element, element_required=given.get("required", False))
-        inner = given["map"]
-        return self._map(self._type(inner["key"]), self._type(inner["value"]), required=inner.get("required", False))
-
-    def _parsed(self, parsed: TypeText) -> IcebergType:
-        """From a parsed type text, in which everything nested is optional."""
-        if parsed.kind == "struct":
-            ids = [next(self._ids) for _ in parsed.parts]
-            return StructType(
-                *(
-                    NestedField(i, name, self._parsed(part), required=False)
-                    for i, (name, part) in zip(ids, parsed.parts, strict=True)
-                )
-            )
-        if parsed.kind == "list":
-            return ListType(next(self._ids), self._parsed(parsed.parts[0][1]), element_required=False)
-        if parsed.kind == "map":
-            key, value = (part for _, part in parsed.parts)
-            return self._map(self._parsed(key), self._parsed(value), required=False)
-        return _primitive(parsed.primitive)
-
-    def _map(self, key: IcebergType, value: IcebergType, *, required: bool) -> MapType:
-        return MapType(next(self._ids), key, next(self._ids), value, value_required=required)
+        kind = parse_type(given) if isinstance(given, str) else given
+        if isinstance(kind, str):
+            return _primitive(kind)
+        if "struct" in kind:
+            return StructType(*self.fields(kind["struct"]))
+        if "list" in kind:
+            element = self._type(kind["list"])
+            return ListType(next(self._ids), element, element_required=kind.get("required", False))
+        inner = kind["map"]
+        key, value = self._type(inner["key"]), self._type(inner["value"])
+        return MapType(next(self._ids), key, next(self._ids), value, value_required=inner.get("required", False))
 
 
 def _primitive(word: str) -> IcebergType:

@@ -19,6 +19,7 @@ from airflow_provider_lakecommit.landing.landing_set import load_set as load_set
 from airflow_provider_lakecommit.landing.names import meant as meant
 from airflow_provider_lakecommit.landing.names import mistaken as mistaken
 from airflow_provider_lakecommit.landing.names import nearest as nearest
+from airflow_provider_lakecommit.landing.options import merged as merged
 from airflow_provider_lakecommit.landing.registry import LOGIN as LOGIN
 from airflow_provider_lakecommit.landing.registry import PREFIX as PREFIX
 from airflow_provider_lakecommit.landing.registry import UNKNOWN_WAIT as UNKNOWN_WAIT
@@ -40,7 +41,6 @@ from airflow_provider_lakecommit.landing.sections import Publish as Publish
 from airflow_provider_lakecommit.landing.sections import Transform as Transform
 from airflow_provider_lakecommit.landing.sections import Upsert as Upsert
 from airflow_provider_lakecommit.landing.sections import Window as Window
-from airflow_provider_lakecommit.landing.sections import merged as merged
 from airflow_provider_lakecommit.landing.table import RESERVED as RESERVED
 from airflow_provider_lakecommit.landing.table import wrong_with_table as wrong_with_table
 from airflow_provider_lakecommit.landing.times import EXAMPLES as EXAMPLES
@@ -52,7 +52,6 @@ from airflow_provider_lakecommit.landing.transform import ENVELOPE_ROOTS as ENVE
 from airflow_provider_lakecommit.landing.transform import IMAGES as IMAGES
 from airflow_provider_lakecommit.landing.transform import PAYLOAD as PAYLOAD
 from airflow_provider_lakecommit.landing.transform import columns_of_unwrap as columns_of_unwrap
-from airflow_provider_lakecommit.landing.type_text import TypeText as TypeText
 from airflow_provider_lakecommit.landing.type_text import parse_type as parse_type
 from airflow_provider_lakecommit.landing.type_text import sizes_of as sizes_of
 from airflow_provider_lakecommit.landing.upsert import HARD as HARD

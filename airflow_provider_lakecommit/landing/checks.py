@@ -17,10 +17,10 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.core import FORMATS, SCHEMA_SOURCES, WITH_REGISTRY
-from airflow_provider_lakecommit.landing.names import meant, mistaken, unquoted
+from airflow_provider_lakecommit.landing.names import WITH_MODULE, meant, mistaken, unquoted
+from airflow_provider_lakecommit.landing.options import SECTIONS, hint, label, section_of, to_flat
 from airflow_provider_lakecommit.landing.route import TABLE_NAME, check_route, routed_tables, wrong_with_route
 from airflow_provider_lakecommit.landing.row_checks import check_row_checks, wrong_with_row_checks
-from airflow_provider_lakecommit.landing.sections import SECTIONS, hint, label, section_of, to_flat
 from airflow_provider_lakecommit.landing.table import wrong_with_table
 from airflow_provider_lakecommit.landing.times import EXAMPLES
 from airflow_provider_lakecommit.landing.transform import (
@@ -70,28 +70,37 @@ MOST_REPLICAS = 8
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _UNIT = re.compile("(milli|micro|nano)second")
-_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 Check = Callable[[Any], str | None]
 T = TypeVar("T")
 
 
+def _is(good: Callable[[Any], bool], what: str) -> Check:
+    return lambda v: None if good(v) else f"{v!r} is not {what}"
+
+
+def _optional(check: Check) -> Check:
+    return lambda v: None if v is None else check(v)
+
+
 def _matches(pattern: re.Pattern[str], what: str) -> Check:
-    return lambda v: None if isinstance(v, str) and pattern.fullmatch(v) else f"{v!r} is not {what} [LC1101]"
+    return _is(lambda v: isinstance(v, str) and pattern.fullmatch(v) is not None, f"{what} [LC1101]")
 
 
 def _one_of(*allowed: str) -> Check:
-    return lambda v: None if v in allowed else f"{v!r} is not one of {', '.join(allowed)} [LC1102]"
+    return _is(lambda v: v in allowed, f"one of {', '.join(allowed)} [LC1102]")
 
 
-def _integer(minimum: int, optional: bool = False) -> Check:
-    def check(v: Any) -> str | None:
-        if optional and v is None:
-            return None
-        good = isinstance(v, int) and not isinstance(v, bool) and v >= minimum
-        return None if good else f"{v!r} is not a whole number of at least {minimum} [LC1103]"
+def _integer(minimum: int) -> Check:
+    return _is(lambda v: _whole(v) and v >= minimum, f"a whole number of at least {minimum} [LC1103]")
 
-    return check
+
+def _whole(v: Any) -> bool:
+    return isinstance(v, int) and not isinstance(v, bool)
+
+
+def _number(v: Any) -> bool:
+    return isinstance(v, int | float) and not isinstance(v, bool)
 
 
 def _topics(v: Any) -> str | None:
@@ -142,47 +151,17 @@ def _create(v: Any) -> str | None:
     return None
 
 
-def _ratio(v: Any) -> str | None:
-    good = isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v <= 1
-    return None if good else f"{v!r} is not a number between 0 and 1 [LC1112]"
-
-
 def _share(v: Any) -> str | None:
-    return _ratio(v) if v else f"{v!r} is not a number above 0 and at most 1 [LC1306]"
+    return _RATIO(v) if v else f"{v!r} is not a number above 0 and at most 1 [LC1306]"
 
 
-def _optional(check: Check) -> Check:
-    return lambda v: None if v is None else check(v)
-
-
-def _boolean(v: Any) -> str | None:
-    return None if isinstance(v, bool) else f"{v!r} is not true or false [LC1113]"
-
-
-def _duration(v: Any) -> str | None:
-    good = isinstance(v, timedelta) and v > timedelta(0)
-    return None if good else f"{v!r} is not a positive duration ({EXAMPLES}, seconds, or a timedelta) [LC1114]"
-
-
-def _classes(v: Any) -> str | None:
-    good = isinstance(v, tuple) and all(isinstance(each, str) and _CLASS.fullmatch(each) for each in v)
-    return None if good else f"{v!r} is not a list of classes (module.Class) [LC1115]"
-
-
-def _text(v: Any) -> str | None:
-    return None if isinstance(v, str) and v else f"{v!r} is not a name [LC1116]"
-
-
-def _replicas(v: Any) -> str | None:
-    good = isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= MOST_REPLICAS
-    return None if good else f"{v!r} is not an integer from 1 to {MOST_REPLICAS} [LC1117]"
-
-
-def _medians(v: Any) -> str | None:
-    good = isinstance(v, (int, float)) and not isinstance(v, bool) and 1 < v < math.inf
-    return None if good else f"{v!r} is not a number above 1 [LC1118]"
-
-
+_RATIO = _is(lambda v: _number(v) and 0 <= v <= 1, "a number between 0 and 1 [LC1112]")
+_BOOLEAN = _is(lambda v: isinstance(v, bool), "true or false [LC1113]")
+_DURATION = _is(
+    lambda v: isinstance(v, timedelta) and v > timedelta(0),
+    f"a positive duration ({EXAMPLES}, seconds, or a timedelta) [LC1114]",
+)
+_TEXT = _is(lambda v: isinstance(v, str) and bool(v), "a name [LC1116]")
 CHECKS: Mapping[str, Check] = {
     # In the order in which options are recorded.
     "name": _matches(_NAME, "a name (letters, digits, '.', '_', '-', at most 100)"),
@@ -191,7 +170,7 @@ CHECKS: Mapping[str, Check] = {
     "format": lambda v: _one_of(*FORMATS)(v),
     "schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1344]",
     "reader_schema": lambda v: None if isinstance(v, str | Mapping) else "is not the schema of a record [LC1344]",
-    "message": lambda v: None if isinstance(v, str) else f"{v!r} is not the name of a message [LC1346]",
+    "message": _is(lambda v: isinstance(v, str), "the name of a message [LC1346]"),
     "csv": csv_section,
     "timestamps": _timestamps,
     "encodings": _encodings,
@@ -201,10 +180,10 @@ CHECKS: Mapping[str, Check] = {
     "on_incompatible": _one_of("dead_letter", "stop"),
     "dead_letter_table": _optional(_matches(TABLE_NAME, "a table name (namespace.table)")),
     "dead_letter_max_records": _integer(0),
-    "dead_letter_max_ratio": _ratio,
+    "dead_letter_max_ratio": _RATIO,
     "key": key_section,
     "headers": headers_section,
-    "metadata_columns": _optional(_boolean),
+    "metadata_columns": _optional(_BOOLEAN),
     "create": _create,
     "route": check_route,
     "unwrap": check_unwrap,
@@ -214,38 +193,39 @@ CHECKS: Mapping[str, Check] = {
     "upsert_key": check_key,
     "upsert_order_by": check_order,
     "upsert_deletes": _one_of(HARD, SOFT, IGNORE),
-    "groups": _integer(1, optional=True),
-    "max_records": _integer(1, optional=True),
-    "max_bytes": _integer(1, optional=True),
+    "groups": _optional(_integer(1)),
+    "max_records": _optional(_integer(1)),
+    "max_bytes": _optional(_integer(1)),
     "slice_records": _integer(1),
-    "target_window": _optional(_duration),
-    "target_file_size": _integer(1, optional=True),
+    "target_window": _optional(_DURATION),
+    "target_file_size": _optional(_integer(1)),
     "group_by": _one_of("partition", "load"),
-    "replicas": _replicas,
-    "speculation": _optional(_medians),
-    "branch": _optional(_text),
+    "replicas": _is(lambda v: _whole(v) and 1 <= v <= MOST_REPLICAS, f"an integer from 1 to {MOST_REPLICAS} [LC1117]"),
+    "speculation": _optional(_is(lambda v: _number(v) and 1 < v < math.inf, "a number above 1 [LC1118]")),
+    "branch": _optional(_TEXT),
     "checks": check_row_checks,
     "on_spec_change": _one_of("finish", "void"),
-    "completion_timeout": _duration,
+    "completion_timeout": _DURATION,
     "commit_files": _integer(1),
     "stalled_cycles": _integer(1),
-    "slow_down": _boolean,
-    "max_open_cycles": _integer(1, optional=True),
-    "max_pending_slices": _integer(1, optional=True),
-    "max_pending_files": _integer(1, optional=True),
-    "max_pending_bytes": _integer(1, optional=True),
-    "compact": _optional(_boolean),
+    "slow_down": _BOOLEAN,
+    "max_open_cycles": _optional(_integer(1)),
+    "max_pending_slices": _optional(_integer(1)),
+    "max_pending_files": _optional(_integer(1)),
+    "max_pending_bytes": _optional(_integer(1)),
+    "compact": _optional(_BOOLEAN),
     "max_debt_files": _integer(1),
     "max_debt_dead": _share,
     "max_debt_snapshots": _integer(1),
-    "location_providers": _classes,
-    "kafka_config_id": _text,
-    "registry_conn_id": _optional(_text),
-    "iceberg_conn_id": _text,
-    "control_topic": _optional(_matches(_TOPIC, "a topic name")),
-    "control_events": lambda v: (
-        None if v in CONTROL_EVENTS else f"{v!r} is not '1.12' or '1.10', as a text in quotes [LC1343]"
+    "location_providers": _is(
+        lambda v: isinstance(v, tuple) and all(isinstance(each, str) and WITH_MODULE.fullmatch(each) for each in v),
+        "a list of classes (module.Class) [LC1115]",
     ),
+    "kafka_config_id": _TEXT,
+    "registry_conn_id": _optional(_TEXT),
+    "iceberg_conn_id": _TEXT,
+    "control_topic": _optional(_matches(_TOPIC, "a topic name")),
+    "control_events": _is(lambda v: v in CONTROL_EVENTS, "'1.12' or '1.10', as a text in quotes [LC1343]"),
 }
 _NAMED = {
     *("name", "topics", "table", "message", "csv", "timestamps", "encodings", "dead_letter_table", "key", "headers"),

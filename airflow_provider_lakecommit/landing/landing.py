@@ -21,18 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_lakecommit.core import Budget, FormatOptions, PendingBudget, Role, Route, group_id, tables_for
-from airflow_provider_lakecommit.landing.checks import (
-    CHECKS,
-    METADATA_TYPES,
-    all_wrong_at_once,
-    wrong_values,
-)
+from airflow_provider_lakecommit.landing.checks import CHECKS, METADATA_TYPES, all_wrong_at_once, wrong_values
 from airflow_provider_lakecommit.landing.connected import read_connected
 from airflow_provider_lakecommit.landing.names import mistaken
+from airflow_provider_lakecommit.landing.options import SECTION_KEYS, SECTIONS, from_flat, hint
 from airflow_provider_lakecommit.landing.route import route_of, routed_tables
 from airflow_provider_lakecommit.landing.row_checks import RowCheck, checks_of
 from airflow_provider_lakecommit.landing.sections import (
-    SECTION_KEYS,
     Backpressure,
     Columns,
     Connections,
@@ -43,11 +38,6 @@ from airflow_provider_lakecommit.landing.sections import (
     Transform,
     Upsert,
     Window,
-    from_flat,
-    hint,
-)
-from airflow_provider_lakecommit.landing.sections import (
-    SECTIONS as OPTIONS,
 )
 from airflow_provider_lakecommit.landing.spec_hash import DECODING, SHAPING, plain_values, spec_hash
 from airflow_provider_lakecommit.landing.transform import delete_values
@@ -141,7 +131,7 @@ class Landing:
         inner = {
             name: dataclasses.replace(getattr(self, name), **value)
             for name, value in options.items()
-            if name in OPTIONS and isinstance(value, Mapping)
+            if name in SECTIONS and isinstance(value, Mapping)
         }
         return dataclasses.replace(self, **{**options, **inner})
 

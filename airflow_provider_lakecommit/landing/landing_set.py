@@ -28,15 +28,8 @@ from airflow_provider_lakecommit.landing.checks import CHECKS, unknown_keys
 from airflow_provider_lakecommit.landing.connected import read_connected
 from airflow_provider_lakecommit.landing.landing import Landing, LandingSpec
 from airflow_provider_lakecommit.landing.names import meant, mistaken
-from airflow_provider_lakecommit.landing.sections import (
-    SECTION_KEYS,
-    SECTIONS,
-    TOP,
-    keep_as_tuples,
-    label,
-    merged,
-    to_flat,
-)
+from airflow_provider_lakecommit.landing.options import SECTION_KEYS, SECTIONS, TOP, label, merged, to_flat
+from airflow_provider_lakecommit.landing.sections import keep_as_tuples
 from airflow_provider_lakecommit.landing.yaml_file import read_yaml
 
 TOPIC = "topic"
@@ -103,7 +96,6 @@ class LandingSet:
         return self.with_defaults(self.name).control_topic_name
 
     def landing_name(self, table: str) -> str:
-        """Return the name of a table's landing."""
         return f"{self.name}.{table}"
 
     def with_defaults(self, name: str) -> Landing:
@@ -206,7 +198,6 @@ def filled_template(template: str, values: Mapping[str, str | None]) -> str:
 
 
 def _groups_of(pattern: str | None) -> tuple[str, ...]:
-    """Return the named groups of a valid pattern."""
     return () if pattern is None else tuple(re.compile(pattern).groupindex)
 
 

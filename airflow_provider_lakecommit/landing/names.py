@@ -17,6 +17,8 @@ from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
 
+WITH_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+"""Matches the name of a class or function with its module."""
 MOST_COMPARED = 500
 """Most names to compare, of about the same length: comparing takes time, and a topic may hold any number of names."""
 
@@ -26,12 +28,13 @@ def nearest(name: str, known: Collection[str], most: int = 3, alike: float = 0.0
 
     :param alike: the least similarity, from 0 (any) to 1 (equal)
     """
-    return tuple(difflib.get_close_matches(name, _alike(name, known), n=most, cutoff=alike))
+    compared = sorted(known, key=lambda each: (abs(len(each) - len(name)), each))[:MOST_COMPARED]
+    return tuple(difflib.get_close_matches(name, compared, n=most, cutoff=alike))
 
 
 def meant(name: str, known: Collection[str]) -> str:
     """Return the end of a message that suggests a known name; empty if none is similar."""
-    found = difflib.get_close_matches(name, _alike(name, known), n=1)
+    found = nearest(name, known, 1, 0.6)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
@@ -46,10 +49,6 @@ def unquoted(value: Any) -> str:
             kind = "boolean" if isinstance(each, bool) else "date" if isinstance(each, date) else "number"
             return f"YAML reads {what} without quotes as the {kind} {each}: put the name in quotes [LC1342]"
     return ""
-
-
-def _alike(name: str, known: Collection[str]) -> list[str]:
-    return sorted(known, key=lambda each: (abs(len(each) - len(name)), each))[:MOST_COMPARED]
 
 
 _CODED = re.compile(r"(.*) \[(LC\d{4})\]", re.DOTALL)

@@ -66,11 +66,8 @@ def with_numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
         stated = settings[key]
         if stated is None:
             continue
-        try:
-            found[key] = float(stated)
-        except (TypeError, ValueError):
-            found[key] = -1.0
-        if isinstance(stated, bool) or not 0 <= found[key] < float("inf") or (key == "timeout" and not found[key]):
+        found[key] = _number(stated)
+        if not 0 <= found[key] < float("inf") or (key == "timeout" and not found[key]):
             raise SpecError("LC1007", f"the settings of the schema registry are wrong: {key} cannot be {stated!r:.80}")
     return found
 
@@ -97,14 +94,19 @@ def unknown_wait(settings: Mapping[str, Any]) -> float:
     :raises SpecError: it is not a number of seconds
     """
     stated = settings.get(UNKNOWN_WAIT, _WAITED)
-    try:
-        seconds = float(stated)
-    except (TypeError, ValueError):
-        seconds = -1.0
-    if isinstance(stated, bool) or not 0 <= seconds <= _LONGEST_WAIT:
+    seconds = _number(stated)
+    if not 0 <= seconds <= _LONGEST_WAIT:
         raise SpecError(
             "LC1009",
             f"the settings of the schema registry are wrong: {UNKNOWN_WAIT} is {stated!r:.80}; give a number "
             f"of seconds from 0 to {_LONGEST_WAIT}",
         )
     return seconds
+
+
+def _number(stated: Any) -> float:
+    """Return the number of a setting; -1 for any other value."""
+    try:
+        return -1.0 if isinstance(stated, bool) else float(stated)
+    except (TypeError, ValueError):
+        return -1.0

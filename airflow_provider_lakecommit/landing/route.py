@@ -21,7 +21,6 @@ _MISSING = (FAIL, DEAD_LETTER)
 
 
 def route_of(section: Mapping[str, Any] | None) -> Route | None:
-    """Return the route of a checked section."""
     return None if section is None else Route(**section)
 
 

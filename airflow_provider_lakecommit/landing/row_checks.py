@@ -7,16 +7,14 @@ once read. SQL that cannot be parsed, and functions that cannot be imported, are
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_lakecommit.landing.names import meant
+from airflow_provider_lakecommit.landing.names import WITH_MODULE, meant
 from airflow_provider_lakecommit.landing.route import routed_tables
 
 KEYS = ("name", "sql", "function", "table")
-_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _SHOWN = 60
 
 
@@ -31,7 +29,6 @@ class RowCheck:
 
 
 def check_row_checks(v: Any) -> str | None:
-    """Return what is wrong with ``publish.checks``."""
     if not isinstance(v, tuple):
         return f"{v!r} is not a list of checks [LC1350]"
     return next(filter(None, (_wrong(n, each) for n, each in enumerate(v, 1))), None)
@@ -48,7 +45,7 @@ def _wrong(number: int, check: Any) -> str | None:
         return f"check {number}: {wrong[0]} is {check[wrong[0]]!r}, not a text [LC1353]"
     if ("sql" in check) == ("function" in check):
         return f"check {number} needs either `sql` or `function` [LC1354]"
-    if "function" in check and not _FUNCTION.fullmatch(check["function"]):
+    if "function" in check and not WITH_MODULE.fullmatch(check["function"]):
         return f"check {number}: function {check['function']!r} is not a module.function [LC1355]"
     return None
 
@@ -78,7 +75,7 @@ def checks_of(stated: Sequence[str | Mapping[str, Any]], table: str) -> tuple[Ro
     checks = []
     for each in stated:
         if isinstance(each, str):
-            each = {"function" if _FUNCTION.fullmatch(each.strip()) else "sql": each.strip()}
+            each = {"function" if WITH_MODULE.fullmatch(each.strip()) else "sql": each.strip()}
         text = " ".join(str(each.get("sql") or each["function"]).split())
         shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
         checks.append(RowCheck(**{"name": shown, "table": table, **each}))

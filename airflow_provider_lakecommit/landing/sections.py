@@ -2,46 +2,24 @@
 """The sections of a landing: rarely changed options, in small frozen objects.
 
 Contract: pure, and the same in Python and in YAML. A section does not check its values; the
-:class:`~airflow_provider_lakecommit.landing.Landing` checks all its options together. Everything recorded or sent
-    (jobs, bundles, XCom, hashes) has each option under one flat name, which stays when the option moves:
-    :data:`SECTION_KEYS` maps that name to the section and the key. :func:`to_flat` and :func:`from_flat` convert.
-
-Failure story: an unknown key is reported with the nearest known one, a key of another section with its place.
+:class:`~airflow_provider_lakecommit.landing.Landing` checks all its options together. An unknown key is refused by
+:mod:`~airflow_provider_lakecommit.landing.options`, which knows all sections.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
-from airflow_provider_lakecommit.landing.names import mistaken, nearest
 from airflow_provider_lakecommit.landing.times import duration_of
 
-T = TypeVar("T")
-_FLAT = "flat"
+FLAT = "flat"
+"""Key of the name under which an option is recorded, if that is not the name of its field."""
 
 
-def _refuses_unknown_keys(section: type[T]) -> type[T]:
-    """Class decorator: an unknown argument is a :class:`SpecError` with the option's place, not a ``TypeError``."""
-    make: Callable[..., None] = section.__init__
-
-    @wraps(make)
-    def checked(self: T, /, **values: Any) -> None:
-        name = next(name for name, kind in SECTIONS.items() if kind is type(self))
-        if wrong := _unknown(name, values):
-            raise mistaken("landing", wrong)
-        make(self, **values)
-
-    section.__init__ = checked  # type: ignore[assignment]
-    return section
-
-
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Format:
     """The encoding of record values; a landing may state the ``name`` alone, as ``format: avro``.
@@ -63,7 +41,7 @@ class Format:
         ``hex`` or ``utf8``; each such column needs one
     """
 
-    name: str = field(default="json", metadata={_FLAT: "format"})
+    name: str = field(default="json", metadata={FLAT: "format"})
     schema: str | Mapping[str, Any] = ""
     reader_schema: str | Mapping[str, Any] = ""
     message: str = ""
@@ -85,7 +63,6 @@ def _schema_text(stated: Any) -> Any:
         return stated
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Transform:
     """The step between a record and its rows.
@@ -99,13 +76,12 @@ class Transform:
         mapping with ``envelope: debezium`` and ``columns``, which maps columns to paths in the envelope
     """
 
-    sql: str | Mapping[str, str] | None = field(default=None, metadata={_FLAT: "transform"})
+    sql: str | Mapping[str, str] | None = field(default=None, metadata={FLAT: "transform"})
     record_schema: Sequence[Mapping[str, Any]] | None = None
     functions: Mapping[str, str] = field(default_factory=dict)
     unwrap: str | Mapping[str, Any] | None = None
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """Columns that are not fields of the value, and fields without a column.
@@ -125,7 +101,7 @@ class Columns:
 
     key: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, Any] = field(default_factory=dict)
-    metadata: bool | None = field(default=None, metadata={_FLAT: "metadata_columns"})
+    metadata: bool | None = field(default=None, metadata={FLAT: "metadata_columns"})
     unknown_fields: str = "ignore"
     on_incompatible: str = "dead_letter"
 
@@ -138,7 +114,6 @@ def keep_as_tuples(declared: object, *names: str) -> None:
             object.__setattr__(declared, name, tuple(stated))
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Upsert:
     """Keep one row per key: the newest state of the source instead of all its changes.
@@ -150,9 +125,9 @@ class Upsert:
         ``_is_deleted``, ``ignore`` keeps the row
     """
 
-    key: Sequence[str] = field(default=(), metadata={_FLAT: "upsert_key"})
-    order_by: str | Sequence[str] = field(default="offset", metadata={_FLAT: "upsert_order_by"})
-    deletes: str = field(default="hard", metadata={_FLAT: "upsert_deletes"})
+    key: Sequence[str] = field(default=(), metadata={FLAT: "upsert_key"})
+    order_by: str | Sequence[str] = field(default="offset", metadata={FLAT: "upsert_order_by"})
+    deletes: str = field(default="hard", metadata={FLAT: "upsert_deletes"})
 
     def __post_init__(self) -> None:
         keep_as_tuples(self, "key", "order_by")
@@ -178,7 +153,6 @@ class Upsert:
         return self.deletes == "ignore"
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class DeadLetters:
     """The budget of rejected records; `dead_letter_table` names their table.
@@ -188,11 +162,10 @@ class DeadLetters:
         or from 5 if all are rejected; a warning reports the share from 1 % on
     """
 
-    max_records: int = field(default=100_000, metadata={_FLAT: "dead_letter_max_records"})
-    max_ratio: float = field(default=0.05, metadata={_FLAT: "dead_letter_max_ratio"})
+    max_records: int = field(default=100_000, metadata={FLAT: "dead_letter_max_records"})
+    max_ratio: float = field(default=0.05, metadata={FLAT: "dead_letter_max_ratio"})
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Window:
     """The size of a window, its division, and its time limits.
@@ -222,7 +195,7 @@ class Window:
     max_records: int | None = None
     max_bytes: int | None = None
     slice_records: int = 250_000
-    target: timedelta | None = field(default=None, metadata={_FLAT: "target_window"})
+    target: timedelta | None = field(default=None, metadata={FLAT: "target_window"})
     target_file_size: int | None = None
     replicas: int = 1
     speculation: float | None = None
@@ -234,7 +207,6 @@ class Window:
             object.__setattr__(self, key, duration_of(getattr(self, key)))
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Backpressure:
     """When to plan less because commits fail or slices wait to be published.
@@ -258,7 +230,6 @@ class Backpressure:
     max_pending_bytes: int | None = 1 << 40
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Maintain:
     """When runs compact the tables, and when a table needs compaction so much that nothing is planned.
@@ -273,13 +244,12 @@ class Maintain:
     :param max_snapshots: limit of snapshots since the last compaction
     """
 
-    compact: bool | None = field(default=None, metadata={_FLAT: "compact"})
-    max_files: int = field(default=500, metadata={_FLAT: "max_debt_files"})
-    max_dead: float = field(default=0.1, metadata={_FLAT: "max_debt_dead"})
-    max_snapshots: int = field(default=200, metadata={_FLAT: "max_debt_snapshots"})
+    compact: bool | None = field(default=None, metadata={FLAT: "compact"})
+    max_files: int = field(default=500, metadata={FLAT: "max_debt_files"})
+    max_dead: float = field(default=0.1, metadata={FLAT: "max_debt_dead"})
+    max_snapshots: int = field(default=200, metadata={FLAT: "max_debt_snapshots"})
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Publish:
     """The branch that windows land on, and the checks that they pass before they are published on ``main``.
@@ -298,7 +268,6 @@ class Publish:
         keep_as_tuples(self, "checks")
 
 
-@_refuses_unknown_keys
 @dataclass(frozen=True, kw_only=True)
 class Connections:
     """Airflow connections of the landing, and its control topic.
@@ -314,152 +283,12 @@ class Connections:
         credentials
     """
 
-    kafka: str = field(default="kafka_default", metadata={_FLAT: "kafka_config_id"})
-    registry: str | None = field(default=None, metadata={_FLAT: "registry_conn_id"})
-    iceberg: str = field(default="iceberg_default", metadata={_FLAT: "iceberg_conn_id"})
+    kafka: str = field(default="kafka_default", metadata={FLAT: "kafka_config_id"})
+    registry: str | None = field(default=None, metadata={FLAT: "registry_conn_id"})
+    iceberg: str = field(default="iceberg_default", metadata={FLAT: "iceberg_conn_id"})
     control_topic: str | None = None
     control_events: str = "1.12"
     location_providers: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         keep_as_tuples(self, "location_providers")
-
-
-SECTIONS: Mapping[str, type[Any]] = {
-    "format": Format,
-    "transform": Transform,
-    "columns": Columns,
-    "upsert": Upsert,
-    "dead_letters": DeadLetters,
-    "window": Window,
-    "backpressure": Backpressure,
-    "maintain": Maintain,
-    "publish": Publish,
-    "connections": Connections,
-}
-"""The sections by the name of their field."""
-ALONE: Mapping[str, str] = {"format": "name"}
-"""Sections that may be stated as the text of this key alone."""
-_KEYS = {name: tuple(f.name for f in dataclasses.fields(kind)) for name, kind in SECTIONS.items()}
-SECTION_KEYS: Mapping[str, tuple[str, str]] = {
-    f.metadata.get(_FLAT, f.name): (name, f.name) for name, kind in SECTIONS.items() for f in dataclasses.fields(kind)
-}
-"""Where each option of a section is, by the name under which it is recorded."""
-_FLAT_NAMES = {path: name for name, path in SECTION_KEYS.items()}
-TOP = (
-    *("name", "topics", "table", "timestamps"),
-    *("evolve", "create", "route", "dead_letter_table"),
-)
-"""Options of a landing that are in no section."""
-_BY_KEY = {key: (section, key) for section, key in reversed([*SECTION_KEYS.values()])}
-
-
-def label(name: str) -> str:
-    """An option as messages name it, by the name under which it is recorded: ``window.groups``."""
-    section, *key = SECTION_KEYS.get(name, (name,))
-    return section if key == [ALONE.get(section)] else ".".join((section, *key))
-
-
-def hint(key: str, known: Iterable[str], section: str = "") -> str:
-    """The end of a message about an unknown key: its place, or the nearest known key; empty where none is like it.
-
-    :param known: the keys that are allowed where it was found
-    :param section: the section where it was found
-    """
-    if key not in ALONE and (path := SECTION_KEYS.get(key) or _BY_KEY.get(key)) is not None:
-        return f" (it is `{_place(*path)}`)"
-    if section and (key in TOP or key in SECTIONS):
-        return f" (it is `{key}`, outside of `{section}`)"
-    found = nearest(key, {*known, *SECTION_KEYS, *_BY_KEY}, 1, 0.6)
-    if not found:
-        return ""
-    meant = repr(found[0]) if found[0] in known else f"`{_place(*(SECTION_KEYS.get(found[0]) or _BY_KEY[found[0]]))}`"
-    return f" (did you mean {meant}?)"
-
-
-def _place(section: str, key: str) -> str:
-    return f"{section}: {{{ALONE[section]}: …, {key}: …}}" if section in ALONE else f"{section}: {key}"
-
-
-def section_of(name: str, value: Any) -> tuple[Any, list[str]]:
-    """The section that a value states, and what is wrong with it: the section as it is, a mapping of some of its keys,
-    or ``None``.
-    """
-    kind = SECTIONS[name]
-    if isinstance(value, kind) or value is None:
-        return kind() if value is None else value, []
-    if name in ALONE and isinstance(value, str):
-        return kind(**{ALONE[name]: value}), []
-    if not isinstance(value, Mapping):
-        return kind(), [f"{name}: {value!r} is not a mapping of {', '.join(_KEYS[name])}{_own_name(name)} [LC1149]"]
-    return kind(**{key: each for key, each in value.items() if key in _KEYS[name]}), _unknown(name, value)
-
-
-def _unknown(section: str, values: Iterable[Any]) -> list[str]:
-    known = _KEYS[section]
-    return [
-        f"{section}: unknown key {key!r}{hint(str(key), known, section) or _own_name(section)} [LC1150]"
-        for key in values
-        if key not in known
-    ]
-
-
-def _own_name(section: str) -> str:
-    """Where an option is that has the name of a section."""
-    return f" (the value of the option is `{': '.join(SECTION_KEYS[section])}`)" if section in SECTION_KEYS else ""
-
-
-def to_flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the names under which they are recorded, from options in sections."""
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in SECTIONS and _is_section(name, value):
-            out |= {_FLAT_NAMES.get((name, key), f"{name}.{key}"): each for key, each in _items(name, value)}
-        else:
-            out[name] = value
-    return out
-
-
-def from_flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in sections, from options by the names under which they are recorded."""
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in SECTION_KEYS:
-            section, key = SECTION_KEYS[name]
-            out.setdefault(section, {})[key] = value
-        else:
-            out[name] = value
-    for name, key in ALONE.items():
-        if isinstance(stated := out.get(name), dict) and stated.keys() == {key}:
-            out[name] = stated[key]
-    return out
-
-
-def merged(*options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a landing from several mappings, a later one first; of a section each key by itself."""
-    out: dict[str, Any] = {}
-    for each in options:
-        for name, value in each.items():
-            if name in SECTIONS and _is_section(name, value) and _is_section(name, out.get(name)):
-                out[name] = dict([*_items(name, out.get(name)), *_items(name, value)])
-            else:
-                out[name] = value
-    return out
-
-
-def _is_section(name: str, value: Any) -> bool:
-    return value is None or isinstance(value, Mapping | SECTIONS[name]) or (name in ALONE and isinstance(value, str))
-
-
-def _items(name: str, section: Any) -> list[tuple[str, Any]]:
-    """The stated keys of a section; of one that is an object those that differ from their default."""
-    if section is None:
-        return []
-    if isinstance(section, str):
-        return [(ALONE[name], section)]
-    if isinstance(section, Mapping):
-        return [*section.items()]
-    default = type(section)()
-    return [
-        (f.name, v) for f in dataclasses.fields(section) if (v := getattr(section, f.name)) != getattr(default, f.name)
-    ]

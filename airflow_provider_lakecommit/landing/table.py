@@ -9,11 +9,11 @@ is refused here would be refused there too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_lakecommit.landing.names import meant, unquoted
-from airflow_provider_lakecommit.landing.type_text import PRIMITIVES, TypeText, parse_type
+from airflow_provider_lakecommit.landing.type_text import PRIMITIVES, parse_type
 
 CREATE_KEYS = ("schema", "subject", "partition_by", "sort_order", "properties")
 """Keys of the section that describes a missing table."""
@@ -79,34 +79,26 @@ def wrong_with_columns(columns: Any) -> list[str]:
 def _alike(columns: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the mistakes of valid columns whose names differ only in case."""
     wrong = []
-    for names in _names([(c["name"], c["type"]) for c in columns], ""):
+    for names in _names(columns, ""):
         folded = [name.casefold() for name in names]
         if same := sorted(name for name, one in zip(names, folded, strict=True) if folded.count(one) > 1):
             wrong.append(f"columns {', '.join(same)} differ only in case, which SQL ignores: rename one [LC1366]")
     return wrong
 
 
-def _names(fields: Iterable[tuple[str, Any]], path: str) -> Iterator[list[str]]:
+def _names(columns: Sequence[Mapping[str, Any]], path: str) -> Iterator[list[str]]:
     """Yield the sibling names of the columns and of each nested struct, with their paths."""
-    fields = list(fields)
-    yield [f"{path}{name}" for name, _ in fields]
-    for name, kind in fields:
-        yield from _within(kind, f"{path}{name}")
+    yield [f"{path}{column['name']}" for column in columns]
+    for column in columns:
+        yield from _within(column["type"], f"{path}{column['name']}")
 
 
 def _within(kind: Any, path: str) -> Iterator[list[str]]:
-    """:param kind: a type as a text, parsed, or as a mapping"""
     if isinstance(kind, str):
         kind = parse_type(kind)
-    if isinstance(kind, TypeText):
-        if kind.kind == "struct":
-            yield from _names(kind.parts, f"{path}.")
-        else:
-            for _, part in kind.parts:
-                yield from _within(part, path)
-    elif isinstance(kind, Mapping):
-        if "struct" in kind:
-            yield from _names([(c["name"], c["type"]) for c in kind["struct"]], f"{path}.")
+    if isinstance(kind, Mapping):
+        if STRUCT in kind:
+            yield from _names(kind[STRUCT], f"{path}.")
         for part in (kind.get("list"), *(kind["map"][key] for key in ("key", "value") if "map" in kind)):
             yield from _within(part, path)
 
@@ -172,10 +164,10 @@ def _wrong_type(given: Any, where: str, columns: dict[str, str]) -> Iterator[str
         yield f"column {where}: {given!r} is not a type: {e} [LC1167]"
 
 
-def _enter(kind: TypeText, where: str, columns: dict[str, str]) -> None:
-    columns[where] = kind.primitive or (STRUCT if kind.kind == STRUCT else MANY)
-    for name, part in kind.parts if kind.kind == STRUCT else ():
-        _enter(part, f"{where}.{name}", columns)
+def _enter(kind: str | Mapping[str, Any], where: str, columns: dict[str, str]) -> None:
+    columns[where] = kind if isinstance(kind, str) else STRUCT if STRUCT in kind else MANY
+    for column in kind.get(STRUCT, ()) if isinstance(kind, Mapping) else ():
+        _enter(column["type"], f"{where}.{column['name']}", columns)
 
 
 def _wrong_nested(given: Mapping[str, Any], where: str, columns: dict[str, str]) -> Iterator[str]:

@@ -14,11 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_provider_lakecommit.landing.names import meant
-from airflow_provider_lakecommit.landing.sections import label
+from airflow_provider_lakecommit.landing.names import WITH_MODULE, meant
+from airflow_provider_lakecommit.landing.options import label
 from airflow_provider_lakecommit.landing.table import wrong_with_columns
 
-_IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -42,7 +41,7 @@ def check_functions(v: Any) -> str | None:
     for name, path in v.items():
         if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
             return f"{name!r} is not the name of a function (a-z, digits, _) [LC1184]"
-        if not isinstance(path, str) or not _IMPORT.fullmatch(path):
+        if not isinstance(path, str) or not WITH_MODULE.fullmatch(path):
             return f"{name}: {path!r} is not a function (module.function) [LC1185]"
     return None
 
@@ -105,7 +104,6 @@ def delete_values(section: str | Mapping[str, Any] | None) -> dict[str, bool | s
 
 
 def check_unwrap(v: Any) -> str | None:
-    """Return what is wrong with the section, or ``None``."""
     if v is None or v in _ENVELOPES:
         return None
     if not isinstance(v, Mapping):

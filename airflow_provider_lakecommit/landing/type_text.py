@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iceberg type texts, nested ones too: ``struct<a: long, b: list<string>>`` to a tree.
+"""Iceberg type texts, nested ones too: ``struct<a: long, b: list<string>>`` as a mapping of its parts.
 
 Contract: pure, so that a declaration can be checked without an Iceberg library. Reads Iceberg's own type strings, and
-nested parts in angle brackets. A mistake is a ``ValueError`` with the place, what was expected there, and the type that
-may have been meant.
+nested parts in angle brackets. A nested type becomes the mapping by which ``create.schema`` may state it. A mistake is
+a ``ValueError`` with the place, what was expected there, and the type that may have been meant.
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_lakecommit.landing.names import meant
 
@@ -55,17 +55,8 @@ _MAX_PRECISION = 38
 _TOKEN = re.compile(r"\s*(decimal\s*\(\s*\d+\s*,\s*\d+\s*\)|fixed\s*[(\[]\s*\d+\s*[)\]]|[<>,:]|[^\s<>,:]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeText:
-    """A type: ``primitive`` by name, or ``struct``, ``list`` or ``map`` of ``parts``; only a struct's have names."""
-
-    kind: str
-    primitive: str = ""
-    parts: tuple[tuple[str, TypeText], ...] = ()
-
-
-def parse_type(text: str) -> TypeText:
-    """Parse a whole type text.
+def parse_type(text: str) -> str | dict[str, Any]:
+    """Parse a whole type text: the word of a primitive type, or a mapping with ``struct``, ``list`` or ``map``.
 
     :raises ValueError: saying what is wrong, and which type was probably meant
     """
@@ -85,7 +76,7 @@ def _in_iceberg(found: re.Match[str]) -> str:
     return here if here in (*SIMPLE, "list", "map", "struct") else found[0]
 
 
-def _parsed(text: str) -> TypeText:
+def _parsed(text: str) -> str | dict[str, Any]:
     tokens = _TOKEN.findall(text)
     parser = _Parser(tokens)
     try:
@@ -101,7 +92,7 @@ class _Parser:
     def __init__(self, tokens: list[str]) -> None:
         self.rest = tokens
 
-    def type(self) -> TypeText:
+    def type(self) -> str | dict[str, Any]:
         word = self._next("a type")
         if word == "struct":
             return self._struct()
@@ -109,27 +100,27 @@ class _Parser:
             self._expect("<")
             element = self.type()
             self._expect(">")
-            return TypeText(kind="list", parts=(("", element),))
+            return {"list": element}
         if word == "map":
             self._expect("<")
             key = self.type()
             self._expect(",")
             value = self.type()
             self._expect(">")
-            return TypeText(kind="map", parts=(("", key), ("", value)))
-        return TypeText(kind="primitive", primitive=_primitive(word))
+            return {"map": {"key": key, "value": value}}
+        return _primitive(word)
 
-    def _struct(self) -> TypeText:
+    def _struct(self) -> dict[str, Any]:
         self._expect("<")
-        parts: list[tuple[str, TypeText]] = []
+        fields: list[dict[str, Any]] = []
         while True:
             name = self._next("a field name")
-            if not re.fullmatch(r"[^<>,:]+", name) or any(name == other for other, _ in parts):
+            if not re.fullmatch(r"[^<>,:]+", name) or any(name == other["name"] for other in fields):
                 raise ValueError(f"{name!r} is the name of an earlier field too")
             self._expect(":")
-            parts.append((name, self.type()))
+            fields.append({"name": name, "type": self.type()})
             if (mark := self._next("',' or '>'")) == ">":
-                return TypeText(kind="struct", parts=tuple(parts))
+                return {"struct": fields}
             if mark != ",":
                 raise ValueError(f"',' or '>' expected, found {mark!r}")
 

@@ -24,14 +24,12 @@ _ORDERED = ("int", "long", "date", "time", "timestamp")
 
 
 def check_key(v: Any) -> str | None:
-    """Return what is wrong with ``upsert.key``."""
     if isinstance(v, tuple) and all(isinstance(c, str) and c for c in v) and len({*v}) == len(v):
         return None
     return f"{v!r} is not a list of different columns, as in [id] [LC1321]"
 
 
 def check_order(v: Any) -> str | None:
-    """Return what is wrong with ``upsert.order_by``."""
     if v == OFFSET or (isinstance(v, tuple) and len(v) == 2 and isinstance(v[0], str) and v[0] and v[1] == OFFSET):
         return None
     return f"{v!r} is neither `offset` nor [column, offset], as in [updated_at, offset] [LC1322]"

@@ -26,7 +26,6 @@ _NO_DELIMITER = "\r\n\0"
 
 
 def csv_section(v: Any) -> str | None:
-    """Return what is wrong with ``csv``."""
     if v == {}:
         return None
     if (text := _no_mapping(v, CSV_KEYS)) is not None:
@@ -48,7 +47,6 @@ def csv_section(v: Any) -> str | None:
 
 
 def key_section(v: Any) -> str | None:
-    """Return what is wrong with ``key``."""
     if v == {}:
         return None
     if (text := _no_mapping(v, KEY_KEYS)) is not None:
@@ -71,7 +69,6 @@ def key_section(v: Any) -> str | None:
 
 
 def headers_section(v: Any) -> str | None:
-    """Return what is wrong with ``headers``."""
     if not isinstance(v, Mapping) or not all(isinstance(c, str) and c for c in v):
         return f"{v!r} is not a mapping of columns to headers [LC1205]"
     return next((f"{column}: {text}" for column, h in v.items() if (text := _header(h)) is not None), None)

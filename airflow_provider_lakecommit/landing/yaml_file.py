@@ -24,13 +24,12 @@ from typing import Any
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing.names import mistaken, unquoted
-from airflow_provider_lakecommit.landing.sections import SECTIONS
+from airflow_provider_lakecommit.landing.options import SECTIONS
 from airflow_provider_lakecommit.redaction import is_secret, yaml_trouble
 from airflow_provider_lakecommit.signing import KEY, OTHER_KEY
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """Read the keys and values of a file."""
     import yaml
 
     try:

@@ -197,7 +197,7 @@ class LandingDirective(TableDirective):
     """The options of a landing, those of each section below it: type, default and meaning."""
 
     def rst(self) -> Iterable[str]:
-        sections = load("landing.sections:SECTIONS")
+        sections = load("landing.options:SECTIONS")
         for f, text in _fields(load("landing:Landing")):
             yield from (f"{code(f.name)}", f"    {prose(text)}", "")
             if f.name in sections:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, from_flat, merged
+from airflow_provider_lakecommit.landing.options import SECTION_KEYS, SECTIONS, from_flat, merged
 
 __all__ = ["changed_landing", "landing_of", "nested", "nested_set"]
 

@@ -33,7 +33,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.locations import file_mark, file_name
-from airflow_provider_lakecommit.landing.sections import merged
+from airflow_provider_lakecommit.landing.options import merged
 from dev.servers.kafka import Broker
 from dev.servers.server import free_port
 from tests.fixtures.kafka import Sender, create_topic, delete_topic

@@ -138,7 +138,10 @@ class Cursor:
             self.at[more] += length - 1
             if wrong.any():
                 self.block.fail(self.records[more[wrong]], "not_avro", path, f"{path}: a number has more than 64 bits")
-        self._check(path)
+        over = self.at > self.ends
+        if over.any():
+            np.minimum(self.at, self.ends, out=self.at)
+            self._ended(over, path)
         return ((raw >> _ONE) ^ (np.uint64(0) - (raw & _ONE))).view(np.int64)
 
     def spans(self, active: Bools | None, path: str) -> tuple[Ints, Ints]:
@@ -169,12 +172,6 @@ class Cursor:
         starts = self.at.copy() if alive is None else np.where(alive, self.at, _WIDE)
         self.at += size if alive is None else alive * size
         return starts
-
-    def _check(self, path: str) -> None:
-        over = self.at > self.ends
-        if over.any():
-            np.minimum(self.at, self.ends, out=self.at)
-            self._ended(over, path)
 
     def _ended(self, over: Bools, path: str) -> None:
         self.fail(over, "not_avro", path, f"the record ends in {path}")

@@ -18,33 +18,34 @@ from pyiceberg.schema import Schema
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.avro.block import OctetBlock, pieces
-from airflow_provider_lakecommit.formats.avro.nested import Struct
+from airflow_provider_lakecommit.formats.avro.nested import ReadColumns
 from airflow_provider_lakecommit.formats.avro.resolve import Resolver
 from airflow_provider_lakecommit.formats.avro.writer import writer_type
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, together
-from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
+from airflow_provider_lakecommit.formats.decoder import BaseDecoder, Decoded, Refusal, Reject, together
+from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.registry.framing import Framed
-from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, key_text
+from airflow_provider_lakecommit.formats.registry.schemas import AVRO, RegisteredSchema, SchemaSource, key_text
 
 MOST_OCTETS = 1 << 29
 """Most bytes to read together: positions in them are 32-bit numbers."""
 
 
-class AvroDecoder(FramedDecoder[Struct]):
+class AvroDecoder(BaseDecoder):
     """Decoder of Avro, framed or with one stated schema."""
 
-    kind = AVRO
-
-    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+    def __init__(
+        self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset(), registry: SchemaSource | None = None
+    ) -> None:
+        self._reader = FramedReader(registry, AVRO, self._made)
         self._resolver = Resolver(schema, options, skip)
-        self._stated: Struct | None = None
+        self._stated: ReadColumns | None = None
         if options.schema:
             try:
-                self._stated = self._resolver.records(writer_type(options.schema))
+                self._stated, _ = self._resolver.records(writer_type(options.schema))
             except Refusal as refusal:
                 raise TableError("LC4001", f"`schema` cannot be read into the table: {refusal.reason}") from None
-        self._empty = pa.Table.from_batches([], schema=self._resolver.target)
-        return self._resolver.target
+        self._schema = self._resolver.target
+        self._empty = pa.Table.from_batches([], schema=self._schema)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         rejects = list[Reject]()
@@ -55,21 +56,23 @@ class AvroDecoder(FramedDecoder[Struct]):
         found = [each for group, reader in parts for each in self._part(values, group, reader)]
         return together(found or [(range(0), Decoded(table=self._empty))], rejects, len(values))
 
-    def _made(self, schema: RegisteredSchema) -> Struct:
+    def _made(self, schema: RegisteredSchema) -> ReadColumns:
         try:
             written = writer_type(schema.text, [inner.text for _, inner in schema.imported()])
-            return self._resolver.records(written)
+            return self._resolver.records(written)[0]
         except Refusal as refusal:
             raise Refusal(refusal.kind, refusal.column, f"{key_text(schema.key)}: {refusal.reason}") from None
 
-    def _part(self, values: Sequence[bytes], group: Framed, reader: Struct) -> Iterator[tuple[Sequence[int], Decoded]]:
+    def _part(
+        self, values: Sequence[bytes], group: Framed, reader: ReadColumns
+    ) -> Iterator[tuple[Sequence[int], Decoded]]:
         """Yield the records of a schema in pieces that can be read together, with their positions."""
         own = values if len(group.positions) == len(values) else [values[position] for position in group.positions]
         suffix = "" if self._stated is not None else f" ({key_text(group.key)})"
         for start, end in pieces(own, MOST_OCTETS):
             yield group.positions[start:end], self._block(own[start:end], group.start, reader, suffix)
 
-    def _block(self, values: Sequence[bytes], start: int, reader: Struct, suffix: str) -> Decoded:
+    def _block(self, values: Sequence[bytes], start: int, reader: ReadColumns, suffix: str) -> Decoded:
         block, columns = _read(values, start, reader)
         table = pa.Table.from_arrays(columns, schema=self.schema)
         if not block.failed:
@@ -95,10 +98,10 @@ class AvroDecoder(FramedDecoder[Struct]):
 
 
 def _read(
-    values: Sequence[bytes], start: int, reader: Struct, *, in_step: bool = False
+    values: Sequence[bytes], start: int, reader: ReadColumns, *, in_step: bool = False
 ) -> tuple[OctetBlock, list[pa.Array]]:
     block = OctetBlock.of(values, start, in_step=in_step)
     cursor = block.cursor()
-    columns = reader.columns(cursor, None)
+    columns = reader(cursor, None)
     cursor.end()
     return block, columns

@@ -121,7 +121,6 @@ def _all_items(inner: Cursor, left: Ints, counts: Ints, stride: int, path: str) 
 
 
 def _counts(cursor: Cursor, left: Ints, least: int, path: str) -> Ints:
-    """Return the number of items in the next block of each."""
     heads = cursor.some(left)
     counts = heads.number(None, path)
     sized = counts < 0

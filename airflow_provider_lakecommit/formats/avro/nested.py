@@ -7,219 +7,212 @@ are null. A required column without a value fails its record, unless its whole p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
 from airflow_provider_lakecommit.formats.avro.items import each_item, entry_walk
-from airflow_provider_lakecommit.formats.avro.scalars import Reader
+from airflow_provider_lakecommit.formats.avro.scalars import Read
 from airflow_provider_lakecommit.formats.avro.writer import WriterType
 
+ReadColumns = Callable[[Cursor, Bools | None], list[pa.Array]]
+"""Reads one record per cursor, and moves past it."""
+Skip = Callable[[Cursor, Bools | None], None]
+"""Moves past the values of a field that the table lacks."""
+Step = tuple[int, Read] | Skip
+"""The reader of a written field: of the column at a position, or of none."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Required:
-    """A column, or a part of one, that must have a value."""
 
-    path: str
-    inner: Reader
+def required(read: Read, path: str) -> Read:
+    """Return the reader of a column, or of a part of one, that must have a value."""
 
-    @property
-    def target(self) -> pa.DataType:
-        return self.inner.target
-
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        values = self.inner.read(cursor, active)
-        _require(values, self.path, cursor, active)
+    def checked(cursor: Cursor, active: Bools | None) -> pa.Array:
+        values = read(cursor, active)
+        _require(values, path, cursor, active)
         return values
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absent:
-    """A column that the records lack, or that is always null there: null, or the one value of ``default``."""
-
-    target: pa.DataType
-    default: pa.Array | None = None
-
-    def read(self, cursor: Cursor, _active: Bools | None) -> pa.Array:
-        if self.default is None:
-            return pa.nulls(len(cursor), self.target)
-        return self.default.take(pa.array(np.zeros(len(cursor), np.int64)))
+    return checked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unfit:
-    """A value that its column cannot take: its record fails, unless it is null."""
+def absent(target: pa.DataType) -> Read:
+    """Return the reader of a column that the records lack, or that is always null there."""
+    return lambda cursor, _active: pa.nulls(len(cursor), target)
 
-    path: str
-    target: pa.DataType
-    written: WriterType
-    why: str
 
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        there = passed(self.written, cursor, active, self.path)
+def repeated(value: pa.Array) -> Read:
+    """Return the reader of a column with the one value of an array in all records."""
+    return lambda cursor, _active: value.take(pa.array(np.zeros(len(cursor), np.int64)))
+
+
+def unfit(path: str, target: pa.DataType, written: WriterType, why: str) -> Read:
+    """Return the reader of a value that its column cannot take: its record fails, unless it is null."""
+
+    def refuse(cursor: Cursor, active: Bools | None) -> pa.Array:
+        there = passed(written, cursor, active, path)
         bad = np.ones(len(cursor), np.bool_) if there is None else there
         if bad.any():
-            cursor.fail(bad, "wrong_value", self.path, f"column {self.path}: {self.why}")
-        return pa.nulls(len(cursor), self.target)
+            cursor.fail(bad, "wrong_value", path, f"column {path}: {why}")
+        return pa.nulls(len(cursor), target)
+
+    return refuse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownField:
-    """A field that the table lacks: skipped, and noted if it has a value; or its record fails."""
+def unknown_field(path: str, written: WriterType, *, strict: bool) -> Skip:
+    """Return what skips a field that the table lacks, and notes it if it has a value; with ``strict`` its record
+    fails.
+    """
 
-    path: str
-    written: WriterType
-    strict: bool
-
-    def skip(self, cursor: Cursor, active: Bools | None) -> None:
-        there = passed(self.written, cursor, active, self.path)
+    def skip(cursor: Cursor, active: Bools | None) -> None:
+        there = passed(written, cursor, active, path)
         found = np.ones(len(cursor), np.bool_) if there is None else there
         if not found.any():
             return
-        if self.strict:
-            cursor.fail(found, "unknown_field", self.path, f"the table lacks the field {self.path}")
+        if strict:
+            cursor.fail(found, "unknown_field", path, f"the table lacks the field {path}")
         else:
-            cursor.block.unknown.setdefault(self.path, []).append(cursor.records[found])
+            cursor.block.unknown.setdefault(path, []).append(cursor.records[found])
+
+    return skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Struct:
-    """A record. ``steps`` are its fields in written order; ``absent`` are missing columns, with their positions."""
+def record(steps: Sequence[Step], missing: Sequence[tuple[int, Read]]) -> ReadColumns:
+    """Return the reader of a record.
 
-    target: pa.DataType
-    steps: tuple[tuple[int, Reader] | UnknownField, ...]
-    absent: tuple[tuple[int, Reader], ...]
-
-    def columns(self, cursor: Cursor, active: Bools | None) -> list[pa.Array]:
-        made: dict[int, pa.Array] = {}
-        for step in self.steps:
-            if isinstance(step, UnknownField):
-                step.skip(cursor, active)
-            else:
-                made[step[0]] = step[1].read(cursor, active)
-        made |= {position: reader.read(cursor, active) for position, reader in self.absent}
-        return [made[position] for position in range(len(made))]
-
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        columns = self.columns(cursor, active)
-        return pa.StructArray.from_arrays(columns, fields=list(self.target), mask=_mask(cursor, active))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListItems:
-    """An array as a list; ``written`` is the type of its items."""
-
-    path: str
-    target: pa.DataType
-    inner: Reader
-    written: WriterType
-
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        owners, found, of = [], [], self.written
-        for items, positions in each_item(cursor, active, of.least, self.path, of.stride, of.walk):
-            found.append(self.inner.read(items, None))
-            owners.append(positions)
-        offsets, values = _in_order(cursor, owners, found, self.inner.target)
-        return pa.ListArray.from_arrays(offsets, values, type=self.target, mask=_mask(cursor, active))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapItems:
-    """A map; ``written`` is the type of its values. A repeated key fails the record."""
-
-    path: str
-    target: pa.DataType
-    key: Reader
-    value: Reader
-    written: WriterType
-
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        owners, keys, values, of = [], [], [], self.written
-        walk = None if of.walk is None else entry_walk(of.walk)
-        for items, positions in each_item(cursor, active, of.least + 1, self.path, walk=walk):
-            keys.append(self.key.read(items, None))
-            values.append(self.value.read(items, None))
-            owners.append(positions)
-        offsets, all_keys = _in_order(cursor, owners, keys, self.key.target)
-        _, all_values = _in_order(cursor, owners, values, self.value.target)
-        self._check(cursor, np.sort(np.concatenate(owners)) if owners else np.zeros(0, np.int64), all_keys)
-        keys_there = all_keys.fill_null("") if all_keys.null_count else all_keys
-        return pa.MapArray.from_arrays(offsets, keys_there, all_values, type=self.target, mask=_mask(cursor, active))
-
-    def _check(self, cursor: Cursor, owners: Ints, keys: pa.Array) -> None:
-        codes = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        positions = owners * (len(keys) + 1) + codes + 1
-        numbers, counts = np.unique(positions, return_counts=True)
-        twice = numbers[counts > 1] // (len(keys) + 1)
-        if len(twice):
-            bad = np.zeros(len(cursor), np.bool_)
-            bad[twice] = True
-            if (alive := cursor.live(None)) is not None:
-                bad &= alive
-            cursor.fail(bad, "wrong_value", self.path, f"column {self.path}: a key is given twice")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branches:
-    """A union whose types all become the column's; ``readers`` are in their order, ``None`` for null."""
-
-    path: str
-    target: pa.DataType
-    written: WriterType
-    readers: tuple[Reader | None, ...]
-
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        branches = branch_of(self.written, cursor, active, self.path)
-        found, chosen = list[pa.Array](), list[Bools]()
-        for n, reader in enumerate(self.readers):
-            here = branches == n
-            if reader is not None and here.any():
-                found.append(reader.read(cursor, here))
-                chosen.append(here)
-        if not found:
-            return pa.nulls(len(cursor), self.target)
-        if len(found) == 1:
-            return found[0]
-        positions = np.full(len(cursor), -1)
-        for n, here in enumerate(chosen):
-            positions[here] = n * len(cursor) + np.flatnonzero(here)
-        buffers = [bitmap(positions >= 0), pa.py_buffer(positions)]
-        return pa.concat_arrays(found).take(pa.Array.from_buffers(pa.int64(), len(positions), buffers))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Members:
-    """A union of several types as a struct with one field per type, exactly one of which has a value.
-
-    A ``required`` one is missing from all records that have another.
+    :param steps: its fields in written order
+    :param missing: the columns that it lacks, with their positions
     """
 
-    path: str
-    target: pa.DataType
-    written: WriterType
-    readers: tuple[tuple[int, Reader] | UnknownField | None, ...]
-    absent: tuple[tuple[int, Reader], ...]
-    required: tuple[tuple[int, str], ...] = ()
+    def read(cursor: Cursor, active: Bools | None) -> list[pa.Array]:
+        made: dict[int, pa.Array] = {}
+        for step in steps:
+            if isinstance(step, tuple):
+                made[step[0]] = step[1](cursor, active)
+            else:
+                step(cursor, active)
+        made |= {position: each(cursor, active) for position, each in missing}
+        return [made[position] for position in range(len(made))]
 
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        branches = branch_of(self.written, cursor, active, self.path)
-        made: dict[int, pa.Array] = {position: reader.read(cursor, active) for position, reader in self.absent}
+    return read
+
+
+def struct(columns: ReadColumns, target: pa.DataType) -> Read:
+    """Return the reader of a record as a struct."""
+
+    def read(cursor: Cursor, active: Bools | None) -> pa.Array:
+        return pa.StructArray.from_arrays(columns(cursor, active), fields=list(target), mask=_mask(cursor, active))
+
+    return read
+
+
+def list_items(item: Read, written: WriterType, path: str, target: pa.DataType) -> Read:
+    """Return the reader of an array as a list; ``written`` is the type of its items."""
+
+    def read(cursor: Cursor, active: Bools | None) -> pa.Array:
+        owners, found = [], []
+        for items, positions in each_item(cursor, active, written.least, path, written.stride, written.walk):
+            found.append(item(items, None))
+            owners.append(positions)
+        offsets, values = _in_order(cursor, owners, found, target.value_type)
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(cursor, active))
+
+    return read
+
+
+def map_items(key: Read, value: Read, written: WriterType, path: str, target: pa.DataType) -> Read:
+    """Return the reader of a map; ``written`` is the type of its values. A repeated key fails the record."""
+    walk = None if written.walk is None else entry_walk(written.walk)
+
+    def read(cursor: Cursor, active: Bools | None) -> pa.Array:
+        owners, keys, values = [], [], []
+        for items, positions in each_item(cursor, active, written.least + 1, path, walk=walk):
+            keys.append(key(items, None))
+            values.append(value(items, None))
+            owners.append(positions)
+        offsets, all_keys = _in_order(cursor, owners, keys, target.key_type)
+        _, all_values = _in_order(cursor, owners, values, target.item_type)
+        _check_keys(cursor, np.sort(np.concatenate(owners)) if owners else np.zeros(0, np.int64), all_keys, path)
+        keys_there = all_keys.fill_null("") if all_keys.null_count else all_keys
+        return pa.MapArray.from_arrays(offsets, keys_there, all_values, type=target, mask=_mask(cursor, active))
+
+    return read
+
+
+def _check_keys(cursor: Cursor, owners: Ints, keys: pa.Array, path: str) -> None:
+    codes = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    positions = owners * (len(keys) + 1) + codes + 1
+    numbers, counts = np.unique(positions, return_counts=True)
+    twice = numbers[counts > 1] // (len(keys) + 1)
+    if len(twice):
+        bad = np.zeros(len(cursor), np.bool_)
+        bad[twice] = True
+        if (alive := cursor.live(None)) is not None:
+            bad &= alive
+        cursor.fail(bad, "wrong_value", path, f"column {path}: a key is given twice")
+
+
+def branches(readers: Sequence[Read | None], written: WriterType, path: str, target: pa.DataType) -> Read:
+    """Return the reader of a union whose types all become the column's.
+
+    :param readers: in the order of the types, ``None`` for null
+    """
+
+    def read(cursor: Cursor, active: Bools | None) -> pa.Array:
+        chosen = branch_of(written, cursor, active, path)
+        found = [
+            (here, reader(cursor, here))
+            for n, reader in enumerate(readers)
+            if reader is not None and (here := chosen == n).any()
+        ]
+        if not found:
+            return pa.nulls(len(cursor), target)
+        if len(found) == 1:
+            return found[0][1]
+        positions = np.full(len(cursor), -1)
+        for n, (here, _) in enumerate(found):
+            positions[here] = n * len(cursor) + np.flatnonzero(here)
+        buffers = [bitmap(positions >= 0), pa.py_buffer(positions)]
+        arrays = pa.concat_arrays([array for _, array in found])
+        return arrays.take(pa.Array.from_buffers(pa.int64(), len(positions), buffers))
+
+    return read
+
+
+def members(
+    steps: Sequence[Step | None],
+    missing: Sequence[tuple[int, Read]],
+    must: Sequence[tuple[int, str]],
+    written: WriterType,
+    path: str,
+    target: pa.DataType,
+) -> Read:
+    """Return the reader of a union of several types as a struct with one field per type, exactly one of which has a
+    value.
+
+    :param steps: in the order of the types, ``None`` for null
+    :param must: required fields, which are missing from all records that have another
+    """
+
+    def read(cursor: Cursor, active: Bools | None) -> pa.Array:
+        chosen = branch_of(written, cursor, active, path)
+        made: dict[int, pa.Array] = {position: each(cursor, active) for position, each in missing}
         there = np.zeros(len(cursor), np.bool_)
-        for n, reader in enumerate(self.readers):
-            here = branches == n
-            if isinstance(reader, UnknownField):
-                reader.skip(cursor, here)
-            elif reader is not None:
-                made[reader[0]] = reader[1].read(cursor, here)
-            if reader is not None:
-                there |= here
-        for position, path in self.required:
-            _require(made[position], path, cursor, there)
+        for n, step in enumerate(steps):
+            here = chosen == n
+            if step is None:
+                continue
+            if isinstance(step, tuple):
+                made[step[0]] = step[1](cursor, here)
+            else:
+                step(cursor, here)
+            there |= here
+        for position, of_field in must:
+            _require(made[position], of_field, cursor, there)
         columns = [made[position] for position in range(len(made))]
-        return pa.StructArray.from_arrays(columns, fields=list(self.target), mask=pa.array(~there))
+        return pa.StructArray.from_arrays(columns, fields=list(target), mask=pa.array(~there))
+
+    return read
 
 
 def _require(values: pa.Array, path: str, cursor: Cursor, active: Bools | None) -> None:

@@ -45,15 +45,19 @@ from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.formats.avro.block import OctetBlock
 from airflow_provider_lakecommit.formats.avro.nested import (
-    Absent,
-    Branches,
-    ListItems,
-    MapItems,
-    Members,
-    Required,
-    Struct,
-    Unfit,
-    UnknownField,
+    ReadColumns,
+    Step,
+    absent,
+    branches,
+    list_items,
+    map_items,
+    members,
+    record,
+    repeated,
+    required,
+    struct,
+    unfit,
+    unknown_field,
 )
 from airflow_provider_lakecommit.formats.avro.reader_schema import (
     WrongDefaultError,
@@ -62,19 +66,17 @@ from airflow_provider_lakecommit.formats.avro.reader_schema import (
     reader_schema,
     renamed,
 )
-from airflow_provider_lakecommit.formats.avro.scalars import (
-    MOST_DIGITS,
-    Reader,
-    Scalar,
-    decimal_of,
-    exact_number,
-    raw_of,
-    text,
-    whole_numbers,
-)
+from airflow_provider_lakecommit.formats.avro.scalars import Read, decimal_of, exact_number, scalar, text
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType
 from airflow_provider_lakecommit.formats.decoder import Refusal
-from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, Reading, octet_reading
+from airflow_provider_lakecommit.formats.reading import (
+    MOST_DIGITS,
+    UUID_READING,
+    Convert,
+    Reading,
+    octet_reading,
+    whole_numbers,
+)
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.formats.times import TEMPORAL, number_times, time_reading, unread
 from airflow_provider_lakecommit.iceberg import arrow_field
@@ -107,6 +109,9 @@ _PLAIN: tuple[tuple[tuple[str, ...], tuple[type[IcebergType], ...], Convert | No
 )
 """Conversions without a logical type (``None``: unchanged); a narrower column takes the values that it holds."""
 
+UnfitColumn = tuple[str, WriterType | None, str]
+"""Path of a column that no record fills, its written type (``None``: missing, though required), and why."""
+
 
 class Resolver:
     """Makes readers for one table."""
@@ -117,7 +122,8 @@ class Resolver:
         self._fields = tuple(f for f in schema.fields if f.name not in skip)
         if not self._fields:
             self._rules.wrong.append("the table has no column to fill from the records: add one")
-        self._requested, self._defaults = reader_schema(options.reader_schema), dict[str, Absent]()
+        self._requested, self._defaults = reader_schema(options.reader_schema), dict[str, Read]()
+        self._unfit: list[UnfitColumn] = []
         if options.reader_schema:
             self._rules.wrong.extend(self._wrong_with_reader_schema(Schema(*self._fields)))
         if self._rules.wrong:
@@ -137,87 +143,77 @@ class Resolver:
             except WrongDefaultError as e:
                 yield f"format.reader_schema: the default of {path}: {e}"
 
-    def _default(self, column: NestedField, requested: WriterField, path: str) -> Absent:
+    def _default(self, column: NestedField, requested: WriterField, path: str) -> Read:
         """Return a column's value for records that lack it, read like one written with the reader's schema."""
         block = OctetBlock.of([encoded(requested.type, json.loads(requested.default or ""))], 0)
-        reader = self._type(requested.type, column, path)
-        value = reader.read(block.cursor(), None)
+        value = self._type(requested.type, column, path)(block.cursor(), None)
         for refused in block.failed.values():
             raise WrongDefaultError(refused.reason)
-        return Absent(target=reader.target, default=value)
+        return repeated(value)
 
-    def records(self, written: WriterType) -> Struct:
-        """Return the reader of a schema's records for the table."""
+    def records(self, written: WriterType) -> tuple[ReadColumns, list[UnfitColumn]]:
+        """Return the reader of a schema's records for the table, and the columns that it never fills."""
         if written.kind != "record":
             raise Refusal("wrong_schema", None, f"the schema is {written}, not a record: it has no fields for columns")
         written = renamed(written, self._requested)
-        made = self._struct(written, self._fields, pa.struct(list(self.target)), "")
-        if not any(not isinstance(step, UnknownField) for step in made.steps):
+        if not chosen_columns(written.fields, [f.name for f in self._fields]):
             has = ", ".join(f.name for f in written.fields[:10])
             why = f"the schema of record {written.name} has no field of the table (it has {has})"
             raise Refusal("wrong_schema", None, why)
-        return made
+        self._unfit = []
+        return self._record(written, self._fields, ""), self._unfit
 
-    def _struct(self, written: WriterType, fields: Iterable[NestedField], target: pa.DataType, at: str) -> Struct:
+    def _record(self, written: WriterType, fields: Iterable[NestedField], at: str) -> ReadColumns:
         columns = {f.name: (position, f) for position, f in enumerate(fields)}
         chosen = chosen_columns(written.fields, columns)
-        steps: list[tuple[int, Reader] | UnknownField] = []
+        steps: list[Step] = []
         for each in written.fields:
             name = chosen.get(each.name)
             if name is None:
-                steps.append(UnknownField(path=f"{at}{each.name}", written=each.type, strict=self._strict))
+                steps.append(unknown_field(f"{at}{each.name}", each.type, strict=self._strict))
             else:
                 position, column = columns[name]
                 steps.append((position, self._column(each.type, column, f"{at}{name}")))
         found = set(chosen.values())
-        absent = tuple(
-            (position, self._absent(f, f"{at}{n}")) for n, (position, f) in columns.items() if n not in found
-        )
-        return Struct(target=target, steps=tuple(steps), absent=absent)
+        missing = [(position, self._missing(f, f"{at}{n}")) for n, (position, f) in columns.items() if n not in found]
+        return record(steps, missing)
 
-    def _absent(self, column: NestedField, path: str) -> Reader:
-        nothing = self._defaults.get(path) or Absent(target=arrow_field(column).type)
-        return Required(path=path, inner=nothing) if column.required else nothing
+    def _missing(self, column: NestedField, path: str) -> Read:
+        if (default := self._defaults.get(path)) is None:
+            return self._column(_NULL, column, path)
+        return required(default, path) if column.required else default
 
-    def _column(self, written: WriterType, column: NestedField, path: str) -> Reader:
-        reader = self._type(written, column, path)
-        return Required(path=path, inner=reader) if column.required else reader
+    def _column(self, written: WriterType, column: NestedField, path: str) -> Read:
+        read = self._type(written, column, path)
+        if not column.required:
+            return read
+        if written.kind == "null":
+            self._unfit.append((path, None, "missing"))
+        return required(read, path)
 
-    def _type(self, written: WriterType, column: NestedField, path: str) -> Reader:
+    def _type(self, written: WriterType, column: NestedField, path: str) -> Read:
         kind, target = column.field_type, arrow_field(column).type
         if written.kind == "null":
-            return Absent(target=target)
+            return absent(target)
         if written.kind == "union":
             return self._union(written, column, path)
         if written.kind == "record" and isinstance(kind, StructType):
-            return self._struct(written, kind.fields, target, f"{path}.")
+            return struct(self._record(written, kind.fields, f"{path}."), target)
         if written.kind == "array" and isinstance(kind, ListType):
             inner = written.parts[0]
-            element = self._column(inner, kind.element_field, f"{path}.element")
-            return ListItems(path=path, target=target, inner=element, written=inner)
+            return list_items(self._column(inner, kind.element_field, f"{path}.element"), inner, path, target)
         if written.kind == "map" and isinstance(kind, MapType):
             inner = written.parts[0]
-            return MapItems(
-                path=path,
-                target=target,
-                key=self._column(_STRING, kind.key_field, f"{path}.key"),
-                value=self._column(inner, kind.value_field, f"{path}.value"),
-                written=inner,
-            )
-        return self._scalar(written, column, path, target)
-
-    def _scalar(self, written: WriterType, column: NestedField, path: str, target: pa.DataType) -> Reader:
+            key = self._column(_STRING, kind.key_field, f"{path}.key")
+            return map_items(key, self._column(inner, kind.value_field, f"{path}.value"), inner, path, target)
         try:
-            convert = self._convert(written, column)
+            return scalar(written, self._convert(written, column), path, target)
         except _UnfitError as e:
-            return Unfit(path=path, target=target, written=written, why=str(e))
-        raw = raw_of(
-            written.kind,
-            size=written.size,
-            symbols=written.symbols,
-            decimal_scale=written.scale if written.logical == "decimal" else None,
-        )
-        return Scalar(path=path, target=target, raw=raw, convert=convert)
+            return self._unread(path, written, column, str(e))
+
+    def _unread(self, path: str, written: WriterType, column: NestedField, why: str) -> Read:
+        self._unfit.append((path, written, why))
+        return unfit(path, arrow_field(column).type, written, why)
 
     def _convert(self, written: WriterType, column: NestedField) -> Convert | None:
         """Return how a primitive value becomes one of the table; ``None``: unchanged."""
@@ -276,38 +272,37 @@ class Resolver:
             return _of_text(time_reading(kind, stated or "iso8601"))
         raise unfit
 
-    def _union(self, written: WriterType, column: NestedField, path: str) -> Reader:
+    def _union(self, written: WriterType, column: NestedField, path: str) -> Read:
         target, kind = arrow_field(column).type, column.field_type
         several = [part for part in written.parts if part.kind != "null"]
         if len(several) > 1 and isinstance(kind, StructType):
             names = {name for part in several for name in (part.name, part.shared)}
             if names & {f.name for f in kind.fields}:
                 return self._members(written, kind, target, path)
-        readers = tuple(None if part.kind == "null" else self._type(part, column, path) for part in written.parts)
-        return Branches(path=path, target=target, written=written, readers=readers)
+        readers = [None if part.kind == "null" else self._type(part, column, path) for part in written.parts]
+        return branches(readers, written, path, target)
 
-    def _members(self, written: WriterType, kind: StructType, target: pa.DataType, path: str) -> Members:
+    def _members(self, written: WriterType, kind: StructType, target: pa.DataType, path: str) -> Read:
         columns = {f.name: (position, f) for position, f in enumerate(kind.fields)}
-        readers: list[tuple[int, Reader] | UnknownField | None] = []
+        steps: list[Step | None] = []
         own = {part.name for part in written.parts}
         for part in written.parts:
             # A short name that is the full name of another type belongs to that one.
             name = part.name if part.name in columns or part.shared in own else part.shared
             position, field = columns.get(name, (0, None))
             if part.kind == "null":
-                readers.append(None)
+                steps.append(None)
             elif field is None:
-                readers.append(UnknownField(path=f"{path}.{part.name}", written=part, strict=self._strict))
+                steps.append(unknown_field(f"{path}.{part.name}", part, strict=self._strict))
             elif name == part.name:
-                readers.append((position, self._type(part, field, f"{path}.{name}")))
+                steps.append((position, self._type(part, field, f"{path}.{name}")))
             else:
                 why = f"several types of the union have the name {name}: name this field {part.name}"
-                unfit = Unfit(path=f"{path}.{name}", target=arrow_field(field).type, written=part, why=why)
-                readers.append((position, unfit))
-        filled = {reader[0] for reader in readers if isinstance(reader, tuple)}
-        absent = tuple((p, Absent(target=arrow_field(f).type)) for p, f in columns.values() if p not in filled)
-        must = tuple((p, f"{path}.{n}") for n, (p, f) in columns.items() if f.required)
-        return Members(path=path, target=target, written=written, readers=tuple(readers), absent=absent, required=must)
+                steps.append((position, self._unread(f"{path}.{name}", part, field, why)))
+        filled = {step[0] for step in steps if isinstance(step, tuple)}
+        missing = [(p, absent(arrow_field(f).type)) for p, f in columns.values() if p not in filled]
+        must = [(p, f"{path}.{n}") for n, (p, f) in columns.items() if f.required]
+        return members(steps, missing, must, written, path, target)
 
 
 class _UnfitError(Exception):
@@ -315,6 +310,7 @@ class _UnfitError(Exception):
 
 
 _STRING = WriterType(kind="string", name="string", least=1)
+_NULL = WriterType(kind="null", name="null")
 
 
 def chosen_columns(written: Iterable[WriterField], columns: Iterable[str]) -> dict[str, str]:

@@ -7,64 +7,47 @@ Read values are converted at once; failing ones are found by halves and set to n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_lakecommit.formats.avro.block import Bools, Cursor, Ints, bitmap
-from airflow_provider_lakecommit.formats.reading import Convert
+from airflow_provider_lakecommit.formats.avro.writer import WriterType
+from airflow_provider_lakecommit.formats.reading import MOST_DIGITS, Convert
 
+Read = Callable[[Cursor, Bools | None], pa.Array]
+"""Reads one value of a column, or of a part of one, per cursor, and moves past it."""
 Raw = Callable[[Cursor, Bools | None, str], pa.Array]
 """Reads values in Avro's types."""
 _DECIMAL_OCTETS = 16
-MOST_DIGITS = 76
-"""Digits of a number of 256 bits."""
 _LOWEST = np.array([0x80, *bytes(_DECIMAL_OCTETS - 1)], np.uint8)
 _TOO_LONG = "a number with more than 38 digits"
 _INT = (-(2**31), 2**31)
 
 
-class Reader(Protocol):
-    """Reads the values of a column, or of a part of one."""
+def scalar(written: WriterType, convert: Convert | None, path: str, target: pa.DataType) -> Read:
+    """Return the reader of a primitive type. Without ``convert``, the read type is the table's."""
+    raw = _raw(written)
 
-    @property
-    def target(self) -> pa.DataType:
-        """Return the type of its arrays."""
-
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        """Read one value per cursor and move past it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scalar:
-    """A primitive type. Without ``convert``, the read type is the table's."""
-
-    path: str
-    target: pa.DataType
-    raw: Raw
-    convert: Convert | None = None
-
-    def read(self, cursor: Cursor, active: Bools | None) -> pa.Array:
-        values = self.raw(cursor, active, self.path)
-        if self.convert is None:
+    def read(cursor: Cursor, active: Bools | None) -> pa.Array:
+        values = raw(cursor, active, path)
+        if convert is None:
             return values
-        made, wrong = each_converted(self.convert, values, self.target)
+        made, wrong = each_converted(convert, values, target)
         for position, why in wrong:
-            cursor.block.fail(cursor.records[[position]], "wrong_value", self.path, f"column {self.path}: {why}")
+            cursor.block.fail(cursor.records[[position]], "wrong_value", path, f"column {path}: {why}")
         return made
 
+    return read
 
-def raw_of(kind: str, *, size: int = 0, symbols: tuple[str, ...] = (), decimal_scale: int | None = None) -> Raw:
-    if decimal_scale is not None:
-        return _decimals(size, decimal_scale)
-    if kind == "enum":
-        return _symbols(symbols)
-    if kind == "fixed":
-        return _fixed(size)
-    return _RAW[kind]
+
+def _raw(written: WriterType) -> Raw:
+    if written.logical == "decimal":
+        return _decimals(written.size, written.scale)
+    if written.kind == "enum":
+        return _symbols(written.symbols)
+    return _fixed(written.size) if written.kind == "fixed" else _RAW[written.kind]
 
 
 def _numbers(cursor: Cursor, active: Bools | None, path: str) -> pa.Array:
@@ -208,14 +191,6 @@ def text(values: pa.Array, _target: pa.DataType) -> pa.Array:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         raise ValueError("a text that is not UTF-8") from None
-
-
-def whole_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert to integers, or a decimal that holds them."""
-    if pa.types.is_decimal(target):
-        wide = values.cast(pa.decimal256(MOST_DIGITS, 0)).cast(pa.decimal256(MOST_DIGITS, target.scale))
-        return wide.cast(target)
-    return values.cast(target)
 
 
 def exact_number(values: pa.Array, target: pa.DataType) -> pa.Array:

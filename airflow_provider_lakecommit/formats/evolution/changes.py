@@ -78,18 +78,15 @@ class Finding:
 
 
 def left_out(column: str, why: str) -> Finding:
-    """Return the finding of a field that is not added."""
     return Finding(column=column, text=f"{column} is not added: {why}")
 
 
 def misfit(column: str, in_table: str, in_records: str, why: str = "") -> Finding:
-    """Return the finding of values that the table cannot take, whatever change is allowed."""
     text = f"column {column} is {in_table} in the table and {in_records} in the records"
     return Finding(column=column, text=f"{text} ({why})" if why else text)
 
 
 def without_value(column: str, kind: IcebergType, how: str) -> Finding:
-    """Return the misfit of a required column without values."""
     return misfit(column, f"required {plain(kind)}", how, "make it optional by hand if nulls are valid")
 
 
@@ -161,8 +158,6 @@ def evolution(
 
 @dataclass(slots=True, kw_only=True)
 class _Scan:
-    """Walks both sides at once."""
-
     widen: bool
     side: TableSide
     limits: Limits

@@ -22,13 +22,12 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
-    NestedField,
     StructType,
 )
 
 from airflow_provider_lakecommit.formats.evolution.changes import Finding, lacking, left_out, misfit
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
-from airflow_provider_lakecommit.formats.evolution.paths import plain
+from airflow_provider_lakecommit.formats.evolution.paths import optional_struct, plain
 from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
 from airflow_provider_lakecommit.formats.protobuf.descriptors import file_of, message_at, message_named, registered_file
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns
@@ -79,8 +78,8 @@ class MessagesSource(NamedSchemasSource[Descriptor]):
 
 def _struct(own: StructType, inferred: StructType) -> StructType:
     names = {f.name: f.field_type for f in own.fields}
-    kinds = ((f, _kind(names[f.name], f.field_type) if f.name in names else f.field_type) for f in inferred.fields)
-    return StructType(*(NestedField(f.field_id, f.name, kind, required=False) for f, kind in kinds))
+    fields = {f.name: f.field_type for f in inferred.fields}
+    return optional_struct({n: _kind(names[n], kind) if n in names else kind for n, kind in fields.items()})
 
 
 def _kind(own: IcebergType, inferred: IcebergType) -> IcebergType:

@@ -8,18 +8,9 @@ then judged against the widest table.
 A schema that the registry lacks is for the tasks to reject. One whose records never become rows is a misfit. If the
 registry does not answer, the plan is made again.
 
-A joined type holds the values of all schemas, in whatever order they come. Fields that no type holds are left out by
-path; the rest of a struct stays.
-
-====================================== =====================================
-types                                  joined type
-====================================== =====================================
-one that holds the other               that one
-whole numbers and ones with a fraction ``double``, which refuses what it would round
-decimals, and whole numbers with them  a decimal with the most digits on each side, up to 38 in all
-``uuid`` and ``string``                ``string``
-bytes, and texts with them             ``binary``
-====================================== =====================================
+A joined type holds the values of all schemas, in whatever order they come: whole numbers and ones with a fraction are a
+``double``, which refuses what it would round. Fields that no type holds are left out by path; the rest of a struct
+stays.
 """
 
 from __future__ import annotations

@@ -90,7 +90,6 @@ class _Scan:
         return out
 
     def own(self, kind: IcebergType, node: Node, path: Path) -> IcebergType | None:
-        """Return the required type of a column of the table."""
         if isinstance(kind, StructType):
             self._check(kind, node, path, {"object"})
             return StructType(*self.fields(kind, node, path))

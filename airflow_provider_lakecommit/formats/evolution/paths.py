@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
@@ -38,3 +38,9 @@ def paths_in(fields: Iterable[NestedField], above: Path = ()) -> Iterator[tuple[
         path = (*above, one.name)
         yield path, one
         yield from paths_in(parts_of(one.field_type), path)
+
+
+def optional_struct(kinds: Mapping[str, IcebergType]) -> StructType:
+    """Return a struct of optional fields, whose ids mean nothing."""
+    fields = enumerate(kinds.items(), 1)
+    return StructType(*(NestedField(n, name, kind, required=False) for n, (name, kind) in fields))

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import Message
 from pyiceberg.schema import Schema
 
-from airflow_provider_lakecommit.core import Coverage
+from airflow_provider_lakecommit.core import WITH_REGISTRY, Coverage
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes, RecordSample
 from airflow_provider_lakecommit.formats.evolution.observed_types import observed_types
 from airflow_provider_lakecommit.formats.registry.framing import framed, with_header
@@ -29,50 +29,40 @@ SECONDS = 15.0
 
 
 def sampled(kafka: Mapping[str, Any], ranges: Coverage, observed: Coverage, value_of: ValueOf) -> RecordSample:
-    """Return a sample of the ranges, and single records of earlier windows."""
     own = sample_of(kafka, ranges, RECORDS, seconds=SECONDS, value_of=value_of)
     before = records_at(kafka, observed - ranges, seconds=SECONDS, value_of=value_of)
     return RecordSample(own=own, before=before, ranges=ranges, observed=observed)
 
 
 class RecordsSource:
-    """The :class:`~airflow_provider_lakecommit.formats.evolution.inferred.TypeSource` of plain JSON."""
+    """The :class:`~airflow_provider_lakecommit.formats.evolution.inferred.TypeSource` of JSON, plain or behind a schema
+    id; the registry is not contacted.
+    """
 
     def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
         self._unwraps, self._kafka, self._options = landing.transform.unwrap is not None, kafka, landing.format_options
-
-    def value_of(self, message: Message) -> bytes | None:
-        return message.value()
+        self._framed = self._options.format in WITH_REGISTRY
 
     def sample(self, ranges: Coverage, observed: Coverage) -> RecordSample:
-        return sampled(self._kafka, ranges, observed, self.value_of)
+        # A value is routed by its schema id.
+        return sampled(self._kafka, ranges, observed, framed_value if self._framed else Message.value)
 
     def inferred(self, schema: Schema, sample: RecordSample) -> InferredTypes:
         found = self._types(schema, [*sample.own, *sample.before], sample.description)
         # What was met before has had its fate.
         return replace(found, misfits=self._types(schema, sample.own, "").misfits) if sample.before else found
 
-    def json_of(self, value: bytes) -> bytes:
-        return value
-
     def _types(self, schema: Schema, taken: Sequence[tuple[str, bytes | None]], origin: str) -> InferredTypes:
-        texts = ((location, None if value is None else self.json_of(value)) for location, value in taken)
+        texts = ((at, _payload(value) if self._framed and value is not None else value) for at, value in taken)
         found = sample_values(texts, row_in) if self._unwraps else sample_values(texts)
         # Of several tables each takes the rules of the columns that it has.
         return observed_types(schema, found, self._options.of_columns({f.name for f in schema.fields}), origin)
 
 
-class FramedRecordsSource(RecordsSource):
-    """The same for JSON behind a schema id; the registry is not contacted."""
-
-    def value_of(self, message: Message) -> bytes | None:
-        """Return the value with its schema id, by which it is routed."""
-        return framed_value(message)
-
-    def json_of(self, value: bytes) -> bytes:
-        """Return the part behind the id; a value without an id is no record."""
-        groups, _ = framed([value])
-        return value[groups[0].start :] if groups else b""
+def _payload(value: bytes) -> bytes:
+    """Return the part behind the id; a value without an id is no record."""
+    groups, _ = framed([value])
+    return value[groups[0].start :] if groups else b""
 
 
 def framed_value(message: Message) -> bytes | None:

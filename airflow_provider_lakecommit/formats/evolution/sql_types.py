@@ -3,22 +3,6 @@
 
 A new column gets the Iceberg type that holds all of the SQL's type; types without one are left out with advice. An
 existing column keeps its type, or gets the wider one of the SQL if widening is allowed.
-
-======================================= ==================================================
-the SQL gives                           a new column is
-======================================= ==================================================
-``tinyint`` to ``integer``              ``int``
-``uinteger``, ``bigint``                ``long``
-``ubigint``                             ``decimal(20, 0)``
-``hugeint``, ``uhugeint``               ``decimal(38, 0)``
-``float``, ``double``, ``boolean``      the same
-``decimal(p, s)``                       the same
-``varchar``, ``blob``, ``uuid``         ``string``, ``binary``, ``uuid``
-``date``, ``time``                      the same
-``timestamp`` of any unit               ``timestamp``
-``timestamptz``                         ``timestamptz``
-``struct``, list, ``map``               one of these
-======================================= ==================================================
 """
 
 from __future__ import annotations
@@ -38,7 +22,6 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
-    NestedField,
     PrimitiveType,
     StringType,
     StructType,
@@ -50,6 +33,7 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, OF_SCHEMAS, Finding, left_out
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes
+from airflow_provider_lakecommit.formats.evolution.paths import optional_struct
 
 _BOOLEAN, _UUID = pa.bool8(), pa.uuid()
 """The engine's types for these, as it keeps types."""
@@ -82,8 +66,6 @@ def inferred_from_sql(schema: Schema, given: pa.Schema, *, widen: bool) -> Infer
 
 
 class _Scan:
-    """Compares the SQL's columns, one after the other."""
-
     def __init__(self, widen: bool) -> None:
         self._widen = widen
         self.left_out: list[Finding] = []
@@ -96,9 +78,7 @@ class _Scan:
             found = self._new(field.type, path) if kind is None else self._own(kind, field.type, path)
             if found is not None:
                 out.setdefault(field.name, found)
-        return StructType(
-            *(NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(out.items(), 1))
-        )
+        return optional_struct(out)
 
     def _own(self, kind: IcebergType, given: pa.DataType, path: str) -> IcebergType:
         if isinstance(kind, StructType) and kinds.is_struct(given):
@@ -138,7 +118,6 @@ def _scalar(given: pa.DataType) -> PrimitiveType | None:
 
 
 def _wider(kind: IcebergType, given: pa.DataType) -> IcebergType:
-    """Return the column's type, or the wider one of the values."""
     found = _scalar(given)
     match kind, found:
         case IntegerType(), LongType():

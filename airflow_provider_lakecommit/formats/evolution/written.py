@@ -8,7 +8,7 @@ everything is as wide as possible. For unwrapped envelopes the schemas of their 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -21,19 +21,17 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
-    NestedField,
     StructType,
 )
 
 from airflow_provider_lakecommit.formats.avro.infer import avro_columns
-from airflow_provider_lakecommit.formats.avro.nested import Absent, Required, Unfit
 from airflow_provider_lakecommit.formats.avro.reader_schema import reader_schema, renamed
 from airflow_provider_lakecommit.formats.avro.resolve import Resolver, chosen_columns
 from airflow_provider_lakecommit.formats.avro.writer import WriterField, WriterType, writer_type
 from airflow_provider_lakecommit.formats.decoder import Refusal
 from airflow_provider_lakecommit.formats.evolution.changes import MAX_DIGITS, Finding, left_out, misfit, without_value
 from airflow_provider_lakecommit.formats.evolution.named_schemas import NamedSchemasSource
-from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, plain
+from airflow_provider_lakecommit.formats.evolution.paths import Path, dotted, optional_struct, plain
 from airflow_provider_lakecommit.formats.registry.framing import Framed
 from airflow_provider_lakecommit.formats.registry.schemas import RegisteredSchema
 from airflow_provider_lakecommit.iceberg import columns_from_spec
@@ -65,22 +63,19 @@ class WrittenSource(NamedSchemasSource[WriterType]):
         self, schema: Schema, written: WriterType, new: Collection[str] = ()
     ) -> tuple[StructType, list[Finding]]:
         scan = _Scan()
-        return StructType(*scan.fields(schema.as_struct(), written, (), new)), scan.left_out
+        return scan.struct(schema.as_struct(), written, (), new), scan.left_out
 
     def _unfit(self, schema: Schema, written: WriterType) -> Iterator[Finding]:
         # One that envelopes are read by is none of their rows.
         rules = self._rules(schema)
         options = rules if self._landing.transform.unwrap is None else replace(rules, reader_schema="")
         try:
-            readers = Resolver(schema, options).records(written)
+            _, unfit = Resolver(schema, options).records(written)
         except Refusal:
             return
-        for one in _unfit_in(readers):
-            kind = schema.find_type(one.path)
-            if isinstance(one, Unfit):
-                yield misfit(one.path, plain(kind), str(one.written), one.why)
-            else:
-                yield without_value(one.path, kind, "missing")
+        for path, kind, why in unfit:
+            own = schema.find_type(path)
+            yield without_value(path, own, why) if kind is None else misfit(path, plain(own), str(kind), why)
 
 
 @dataclass(slots=True)
@@ -89,7 +84,7 @@ class _Scan:
 
     left_out: list[Finding] = field(default_factory=list)
 
-    def fields(self, own: StructType, written: WriterType, path: Path, new: Collection[str] = ()) -> list[NestedField]:
+    def struct(self, own: StructType, written: WriterType, path: Path, new: Collection[str] = ()) -> StructType:
         names = {f.name: f.field_type for f in own.fields}
         chosen = chosen_columns(written.fields, (*names, *new))
         out: dict[str, IcebergType] = {}
@@ -98,14 +93,14 @@ class _Scan:
             kind = self.own(names[name], one.type, (*path, name)) if name in names else self.new(one, (*path, name))
             if kind is not None:
                 out[name] = kind
-        return [NestedField(n, name, kind, required=False) for n, (name, kind) in enumerate(out.items(), 1)]
+        return optional_struct(out)
 
     def own(self, kind: IcebergType, written: WriterType, path: Path) -> IcebergType:
         match kind, written.kind:
             case _, "union":
                 return self._union(kind, written, path)
             case StructType(), "record":
-                return StructType(*self.fields(kind, written, path))
+                return self.struct(kind, written, path)
             case ListType(), "array":
                 return ListType(1, self.own(kind.element_type, written.parts[0], (*path, "element")), False)
             case MapType(), "map":
@@ -135,7 +130,7 @@ class _Scan:
             and {f.name for f in kind.fields} & {m.name for m in members}
         ):
             whole = WriterType(kind="record", name=written.name, fields=members)
-            return StructType(*self.fields(kind, whole, path))
+            return self.struct(kind, whole, path)
         for part in parts:
             found = self.own(kind, part, path)
             if isinstance(kind, StructType) and isinstance(found, StructType):
@@ -149,19 +144,6 @@ class _Scan:
             self.left_out.append(left_out(dotted(path), "; ".join(column.notes)))
             return None
         return columns_from_spec([column.to_dict()]).fields[0].field_type
-
-
-def _unfit_in(reader: Any) -> Iterator[Unfit | Required]:
-    """Yield values that are read nowhere, and required columns that are never there."""
-    lacks = isinstance(reader, Required) and isinstance(reader.inner, Absent) and reader.inner.default is None
-    if lacks or isinstance(reader, Unfit):
-        yield reader
-    elif isinstance(reader, tuple):
-        for part in reader:
-            yield from _unfit_in(part)
-    elif is_dataclass(reader) and not isinstance(reader, WriterType):
-        for part in fields(reader):
-            yield from _unfit_in(getattr(reader, part.name))
 
 
 def _rows_in(envelope: WriterType) -> Iterator[WriterType]:

@@ -28,8 +28,16 @@ from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject, halved, together, with_positions
-from airflow_provider_lakecommit.formats.framed_values import FramedDecoder
+from airflow_provider_lakecommit.formats.decoder import (
+    BaseDecoder,
+    Decoded,
+    Refusal,
+    Reject,
+    halved,
+    together,
+    with_positions,
+)
+from airflow_provider_lakecommit.formats.framed_values import FramedReader
 from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
 from airflow_provider_lakecommit.formats.protobuf.descriptors import (
     file_of,
@@ -40,7 +48,7 @@ from airflow_provider_lakecommit.formats.protobuf.descriptors import (
 )
 from airflow_provider_lakecommit.formats.protobuf.fields import MessageColumns, required_missing
 from airflow_provider_lakecommit.formats.protobuf.message_framing import paths_of
-from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, key_text
+from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, SchemaSource, key_text
 from airflow_provider_lakecommit.formats.rules import ColumnRules
 from airflow_provider_lakecommit.iceberg import arrow_field
 
@@ -49,16 +57,17 @@ LONG = 16_384
 Path = tuple[int, ...]
 
 
-class ProtobufDecoder(FramedDecoder[FileDescriptor]):
+class ProtobufDecoder(BaseDecoder):
     """Decoder of Protobuf, framed or with one stated message."""
 
-    kind = PROTOBUF
-
-    def _prepared(self, schema: Schema, options: FormatOptions, skip: Set[str]) -> pa.Schema:
+    def __init__(
+        self, schema: Schema, options: FormatOptions, skip: Set[str] = frozenset(), registry: SchemaSource | None = None
+    ) -> None:
         if find_spec("ptars") is None:
             raise TableError(
                 "LC4018", "format protobuf needs ptars: install airflow-provider-lakecommit[protobuf], on executors too"
             )
+        self._reader = FramedReader(registry, PROTOBUF, registered_file)
         self._columns = [f for f in schema.fields if f.name not in skip]
         self._rules = ColumnRules.of(schema, options)
         if self._rules.wrong:
@@ -73,7 +82,6 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
                 self._stated = self._parser_of(message_named(file_of(options.schema), options.message))
             except (DescriptorError, Refusal) as e:
                 raise TableError("LC4020", f"`schema` cannot be read into the table: {e}") from None
-        return self._schema
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         if self._stated is not None:
@@ -95,9 +103,6 @@ class ProtobufDecoder(FramedDecoder[FileDescriptor]):
                     pieces.append((at, parser.decode([value[start:] for value in own])))
         empty = Decoded(table=pa.Table.from_batches([], schema=self._schema))
         return together(pieces or [(range(0), empty)], rejects, len(values))
-
-    def _made(self, schema: RegisteredSchema) -> FileDescriptor:
-        return registered_file(schema)
 
     def _parser(self, key: Any, file: FileDescriptor, path: Path) -> _Parser | Refusal:
         if (key, path) not in self._parsers:

@@ -48,7 +48,6 @@ def file_of(text: str, imported: Imported = ()) -> FileDescriptor:
 
 
 def registered_file(schema: RegisteredSchema) -> FileDescriptor:
-    """Return the descriptor of a registry's schema, with its imports."""
     try:
         return file_of(schema.text, tuple((name, inner.text) for name, inner in schema.imported()))
     except DescriptorError as e:

@@ -13,7 +13,7 @@ Columns that cannot be filled are listed in ``wrong``. A value that a column can
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -47,14 +47,14 @@ F = FieldDescriptor
 _LENGTH_DELIMITED = (F.TYPE_STRING, F.TYPE_BYTES, F.TYPE_MESSAGE)
 
 
-@dataclass(slots=True)
-class _Declaring:
-    """The shared state while columns are made; ``above`` are the enclosing messages."""
+class _Declarations(WireFile):
+    """The messages that are declared while columns are made; ``above`` are the enclosing ones."""
 
-    file: WireFile
-    rules: ColumnRules
-    wrong: list[str] = field(default_factory=list)
-    above: list[Descriptor] = field(default_factory=list)
+    def __init__(self, rules: ColumnRules) -> None:
+        super().__init__()
+        self.rules = rules
+        self.wrong: list[str] = []
+        self.above: list[Descriptor] = []
 
 
 class UnknownField(NamedTuple):
@@ -83,8 +83,8 @@ class MessageColumns:
     :param at: path of the struct, with a point behind it
     """
 
-    def __init__(self, message: Descriptor, columns: Sequence[NestedField], d: _Declaring, at: str = "") -> None:
-        self.wire = d.file.message()
+    def __init__(self, message: Descriptor, columns: Sequence[NestedField], d: _Declarations, at: str = "") -> None:
+        self.wire = d.message()
         d.above.append(message)
         fields = {f.name: f for f in message.fields}
         self.values = [self._value(fields.get(c.name), c, f"{at}{c.name}", d) for c in columns]
@@ -105,12 +105,10 @@ class MessageColumns:
         cls, message: Descriptor, columns: Sequence[NestedField], rules: ColumnRules
     ) -> tuple[MessageColumns, WireFile, list[str]]:
         """Return the columns of a table, their declarations, and what is wrong with them."""
-        declaring = _Declaring(WireFile(), rules)
-        made = cls(message, columns, declaring)
-        return made, declaring.file, declaring.wrong
+        declared = _Declarations(rules)
+        return cls(message, columns, declared), declared, declared.wrong
 
     def arrays(self, rows: pa.StructArray) -> list[pa.Array]:
-        """Return the columns of these rows."""
         return [
             pa.nulls(len(rows), arrow_field(v.column).type) if v.wire is None else v.read(child(rows, v.wire))
             for v in self.values
@@ -138,7 +136,7 @@ class MessageColumns:
                 alone = of_records and pa.types.is_struct(array.type)
                 yield from value.below.unknown(_within(value, array), of_records=alone)
 
-    def _value(self, found: FieldDescriptor | None, column: NestedField, path: str, d: _Declaring) -> _Value:
+    def _value(self, found: FieldDescriptor | None, column: NestedField, path: str, d: _Declarations) -> _Value:
         if found is None:
             return _absent(column, path)
         kind, name = column.field_type, wire_name(found.number)
@@ -157,16 +155,16 @@ class MessageColumns:
         read, below = _declared(found, column, path, d, self.wire)
         return _Value(column=column, path=path, wire=name, read=read, below=below)
 
-    def _map(self, found: FieldDescriptor, column: NestedField, path: str, d: _Declaring) -> _Value:
+    def _map(self, found: FieldDescriptor, column: NestedField, path: str, d: _Declarations) -> _Value:
         kind = column.field_type
         if not isinstance(kind, MapType):
             d.wrong.append(f"column {path} is {kind}, the field is a map: make it a map")
             return _absent(column, path)
         fields = found.message_type.fields_by_name
-        entry = d.file.message()
+        entry = d.message()
         key, _ = _declared(fields["key"], kind.key_field, f"{path}.key", d, entry, optional=True)
         value, below = _declared(fields["value"], kind.value_field, f"{path}.value", d, entry, optional=True)
-        d.file.add(self.wire, found.number, F.TYPE_MESSAGE, repeated=True, of=entry)
+        d.add(self.wire, found.number, F.TYPE_MESSAGE, repeated=True, of=entry)
         read = map_reader(key, value, arrow_field(column).type)
         return _Value(column=column, path=path, wire=wire_name(found.number), read=read, below=below, entries=True)
 
@@ -179,7 +177,7 @@ def _declared(
     found: FieldDescriptor,
     column: NestedField,
     path: str,
-    d: _Declaring,
+    d: _Declarations,
     message: DescriptorProto,
     *,
     repeated: bool = False,
@@ -197,19 +195,19 @@ def _declared(
         if isinstance(convert, str):
             d.wrong.append(f"column {path} {convert}")
             convert = _unread
-        d.file.add(message, found.number, found.type, repeated=repeated, optional=has_presence)
+        d.add(message, found.number, found.type, repeated=repeated, optional=has_presence)
         return _reader(convert, target, path), None
     if (known := known_message(found.message_type, kind)) is not None:
         convert, fields = known
         read = _reader(convert, target, path)
         if not fields:
-            d.file.add(message, found.number, BYTES, repeated=True)
+            d.add(message, found.number, BYTES, repeated=True)
             absent = b"" if optional else None
             return read if repeated else (lambda array: read(joined(array, absent=absent))), None
-        inner = d.file.message()
+        inner = d.message()
         for number, type_ in fields.items():
-            d.file.add(inner, number, type_)
-        d.file.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=inner)
+            d.add(inner, number, type_)
+        d.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=inner)
         return read, None
     if found.message_type.full_name in WRAPPERS:
         return _wrapper(found, column, path, d, message, repeated)
@@ -219,17 +217,17 @@ def _declared(
         d.wrong.append(f"column {path} is {kind}, the field is a message {type_name(found)}: {remedy}")
         return _reader(_unread, target, path), None
     below = MessageColumns(found.message_type, kind.fields, d, f"{path}.")
-    d.file.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=below.wire)
+    d.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=below.wire)
     return _struct_reader(below, target), below
 
 
 def _wrapper(
-    found: FieldDescriptor, column: NestedField, path: str, d: _Declaring, message: DescriptorProto, repeated: bool
+    found: FieldDescriptor, column: NestedField, path: str, d: _Declarations, message: DescriptorProto, repeated: bool
 ) -> tuple[Read, None]:
     value = found.message_type.fields_by_name["value"]
-    inner = d.file.message()
+    inner = d.message()
     read, _ = _declared(value, column, path, d, inner, optional=False)
-    d.file.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=inner)
+    d.add(message, found.number, F.TYPE_MESSAGE, repeated=repeated, of=inner)
 
     def of_wrapper(array: pa.Array) -> pa.Array:
         values = child(array, wire_name(value.number))
@@ -284,12 +282,12 @@ def _is_map(f: FieldDescriptor) -> bool:
     return bool(f.is_repeated and f.message_type is not None and f.message_type.GetOptions().map_entry)
 
 
-def _declared_unknown(f: FieldDescriptor, message: DescriptorProto, d: _Declaring) -> bool:
+def _declared_unknown(f: FieldDescriptor, message: DescriptorProto, d: _Declarations) -> bool:
     """Declare a field that no column wants; a group cannot be."""
     if f.type == F.TYPE_GROUP:
         return False
     kind = BYTES if f.type in _LENGTH_DELIMITED else f.type
-    d.file.add(message, f.number, kind, repeated=f.is_repeated, optional=True)
+    d.add(message, f.number, kind, repeated=f.is_repeated, optional=True)
     return True
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from google.protobuf.descriptor import FileDescriptor
 
-from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
+from airflow_provider_lakecommit.formats.decoder import Decoder, Refusal
 from airflow_provider_lakecommit.formats.protobuf.compiler import DescriptorError
 from airflow_provider_lakecommit.formats.protobuf.descriptors import message_at, registered_file
 from airflow_provider_lakecommit.formats.registry.framing import Framed
-from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, RegisteredSchema, key_text
+from airflow_provider_lakecommit.formats.registry.schemas import PROTOBUF, SchemaSource, key_text
 from airflow_provider_lakecommit.formats.schema_names import SchemaNames
 
 FIRST = (0,)
@@ -81,22 +81,20 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
     raise ValueError("the value ends within the indexes of its message")
 
 
-class MessageNames(SchemaNames[FileDescriptor]):
-    """Message names of Protobuf."""
+def message_names(registry: SchemaSource | None) -> Decoder:
+    """Return the reader of Protobuf's message names."""
+    return SchemaNames(registry, PROTOBUF, registered_file, _names)
 
-    kind = PROTOBUF
 
-    def _made(self, schema: RegisteredSchema) -> FileDescriptor:
-        return registered_file(schema)
-
-    def _named(
-        self, values: Sequence[bytes], group: Framed, file: FileDescriptor, rejects: list[Reject]
-    ) -> Iterator[tuple[str | None, Sequence[int]]]:
-        found, wrong = paths_of([values[i] for i in group.positions], group.start)
-        rejects += [Reject.of(group.positions[i], Refusal("not_framed", None, why)) for i, why in wrong.items()]
-        for (path, _), positions in found.items():
-            at = [group.positions[i] for i in positions]
-            try:
-                yield message_at(file, path).full_name, at
-            except DescriptorError as e:
-                rejects += [Reject.of(i, Refusal("wrong_schema", None, f"{key_text(group.key)}: {e}")) for i in at]
+def _names(
+    values: Sequence[bytes], group: Framed, file: FileDescriptor
+) -> Iterator[tuple[str | Refusal | None, Sequence[int]]]:
+    found, wrong = paths_of([values[i] for i in group.positions], group.start)
+    for i, why in wrong.items():
+        yield Refusal("not_framed", None, why), [group.positions[i]]
+    for (path, _), positions in found.items():
+        at = [group.positions[i] for i in positions]
+        try:
+            yield message_at(file, path).full_name, at
+        except DescriptorError as e:
+            yield Refusal("wrong_schema", None, f"{key_text(group.key)}: {e}"), at

@@ -28,8 +28,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, require, unchanged
-from airflow_provider_lakecommit.formats.text_columns import decimals_of
+from airflow_provider_lakecommit.formats.reading import UUID_READING, Convert, require, unchanged, whole_numbers
+from airflow_provider_lakecommit.formats.text_columns import NUMBER, decimals_of
 from airflow_provider_lakecommit.formats.times import TEMPORAL, number_times, time_reading
 
 F = FieldDescriptor
@@ -37,9 +37,6 @@ _INTEGERS = {
     *(F.TYPE_INT32, F.TYPE_SINT32, F.TYPE_SFIXED32, F.TYPE_UINT32, F.TYPE_FIXED32),
     *(F.TYPE_INT64, F.TYPE_SINT64, F.TYPE_SFIXED64, F.TYPE_UINT64, F.TYPE_FIXED64),
 }
-_DIGITS_OF_64_BITS = 20
-_MOST_DIGITS = 76
-_NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _UUID_OCTETS = 16
 _NAMES = {number: name[5:].lower() for name, number in vars(F).items() if re.match("TYPE_[A-Z]", name)}
 
@@ -48,10 +45,6 @@ def type_name(field: FieldDescriptor) -> str:
     if field.message_type is not None:
         return str(field.message_type.full_name)
     return str(field.enum_type.full_name) if field.enum_type is not None else _NAMES[field.type]
-
-
-def is_integer(field: FieldDescriptor) -> bool:
-    return field.type in _INTEGERS
 
 
 def scalar_convert(field: FieldDescriptor, kind: IcebergType, rule: str | None) -> Convert | str:
@@ -77,10 +70,8 @@ def scalar_convert(field: FieldDescriptor, kind: IcebergType, rule: str | None) 
 
 
 def _of_integer(kind: IcebergType, rule: str | None) -> Convert | str:
-    if isinstance(kind, IntegerType | LongType):
-        return _cast
-    if isinstance(kind, DecimalType):
-        return _decimal_of_integer
+    if isinstance(kind, IntegerType | LongType | DecimalType):
+        return whole_numbers
     if isinstance(kind, TEMPORAL):
         if rule is None or rule == "iso8601" or "%" in rule:
             named = "epoch_days" if isinstance(kind, DateType) else "epoch_millis or another"
@@ -114,13 +105,8 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array.cast(target)
 
 
-def _decimal_of_integer(array: pa.Array, target: pa.DataType) -> pa.Array:
-    whole = array.cast(pa.decimal256(_DIGITS_OF_64_BITS, 0))
-    return whole.cast(pa.decimal256(min(_DIGITS_OF_64_BITS + target.scale, _MOST_DIGITS), target.scale)).cast(target)
-
-
 def _decimal_of_text(array: pa.Array, target: pa.DataType) -> pa.Array:
-    require(pc.match_substring_regex(array, _NUMBER), array, "not a number")
+    require(pc.match_substring_regex(array, NUMBER), array, "not a number")
     return decimals_of(array, target)
 
 

@@ -162,7 +162,6 @@ class SchemaRegistry:
         raise unserved
 
     def _complete(self, key: SchemaKey, schema: Schema, above: tuple[str, ...]) -> RegisteredSchema:
-        """Return the schema with its imports."""
         kind = schema.schema_type or "AVRO"
         if not isinstance(schema.schema_str, str) or not isinstance(kind, str):
             raise self._odd(key_text(key), "it has no text, or its type is unknown")

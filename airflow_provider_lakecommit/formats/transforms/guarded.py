@@ -22,7 +22,21 @@ POSITION = "lakecommit_place"
 GUARD = "lakecommit_divisor"
 RAISES = "error"
 """A function by which SQL refuses a record. DuckDB calls it volatile, but it always does the same."""
+Node = dict[str, Any]
 _DIVIDING = frozenset({"/", "//", "%", "mod", "divide", "fdiv", "fmod"})
+
+
+def nodes(tree: Any) -> Iterator[tuple[Node, int]]:
+    """Yield each node before its children, with its depth. Trees may be deep, hence no recursion."""
+    pending: list[tuple[Any, int]] = [(tree, 0)]
+    while pending:
+        node, level = pending.pop()
+        if isinstance(node, list):
+            pending += ((each, level) for each in reversed(node))
+        elif isinstance(node, dict):
+            yield node, level
+            level += "class" in node
+            pending += ((each, level) for each in reversed(node.values()))
 
 
 def guard_divisors(connection: duckdb.DuckDBPyConnection) -> None:
@@ -94,7 +108,6 @@ def constant(kind: str, value: Any) -> dict[str, Any]:
 _ZERO = constant("INTEGER", 0)
 
 
-Node = dict[str, Any]
 _FAILS, _DIVISOR, _FAILED = "lakecommit_fails", "lakecommit_tried_divisor", "lakecommit_failed"
 """Macros: fails in every record; fails for a divisor of zero; checks whether an expression fails."""
 
@@ -110,26 +123,20 @@ def add_suspecting(connection: duckdb.DuckDBPyConnection) -> None:
 def suspects(node: Node) -> None:
     """Turn a transform's guarded node without the position into one that returns the positions of suspects."""
     _try([node["select_list"], node["where_clause"]])
-    row = _call("row", _name(POSITION), *(part for each in node["select_list"] for part in _fallible(each)))
+    row = _call("row", column_ref(POSITION), *(part for each in node["select_list"] for part in _fallible(each)))
     condition = node["where_clause"] or constant("BOOLEAN", True)
-    node["select_list"] = [_name(POSITION)]
+    node["select_list"] = [column_ref(POSITION)]
     node["where_clause"] = _call(_FAILED, condition, row)
 
 
 def _try(tree: Any) -> None:
     """Replace what ``try`` does not allow."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, list):
-            pending += node
-        elif isinstance(node, dict):
-            pending += node.values()
-            name = str(node.get("function_name")).lower()
-            if name == RAISES:
-                node.update(_call(_FAILS, _name(POSITION)))
-            elif name == GUARD:
-                node.update(_call(_DIVISOR, *node["children"], _name(POSITION)))
+    for node, _ in nodes(tree):
+        name = str(node.get("function_name")).lower()
+        if name == RAISES:
+            node.update(_call(_FAILS, column_ref(POSITION)))
+        elif name == GUARD:
+            node.update(_call(_DIVISOR, *node["children"], column_ref(POSITION)))
 
 
 def _fallible(expression: Node) -> Iterator[Node]:
@@ -140,7 +147,7 @@ def _fallible(expression: Node) -> Iterator[Node]:
         yield expression
 
 
-def _name(name: str) -> Node:
+def column_ref(name: str) -> Node:
     return {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [name]}
 
 

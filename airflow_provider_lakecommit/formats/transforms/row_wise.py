@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from airflow_provider_lakecommit.exceptions import TableError
-from airflow_provider_lakecommit.formats.transforms.guarded import POSITION, RAISES, guard, suspects
+from airflow_provider_lakecommit.formats.transforms.guarded import POSITION, RAISES, column_ref, guard, nodes, suspects
 
 RECORD = "record"
 _PLAIN = frozenset(
@@ -85,8 +85,7 @@ def row_wise(
         found.check(expression, explodes=True)
     found.check(node["where_clause"])
     guard([node["select_list"], node["where_clause"]], {"", RECORD, node["from_table"]["alias"].lower()})
-    column = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [POSITION]}
-    rows = _text(connection, tree, {**node, "select_list": [column, *node["select_list"]]})
+    rows = _text(connection, tree, {**node, "select_list": [column_ref(POSITION), *node["select_list"]]})
     suspects(node)
     return rows, _text(connection, tree, node)
 
@@ -100,7 +99,7 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     """Parse one statement, no deeper than :data:`MOST_LEVELS`."""
     try:
         tree = _parsed(connection, sql)
-        levels = max(level for _, level in _nodes(tree))
+        levels = max(level for _, level in nodes(tree))
     except RecursionError:
         levels = MOST_LEVELS + 1
     if levels > MOST_LEVELS:
@@ -119,19 +118,6 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
 def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     tree: dict[str, Any] = json.loads(connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0][0])
     return tree
-
-
-def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield each node before its children, with its depth. Trees may be deep, hence no recursion."""
-    pending: list[tuple[Any, int]] = [(tree, 0)]
-    while pending:
-        node, level = pending.pop()
-        if isinstance(node, list):
-            pending += ((each, level) for each in reversed(node))
-        elif isinstance(node, dict):
-            yield node, level
-            level += "class" in node
-            pending += ((each, level) for each in reversed(node.values()))
 
 
 def _wrong_parts(node: Mapping[str, Any]) -> Iterator[str]:
@@ -189,7 +175,7 @@ class _Walk:
 
     def check(self, expression: Any, *, explodes: bool = False) -> None:
         """:param explodes: True if it may contain ``unnest``"""
-        for node, _ in _nodes(expression):
+        for node, _ in nodes(expression):
             kind = node.get("class")
             if kind is not None and (what := self._wrong(kind, node, explodes)) is not None:
                 raise TableError(
@@ -202,7 +188,9 @@ class _Walk:
         if kind == "STAR":
             return _wrong_star(expression["expr"])
         if kind == "CONSTANT":
-            return _wrong_constant(expression["value"])
+            number = expression["value"].get("value")
+            infinite = isinstance(number, float) and not math.isfinite(number)
+            return "a number too large for a double" if infinite else None
         if kind == "FUNCTION":
             return self._wrong_function(expression, explodes)
         if kind == "WINDOW":
@@ -274,13 +262,6 @@ def _wrong_star(chosen: Mapping[str, Any] | None) -> str | None:
         return None  # filtered by a lambda
     if any(name["class"] != "CONSTANT" or str(name["value"].get("value")).lower() == POSITION for name in names):
         return f"columns by computed names, or {POSITION}"
-    return None
-
-
-def _wrong_constant(value: Mapping[str, Any]) -> str | None:
-    number = value.get("value")
-    if isinstance(number, float) and not math.isfinite(number):
-        return "a number too large for a double"
     return None
 
 

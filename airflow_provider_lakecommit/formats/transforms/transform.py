@@ -137,13 +137,6 @@ class TransformDecoder(BaseDecoder):
 
     def _query(self, sql: str, rows: pa.Table) -> pa.Table:
         try:
-            return self._answered(sql, rows)
-        finally:
-            if self._stopped:
-                raise self._stopped.pop()
-
-    def _answered(self, sql: str, rows: pa.Table) -> pa.Table:
-        try:
             return run(self._connection, sql, rows.select(self._observed.names))
         except duckdb.InterruptException:
             raise
@@ -158,6 +151,9 @@ class TransformDecoder(BaseDecoder):
         # A message may be cut off within a character.
         except (duckdb.Error, UnicodeDecodeError) as e:
             raise Refusal(FAILED, None, error_text(e)) from e
+        finally:
+            if self._stopped:
+                raise self._stopped.pop()
 
     def _block(self, rows: pa.Table) -> Decoded:
         made = self._query(self._sql, rows)

@@ -167,7 +167,6 @@ class UnwrapDecoder(BaseDecoder):
                     yield f"{PAYLOAD}.{position}{dot}{rest}", rule
 
     def _units(self) -> dict[str, str]:
-        """Return the rules for times of envelopes, by column."""
         found = {name: _UNITS.get(path.rpartition(".")[2]) for name, path in self._taken.items()}
         times = (TimestampType, TimestamptzType)
         return {n: unit for n, unit in found.items() if unit and isinstance(self._there[n].field_type, times)}

@@ -31,8 +31,9 @@ from pyiceberg.types import (
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats import decoder_for
 from airflow_provider_lakecommit.formats.arrow_texts import plain_reason
-from airflow_provider_lakecommit.formats.avro.scalars import decimal_of, each_converted, whole_numbers
+from airflow_provider_lakecommit.formats.avro.scalars import decimal_of, each_converted
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
+from airflow_provider_lakecommit.formats.reading import whole_numbers
 from tests.support.story import STEADY
 
 ARROWS = re.compile(

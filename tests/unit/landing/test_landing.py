@@ -19,7 +19,7 @@ from airflow_provider_lakecommit.core.destinations import Role
 from airflow_provider_lakecommit.core.model import Budget
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import DEFAULT_CONTROL_TOPIC, Landing, LandingSpec, load_spec
-from airflow_provider_lakecommit.landing.sections import label
+from airflow_provider_lakecommit.landing.options import label
 from tests.support.declared import landing_of, nested
 
 LEAST = {"name": "orders", "topics": "orders", "table": "shop.orders"}

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.cycle.sets.expansion import options_of
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Connections, Format, Landing, LandingSet, Transform, Window, load_spec
 from airflow_provider_lakecommit.landing.checks import CHECKS
-from airflow_provider_lakecommit.landing.sections import SECTION_KEYS, SECTIONS, TOP, from_flat, merged, to_flat
+from airflow_provider_lakecommit.landing.options import SECTION_KEYS, SECTIONS, TOP, from_flat, merged, to_flat
 
 LEAST: dict[str, Any] = {"name": "orders", "topics": "orders", "table": "shop.orders"}
 COLUMNS = [{"name": "id", "type": "long"}]
