@@ -23,8 +23,8 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
 from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -40,14 +40,18 @@ from airflow_provider_lakecommit.control import (
     table_reference,
 )
 from airflow_provider_lakecommit.core import (
+    Counts,
     Coverage,
     Role,
     Slice,
     SliceReport,
     SliceReported,
+    SpanReport,
     TableReport,
     TableTarget,
     role_of,
+    rules_of,
+    schemas_of,
 )
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.exceptions import FencedError
@@ -63,7 +67,39 @@ MAX_RECORD_BYTES = 700_000
 PIECE_BYTES = 500_000
 SAMPLE_FILES = 50
 
-NewId = Callable[[], UUID]
+MOST_REASON = 2000
+"""Most characters of a failure in the control topic."""
+
+
+def report_of(
+    job: WindowJob,
+    part: Slice,
+    attempt: UUID,
+    *,
+    failed: str | None = None,
+    spans: tuple[SpanReport, ...] | None = None,
+    **found: Any,
+) -> SliceReport:
+    """Return an attempt's report on a slice of the job, or on a part of one, whose tables are still empty.
+
+    :param failed: why it cannot be done
+    :param spans: by default without counts
+    :param found: further fields of the report
+    """
+    if found.get("reject_reason"):
+        found["reject_reason"] = found["reject_reason"][:MOST_REASON]
+    return SliceReport(
+        slice_id=part.slice_id,
+        attempt=attempt,
+        window_id=job.plan.window_id,
+        spec_version=job.landing.spec_version,
+        spans=tuple(SpanReport(span=s, counts=Counts()) for s in part.spans) if spans is None else spans,
+        tables=(),
+        rules=rules_of(job.landing.decoding_hash, *schemas_of(job.landing.destinations, job.plan.targets)),
+        failed=None if failed is None else failed[:MOST_REASON],
+        generation=job.plan.generation,
+        **found,
+    )
 
 
 def report_records(
@@ -73,7 +109,6 @@ def report_records(
     targets: Mapping[str, TableTarget],
     files: Mapping[str, Sequence[ManifestFile]],
     report: SliceReport,
-    new_id: NewId,
     at: datetime,
     marks: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     tombstones: Mapping[str, Sequence[ManifestFile]] = MappingProxyType({}),
@@ -99,7 +134,7 @@ def report_records(
             data_files=data_files,
             delete_files=delete_files,
         )
-        return sender.files(new_id(), at, payload, report, target.table)
+        return sender.files(uuid4(), at, payload, report, target.table)
 
     out: list[Outgoing] = []
     tables: list[TableReport] = []
@@ -128,7 +163,7 @@ def report_records(
                 columns=marks.get(name, ()),
             )
         )
-    out.append(sender.reported(new_id(), at, replace(report, tables=tuple(tables))))
+    out.append(sender.reported(uuid4(), at, replace(report, tables=tuple(tables))))
     return out
 
 

@@ -257,11 +257,6 @@ class RejectTally:
         return sum(count for name, count in self.kinds.items() if name.partition(" ")[0] == kind)
 
     @property
-    def samples(self) -> list[str]:
-        """Return the first rejects with place and reason."""
-        return [f"{location}: {reason}" for location, reason in self._first]
-
-    @property
     def reason(self) -> str:
         """Return the first reason of the most frequent kind; empty if there is none."""
         return next((self._reasons.get(kind, kind) for kind, _ in self.kinds.most_common(1)), "")

@@ -147,7 +147,6 @@ class FakeLanding:
             targets={t.table: t for t in opened.plan.targets if not problem and t.table in work.tables},
             files={DATA: written} if written else {},
             report=report,
-            new_id=uuid4,
             at=self.clock(),
         )
         self.send(opened.ticket.partition, records)

@@ -113,7 +113,6 @@ class Attacker:
             targets={t.table: t for t in plan.targets if t.table in work.tables and not problem},
             files={TABLE: files} if files else {},
             report=replace(report, **changes),
-            new_id=uuid4,
             at=datetime.now(UTC),
         )
 
