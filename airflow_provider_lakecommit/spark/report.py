@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -103,23 +102,23 @@ def report_of(
 
 
 def report_records(
-    sender: Sender,
-    *,
-    catalog: str,
-    targets: Mapping[str, TableTarget],
-    files: Mapping[str, Sequence[ManifestFile]],
+    job: WindowJob,
+    part: Slice,
     report: SliceReport,
+    files: Mapping[str, Sequence[ManifestFile]],
+    tombstones: Sequence[ManifestFile] = (),
+    *,
     at: datetime,
-    marks: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-    tombstones: Mapping[str, Sequence[ManifestFile]] = MappingProxyType({}),
 ) -> list[Outgoing]:
-    """Return DATA_WRITTEN of every table that got files, then DATA_COMPLETE. A slice that is over its budget or cannot
-    be done has no targets.
+    """Return DATA_WRITTEN of every table that got files, then DATA_COMPLETE. The records of a slice that is over its
+    budget or cannot be done name no table.
 
     :param report: the slice's report; its tables are filled in here
-    :param marks: by table, the columns that identify a row's record
-    :param tombstones: by table, files with the keys that the slice deletes: delete files of the event, of no partition
+    :param files: by table
+    :param tombstones: files with the keys that the slice deletes: delete files of the event, of no partition
     """
+    landing, plan, form = job.landing, job.plan, job.landing.connections.control_events
+    sender = Sender(landing=plan.landing, lane=plan.lane, role="write", commit_id=job.commit_id, form=form)
 
     def event(
         target: TableTarget,
@@ -129,7 +128,7 @@ def report_records(
     ) -> Outgoing:
         payload = DataWritten(
             commit_id=sender.commit_id,
-            table=table_reference(catalog, target.table, target.uuid),
+            table=table_reference(job.catalog, target.table, target.uuid),
             partition_fields=fields,
             data_files=data_files,
             delete_files=delete_files,
@@ -138,21 +137,23 @@ def report_records(
 
     out: list[Outgoing] = []
     tables: list[TableReport] = []
-    for name, target in targets.items():
-        written, deleted = files.get(name, ()), tombstones.get(name, ())
-        records: list[Outgoing] = []
+    for target in plan.targets if report.blocked is None and report.failed is None else ():
+        if target.table not in part.tables:
+            continue
+        schema, records = Schema.model_validate_json(target.schema), list[Outgoing]()
+        written = files.get(target.table, ())
+        deleted = tombstones if target.table == landing.table else ()
         if written:
-            schema, spec = Schema.model_validate_json(target.schema), PartitionSpec.model_validate_json(target.spec)
+            spec = PartitionSpec.model_validate_json(target.spec)
             wire = to_wire(written, spec=spec, schema=schema)
             records += _in_pieces(wire, partial(event, target, partition_fields(spec, schema)))
         if deleted:
-            schema = Schema.model_validate_json(target.schema)
             wire = to_wire(deleted, spec=UNPARTITIONED_PARTITION_SPEC, schema=schema)
             records.append(event(target, (), None, wire))
         out.extend(records)
         tables.append(
             TableReport(
-                table=name,
+                table=target.table,
                 uuid=target.uuid,
                 epoch=target.epoch,
                 schema_id=target.schema_id,
@@ -160,7 +161,7 @@ def report_records(
                 events=len(records),
                 files=len(written) + len(deleted),
                 rows=sum(f.record_count for f in written),
-                columns=marks.get(name, ()),
+                columns=marks_of(landing, target.table, schema),
             )
         )
     out.append(sender.reported(uuid4(), at, replace(report, tables=tuple(tables))))

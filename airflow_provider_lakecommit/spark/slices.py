@@ -236,7 +236,12 @@ class _SliceRun:
         self._unknown.add(messages, [v or b"" for v in values] if self._upserts else cast(list[bytes], values), decoded)
         self._clock.lap("decode")
         if not totals.blocked():
-            self._write(chunk, messages, decoded)
+            for name, table in self._made(messages, decoded, totals.ignored):
+                if self._changes and name == self._landing.table:
+                    spans = np.repeat([r.span for r in chunk.runs], [r.end - r.start for r in chunk.runs])
+                    self._changes.add(table, spans[np.asarray(decoded.tables[name].records, np.int64)])
+                else:
+                    self._writers[name].write(table)
             self._clock.lap("write")
 
     def _valued(self, chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes | None], Sequence[int]]:
@@ -268,14 +273,6 @@ class _SliceRun:
         if self._landing.evolve == "none" or not block.rejects:
             return block
         return replace(block, rejects=with_types(block.rejects, self._schemas.values()))
-
-    def _write(self, chunk: Chunk, messages: Sequence[Message], decoded: Block) -> None:
-        for name, table in self._made(messages, decoded, self.totals.ignored):
-            if self._changes and name == self._landing.table:
-                spans = np.repeat([r.span for r in chunk.runs], [r.end - r.start for r in chunk.runs])
-                self._changes.add(table, spans[np.asarray(decoded.tables[name].records, np.int64)])
-            else:
-                self._writers[name].write(table)
 
     def _made(
         self, messages: Sequence[Message], decoded: Block, ignored: Counter[str] | None = None

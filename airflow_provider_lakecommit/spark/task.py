@@ -24,23 +24,18 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from pyiceberg.schema import Schema
-
-from airflow_provider_lakecommit.control import Sender
 from airflow_provider_lakecommit.core import (
     Slice,
-    SliceReport,
     Span,
     attempt_id,
     slice_id,
 )
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
-from airflow_provider_lakecommit.spark.report import marks_of, report_of, report_records, send_report
+from airflow_provider_lakecommit.spark.report import report_of, report_records, send_report
 from airflow_provider_lakecommit.spark.watches import (
     EndWatch,
     ReplicaReported,
@@ -51,10 +46,6 @@ from airflow_provider_lakecommit.spark.watches import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyiceberg.manifest import DataFile
-
     from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Outgoing
     from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
@@ -193,7 +184,9 @@ class _Doing:
             if part != begun:
                 report = replace(outcome.report, slice_id=part.slice_id, planned_slice=begun.slice_id)
                 outcome = replace(outcome, report=report)
-            records = _records(self._job, part, outcome.report, outcome.files, outcome.tombstones)
+            records = report_records(
+                self._job, part, outcome.report, outcome.files, outcome.tombstones, at=datetime.now(UTC)
+            )
         except Exception as e:
             if isinstance(e, LakecommitError) or passes(e):
                 raise
@@ -234,11 +227,10 @@ class _Doing:
             f"{deaths} processes died at it: killed, or out of memory. Give Spark's Python workers more "
             "memory, or make slices smaller (`window.slice_records`)"
         )
-        report = report_of(self._job, self._work, attempt_id(self._work.slice_id, uuid4()), failed=reason)
-        records = _records(self._job, self._work, report)
-        send_report(
-            self._control, self._job, self._work, report.attempt, lambda: self._writer.send(records), done=False
-        )
+        job, work = self._job, self._work
+        report = report_of(job, work, attempt_id(work.slice_id, uuid4()), failed=reason)
+        records = report_records(job, work, report, {}, at=datetime.now(UTC))
+        send_report(self._control, job, work, report.attempt, lambda: self._writer.send(records), done=False)
 
     def _log(self, text: str) -> None:
         _log(self._secrets.without(text))
@@ -247,7 +239,8 @@ class _Doing:
         """Report to the control topic that these ranges cannot be done."""
         part, reason = self._part(spans), self._secrets.without(f"{type(error).__name__}: {error}")
         report = report_of(self._job, part, attempt_id(part.slice_id, uuid4()), failed=reason)
-        if self._send(part, report.attempt, _records(self._job, part, report), done=False):
+        records = report_records(self._job, part, report, {}, at=datetime.now(UTC))
+        if self._send(part, report.attempt, records, done=False):
             whole = spans == self._work.spans
             self._failures.append(self._secrets.without(str(error)) if whole else f"{part}: {reason}")
 
@@ -287,29 +280,6 @@ class _Doing:
             raise FencedError("LC5043", result.detail)
         self._results += [] if result is None else [result]
         return result is None
-
-
-def _records(
-    job: WindowJob,
-    part: Slice,
-    report: SliceReport,
-    files: Mapping[str, Sequence[DataFile]] = MappingProxyType({}),
-    tombstones: Sequence[DataFile] = (),
-) -> list[Outgoing]:
-    """Return the records of a report; those of a blocked or failed slice name no table."""
-    finished = report.blocked is None and report.failed is None
-    targets = {t.table: t for t in job.plan.targets if finished and t.table in part.tables}
-    form = job.landing.connections.control_events
-    return report_records(
-        Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id, form=form),
-        catalog=job.catalog,
-        targets=targets,
-        files=files,
-        tombstones={job.landing.table: tombstones} if tombstones else {},
-        report=report,
-        at=datetime.now(UTC),
-        marks={n: marks_of(job.landing, n, Schema.model_validate_json(t.schema)) for n, t in targets.items()},
-    )
 
 
 def _trace(error: Exception) -> str:

@@ -36,8 +36,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from confluent_kafka import KafkaException
-
 from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import (
     Coverage,
@@ -78,6 +76,9 @@ _doubts: dict[UUID, float] = {}
 
 def note_given_up(job: WindowJob, error: Exception) -> None:
     """Record that a slice of the job was given up, if the brokers may be the cause."""
+    # Not loaded with this module, which the coordinator needs, too.
+    from confluent_kafka import KafkaException
+
     doubted = isinstance(error, SourceUnavailableError | ControlTopicError | KafkaException)
     if doubted and job.job_id not in _doubts:
         _doubts.clear()

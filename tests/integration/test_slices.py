@@ -33,7 +33,8 @@ from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 from tests.support import lines
 from tests.support.declared import changed_landing, landing_of
-from tests.support.slices import land_slice, slice_job
+from tests.support.jobs import plan_of, slice_job
+from tests.support.slices import land_slice
 from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
@@ -63,7 +64,8 @@ class Lake:
             budget=how.pop("budget", None),
         )
         targets = (target_of(self.data, TABLE), target_of(self.dead, DEAD))
-        return land_slice(slice_job(landing, [slice_], targets), self.bootstrap, self.data.io.properties, **how)
+        job = slice_job(landing, plan_of(landing, [slice_], targets))
+        return land_slice(job, self.bootstrap, self.data.io.properties, **how)
 
     def append(self, outcome: SliceOutcome) -> None:
         for name, table in ((TABLE, self.data), (DEAD, self.dead)):
@@ -295,7 +297,7 @@ def test_metadata_columns_are_filled_for_the_rows_that_landed(
         topic, [("a", '{"id":1}'), "bad", ("gone", None), (None, '{"id":2,"kafka_offset":99}')], 0, timestamp=MILLIS
     )
     slice_ = Slice(slice_id=uuid4(), group=0, spans=(span(topic, 0, 4),), tables=landing.tables)
-    job = slice_job(landing, [slice_], [target_of(table, landing.table), target_of(lake.dead, DEAD)])
+    job = slice_job(landing, plan_of(landing, [slice_], [target_of(table, landing.table), target_of(lake.dead, DEAD)]))
 
     outcome = land_slice(job, lake.bootstrap, lake.data.io.properties)
 
@@ -373,7 +375,9 @@ def test_a_slice_instructed_to_stop_is_not_evaluated_by_the_rejects_of_its_begin
         lake.run(span(topic, 0, 20_150), budget=of_an_operator, should_stop=first_chunk)
 
     assert lake.files() == []
-    assert lake.run(span(topic, 0, 20_150), budget=of_an_operator).blocked is None, "the slice as a whole is sound"
+    assert lake.run(span(topic, 0, 20_150), budget=of_an_operator).report.blocked is None, (
+        "the slice as a whole is sound"
+    )
 
 
 def test_a_source_that_fails_in_mid_slice_leaves_no_file(
@@ -443,6 +447,6 @@ def test_a_format_that_is_registered_lands_a_slice(
 
 def test_a_plan_without_the_data_table_is_refused(lake: Lake, topic: str) -> None:
     slice_ = Slice(slice_id=uuid4(), group=0, spans=(span(topic, 0, 1),), tables=(DEAD,))
-    job = slice_job(lake.landing, [slice_], [target_of(lake.dead, DEAD)])
+    job = slice_job(lake.landing, plan_of(lake.landing, [slice_], [target_of(lake.dead, DEAD)]))
     with pytest.raises(TableError, match=r"shop\.orders.*LC5037"):
         land_slice(job, lake.bootstrap, {})

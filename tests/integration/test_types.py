@@ -23,7 +23,8 @@ from airflow_provider_lakecommit.core.model import Counts, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
 from tests.support.declared import landing_of
-from tests.support.slices import land_slice, slice_job
+from tests.support.jobs import plan_of, slice_job
+from tests.support.slices import land_slice
 from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
@@ -138,7 +139,8 @@ def table(catalog: Catalog, bootstrap: str, make_topic: Callable[..., str], prod
     landing = landing_of(name="types", topics=topic, table="shop.types", timestamps=TIMESTAMPS, encodings=ENCODINGS)
     span = Span(SourcePartition(topic, 0), OffsetRange(0, len(RECORDS)))
     slice_ = Slice(slice_id=uuid4(), group=0, spans=(span,), tables=landing.tables)
-    outcome = land_slice(slice_job(landing, [slice_], [target_of(made, landing.table)]), bootstrap, made.io.properties)
+    job = slice_job(landing, plan_of(landing, [slice_], [target_of(made, landing.table)]))
+    outcome = land_slice(job, bootstrap, made.io.properties)
     assert [s.counts for s in outcome.report.spans] == [Counts(landed=len(RECORDS))]
     with made.transaction() as tx, tx.update_snapshot().fast_append() as append:
         for file in outcome.files[landing.table]:

@@ -27,8 +27,9 @@ from airflow_provider_lakecommit.spark.chunks import Run, chunk_of
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 from airflow_provider_lakecommit.spark.slices import SliceOutcome
 from tests.support.declared import changed_landing, landing_of
+from tests.support.jobs import plan_of, slice_job
 from tests.support.lines import LINES, SCHEMA, LineDecoder
-from tests.support.slices import land_slice, slice_job
+from tests.support.slices import land_slice
 from tests.support.targets import target_of
 
 TABLE, DEAD = "shop.lines", "shop.lines_dead"
@@ -112,7 +113,7 @@ def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> WindowJob:
         target_of(catalog.create_table(DEAD, DEAD_LETTER_SCHEMA), DEAD),
     )
     slice_ = Slice(slice_id=uuid4(), group=0, spans=SPANS, tables=landing.tables)
-    return slice_job(landing, [slice_], targets)
+    return slice_job(landing, plan_of(landing, [slice_], targets))
 
 
 def land(job: WindowJob) -> SliceOutcome:
