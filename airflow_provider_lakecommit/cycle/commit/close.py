@@ -275,7 +275,7 @@ def _evidence(
         session.now(),
         reason,
         run.attempt,
-        Directives(voided=tuple(commits.voided)),
+        voided,
         tables,
         session.landing.table,
     )
