@@ -145,9 +145,7 @@ class LakeCommitOperator(LandingTask):
         if red:
             # Airflow takes no event from a task that fails, but the snapshot exists.
             self.log.warning("this run is incomplete, but its state does not show it (%s): %s", ADVICE, red)
-        context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
-        self.send_tables(context, closed)
-        self.send_hours(context, closed)
+        self.send_events(context, closed)
         return result
 
     def _execute_set(self, declared: LandingSet, context: Context) -> dict[str, Any]:

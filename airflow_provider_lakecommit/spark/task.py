@@ -122,7 +122,9 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
         except Exception as e:
             if passes(e):
                 raise
-            _log(secrets.without(f"slice {work} failed, retrying it in parts: {_trace(e)}"))
+            # With the origin of an unexpected error.
+            why = str(e) if e.__cause__ is None else "".join(traceback.format_exception(e.__cause__))
+            _log(secrets.without(f"slice {work} failed, retrying it in parts: {why}"))
             for spans, error in in_parts(work.spans, e, doing.attempt):
                 doing.failed(spans, error)
         finally:
@@ -280,12 +282,6 @@ class _Doing:
             raise FencedError("LC5043", result.detail)
         self._results += [] if result is None else [result]
         return result is None
-
-
-def _trace(error: Exception) -> str:
-    """Return the text of an exception, with its origin if it is unexpected."""
-    cause = error.__cause__
-    return f"{error}" if cause is None else "".join(traceback.format_exception(cause))
 
 
 def _log(text: str) -> None:

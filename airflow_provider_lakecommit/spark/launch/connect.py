@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4, uuid5
 
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
@@ -40,7 +40,6 @@ from airflow_provider_lakecommit.spark.window import workers_died
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
-    from airflow_provider_lakecommit.spark.launch.connect_client import Result
 
 SESSIONS = UUID("6f2f6a0e-6a0c-5a3f-9f7b-0b9f6f4f5f31")
 """Namespace of session ids."""
@@ -227,7 +226,7 @@ class ConnectEngine:
             "LC5011", f"group {job.group} of cycle {job.commit_id} was tried {MOST_ROUNDS} times on this server"
         )
 
-    def _wait(self, run: _Run, begin: Callable[[], Iterator[Result]]) -> None:
+    def _wait(self, run: _Run, begin: Callable[[], Iterator[Any]]) -> None:
         """Own an operation and read its results up to the last one; an interrupted caller ends it."""
         self._running.append(run)
         try:
@@ -244,18 +243,18 @@ class ConnectEngine:
             self._running.remove(run)
             note_running(run.share, None)
 
-    def _follow(self, run: _Run, results: Iterator[Result]) -> None:
+    def _follow(self, run: _Run, results: Iterator[Any]) -> None:
         """Read results across ends of streams and short losses of the connection."""
         last, lost_at = None, None
         while True:
             try:
                 for result in results:
-                    last, lost_at = result.id, None
-                    if result.running is not None:
-                        note_running(run.share, result.running)
-                    if result.arrow is not None:
-                        run.results += results_of(result.arrow)
-                    if result.last:
+                    last, lost_at = result.response_id, None
+                    if result.HasField("execution_progress"):
+                        note_running(run.share, result.execution_progress.num_inflight_tasks)
+                    if result.HasField("arrow_batch"):
+                        run.results += results_of(result.arrow_batch.data)
+                    if result.HasField("result_complete"):
                         return
                     if self._stopped:
                         # The interrupt may have come before the server knew the operation.
