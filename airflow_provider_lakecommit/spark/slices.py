@@ -174,31 +174,27 @@ class _SliceRun:
     def consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
         """Land the records of the reader, until its end or until the slice is certainly blocked."""
         reported = 0
-        for chunk in self._chunks(reader):
-            self._clock.lap("read")
-            try:
-                self._land(chunk)
-            except Exception as e:
-                if passes(e) or isinstance(e, AccountingError):
-                    raise
-                raise self._spoilt(chunk, e) from e
-            records = self.totals.records
-            note_decoded(self._slice, records)
-            if records - reported >= PROGRESS_RECORDS:
-                reported = records
-                progress(f"slice {self._slice}: {records} of at most {len(self._slice)} records read")
-            if self.totals.blocked() and len(self._slice) - records > BATCH_RECORDS:
-                self.totals.partly = True
-                return
-
-    def _chunks(self, reader: SliceReader) -> Iterator[Chunk]:
-        """Yield smaller chunks after a reject: if all records are bad, a few suffice to know it."""
-        for chunk in reader.read():
-            many, step = len(chunk.messages), CAREFUL_RECORDS
-            if not self.totals.rejected or many <= step:
-                yield chunk
-            else:
-                yield from (part_of(chunk, start, min(start + step, many)) for start in range(0, many, step))
+        for read in reader.read():
+            # After a reject in smaller chunks: if all records are bad, a few suffice to know it.
+            many = len(read.messages)
+            step = CAREFUL_RECORDS if self.totals.rejected else max(1, many)
+            for start in range(0, many, step):
+                chunk = read if step >= many else part_of(read, start, min(start + step, many))
+                self._clock.lap("read")
+                try:
+                    self._land(chunk)
+                except Exception as e:
+                    if passes(e) or isinstance(e, AccountingError):
+                        raise
+                    raise self._spoilt(chunk, e) from e
+                records = self.totals.records
+                note_decoded(self._slice, records)
+                if records - reported >= PROGRESS_RECORDS:
+                    reported = records
+                    progress(f"slice {self._slice}: {records} of at most {len(self._slice)} records read")
+                if self.totals.blocked() and len(self._slice) - records > BATCH_RECORDS:
+                    self.totals.partly = True
+                    return
 
     def _spoilt(self, chunk: Chunk, error: Exception) -> RecordsError:
         """Return which records raised an exception: the first that does so alone, or all that were handled together."""
