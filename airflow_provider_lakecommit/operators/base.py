@@ -268,7 +268,6 @@ class SparkTask(LandingTask):
 
 
 def _other_of_its_dag(task: LandingTask) -> str | None:
-    """Return another task of the same DAG that opens cycles of a landing of that name."""
     dag = task.get_dag()
     for other in () if dag is None else dag.tasks:
         twin = isinstance(other, LandingTask) and other.opens_cycles and other.landing_name == task.landing_name

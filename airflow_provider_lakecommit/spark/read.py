@@ -182,10 +182,7 @@ class SliceReader:
         self._consumer.unassign()
 
     def _find_corruption(self, readings: Collection[PartitionReading]) -> None:
-        """Check for corruption after a while without progress.
-
-        :raises SourceCorruptError: the data at the position will never come
-        """
+        """Check for corruption after a while without progress."""
         # Use another client: this one must not lose its data and position.
         asking = Consumer(self._settings)
         try:
@@ -202,10 +199,7 @@ class SliceReader:
         return TopicPartition(partition.topic, partition.partition, reading.position, leader_epoch=known.leader_epoch)
 
     def _next(self, open_: Mapping[Partition, PartitionReading]) -> Chunk:
-        """Poll messages, sort them into records of the open spans and events, and move the positions past them.
-
-        :raises SourceError: an event reports that a span cannot be read
-        """
+        """Poll messages, sort them into records of the open spans and events, and move the positions past them."""
         left = sum(r.span.range.end - r.position for r in open_.values())
         batch = min(self._batch_records, left, max(1, int(self._batch_bytes / self._record_bytes)))
         try:
@@ -274,7 +268,6 @@ class SliceReader:
         return 0 if at.offset == OFFSET_INVALID else int(at.offset)
 
     def _heed(self, event: Message, open_: Mapping[Partition, PartitionReading]) -> None:
-        """Handle an event: the end of a partition, or an error."""
         error = event.error()
         if error is None:
             return

@@ -224,7 +224,6 @@ class SliceTotals:
 
 
 def _within(span_numbers: Sequence[int], run: Run) -> int:
-    """Return how many of these sorted positions are in the run."""
     return bisect_left(span_numbers, run.end) - bisect_left(span_numbers, run.start)
 
 

@@ -267,7 +267,6 @@ def _evidence(
     commits: TableCommits,
     tables: tuple[str, ...],
 ) -> Outgoing:
-    """Return the evidence of a failed commit attempt for these tables."""
     reason = session.without_secrets(f"{type(error).__name__}: {error}")[:2000]
     voided = Directives(voided=tuple(commits.voided))
     return session.sender("commit", ticket.commit_id).commit_failed(

@@ -151,10 +151,7 @@ class Follow:
         return self._successor.in_turn(self._identify(number))
 
     def _last_try(self, *, tries: bool) -> Iterator[CycleOutcome]:
-        """Retry tables that commits fail for; a later continuous run has its own retry.
-
-        :raises LakecommitError: they still lack something
-        """
+        """Retry tables that commits fail for; a later continuous run has its own retry."""
         try:
             yield from self._runner.last_try(self._next, tries=tries and not self._successor.found)
         except LakecommitError as e:
@@ -201,7 +198,6 @@ class Follow:
         self._now_and_then(now)
 
     def _wait_for_a_window(self, newest: CycleOutcome | None) -> None:
-        """Wait until a window is due, or the run is over."""
         if self._successor.is_due:
             return
         ends, limits = newest.opened.plan.ends if newest is not None else {}, self._session.landing.window
@@ -239,7 +235,6 @@ class Follow:
         self._rest(pause)
 
     def _over(self) -> bool:
-        """Return True if no further window may be opened."""
         now = time.monotonic()
         if now - self._checked_at >= CHECK_SECONDS:
             self._checked_at = now
@@ -247,7 +242,6 @@ class Follow:
         return self._ended or self._runner.stopping or (self._until is not None and now >= self._until)
 
     def _rest(self, seconds: float) -> None:
-        """Wait, unless the run ends meanwhile."""
         until = time.monotonic() + seconds
         while not self._over() and (left := until - time.monotonic()) > 0:
             self._now_and_then(time.monotonic())

@@ -217,10 +217,7 @@ class LandingRunner:
             self._pause(YIELD_SECONDS)
 
     def _begin(self, number: int) -> None:
-        """Open or continue the n-th cycle, and begin its jobs.
-
-        :raises LakecommitError: an error of `open_cycle`
-        """
+        """Open or continue the n-th cycle, and begin its jobs."""
         self._go_on_or_stop()
         run, began = self._identify(number), time.monotonic()
         starting = in_thread(self._engine.start, "engine") if self._early else None
@@ -344,7 +341,6 @@ class LandingRunner:
         )
 
     def _pause(self, seconds: float) -> None:
-        """Wait, unless stopped meanwhile."""
         until = time.monotonic() + seconds
         while not self._writers.stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))

@@ -166,19 +166,17 @@ class ConnectEngine:
             client = ConnectClient(self._url, uuid5(self._family, str(number)))
             try:
                 if PACKAGE_KEY not in client.settings(PACKAGE_KEY):
-                    self._furnish(client)
+                    # The attempt is in the name: the tasks of a window may all find a session without the package, and
+                    # a server fails one of two concurrent uploads of one name.
+                    name = f"airflow_provider_lakecommit-{package_digest()}-{self._attempt}.zip"
+                    client.add_python_file(name, package_zip())
+                    client.set({PACKAGE_KEY: package_digest(), POOL_KEY: f"lakecommit/{self._name}"})
                 return client
             except SparkConnectError as e:
                 client.close()
                 if e.kind is not FailureKind.SESSION_OVER:
                     raise
         raise SparkJobError("LC5009", f"{self._url} has closed {MOST_SESSIONS} sessions of {self._name}: restart it")
-
-    def _furnish(self, client: ConnectClient) -> None:
-        # The attempt is in the name: the tasks of a window may all find a session without the package, and a server
-        # fails one of two concurrent uploads of one name.
-        client.add_python_file(f"airflow_provider_lakecommit-{package_digest()}-{self._attempt}.zip", package_zip())
-        client.set({PACKAGE_KEY: package_digest(), POOL_KEY: f"lakecommit/{self._name}"})
 
     # -- operations ---------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ SECRETS = Secrets(
 
 
 def test_they_survive_a_file(tmp_path: Path) -> None:
-    SECRETS.save(tmp_path / "secrets.json")
+    Secrets.save_together(tmp_path / "secrets.json", [SECRETS])
     assert Secrets.load_together(str(tmp_path / "secrets.json")) == [SECRETS]
     assert CANARY not in repr(SECRETS)
 
