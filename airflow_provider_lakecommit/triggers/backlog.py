@@ -89,21 +89,34 @@ class BacklogTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakecommit-backlog-{self.landing}")
-        reader, planned, fires_at = _Reader(self), 0, 0.0
+        reader, last = _Reader(self), _LastEvent(again=self.again)
         try:
             while True:
                 backlog = await loop.run_in_executor(pool, reader.read)
                 reached = self.limits.reached(backlog) if backlog is not None else []
-                if backlog is not None and not reached:
-                    fires_at = 0.0
-                elif backlog is not None and (backlog.planned != planned or time.monotonic() >= fires_at):
-                    planned, fires_at = backlog.planned, time.monotonic() + self.again
+                if backlog is not None and last.is_news(backlog, reached, time.monotonic()):
                     self.log.info("landing %s: %s are not planned yet", self.landing, "; ".join(reached))
                     yield TriggerEvent({"landing": self.landing, "reached": reached})  # type: ignore[no-untyped-call]
                 await asyncio.sleep(self.interval)
         finally:
             pool.submit(reader.close)
             pool.shutdown(wait=False)
+
+
+class _LastEvent:
+    def __init__(self, *, again: float) -> None:
+        self._again = again
+        self._at: float | None = None
+        self._planned = 0
+
+    def is_news(self, backlog: Backlog, reached: list[str], now: float) -> bool:
+        if not reached:
+            self._at = None
+            return False
+        if self._at is not None and backlog.planned == self._planned and now - self._at < self._again:
+            return False
+        self._at, self._planned = now, backlog.planned
+        return True
 
 
 class _Reader:
