@@ -16,7 +16,6 @@ from airflow_provider_lakecommit.page.cycle_answers import CycleAnswer, WindowAn
 from airflow_provider_lakecommit.page.landings import LandingRow
 from airflow_provider_lakecommit.page.partitions import hot
 from airflow_provider_lakecommit.page.sensors import HeldSensor
-from airflow_provider_lakecommit.page.trend import StepsAnswer
 from airflow_provider_lakecommit.stall import State, waiting
 
 MOST_BLOCKED = 20
@@ -187,6 +186,23 @@ def _announced(state: State) -> list[AnnouncedAnswer]:
     return [AnnouncedAnswer(table=t, files=n, since=moment(at), passed_over=o) for t, n, at, o in (*over, *waits) if n]
 
 
+class StepsAnswer(BaseModel):
+    """Buckets of ``step_seconds``, the first of which starts at ``begin``. Read and committed offsets are summed in
+    each; lags, in records and in seconds, and seconds of commits are the maximum of each. The lag of the table is that
+    of all that it lacks, read or not.
+    """
+
+    step_seconds: int
+    begin: datetime
+    read: list[float]
+    committed: list[float]
+    read_lag: list[float | None]
+    commit_lag: list[float | None]
+    read_lag_seconds: list[float | None]
+    table_lag_seconds: list[float | None]
+    commit_seconds: list[float | None]
+
+
 class TrendAnswer(BaseModel):
     """The activity of a landing, the finest buckets first; empty without a trend."""
 
@@ -194,7 +210,9 @@ class TrendAnswer(BaseModel):
 
 
 def trend_of(row: LandingRow, now: float) -> TrendAnswer:
-    return TrendAnswer(steps=row.trend.steps(now) if row.trend is not None else [])
+    rings = row.trend.steps(now) if row.trend is not None else ()
+    values = [{"step_seconds": ring.step, "begin": moment(ring.begin), **ring.values} for ring in rings]
+    return TrendAnswer(steps=[StepsAnswer.model_validate(each) for each in values])
 
 
 class ActionsAnswer(BaseModel):

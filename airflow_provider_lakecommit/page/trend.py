@@ -10,12 +10,8 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from dataclasses import dataclass
 from math import isnan, nan
-
-from pydantic import BaseModel
-
-from airflow_provider_lakecommit.page.cycle_answers import moment
 
 STEPS = ((60, 120), (900, 192))
 AMOUNTS = ("read", "committed")
@@ -24,21 +20,13 @@ MEASURES = AMOUNTS + PEAKS
 EMPTY = -1
 
 
-class StepsAnswer(BaseModel):
-    """Buckets of ``step_seconds``, the first of which starts at ``begin``. Read and committed offsets are summed in
-    each; lags, in records and in seconds, and seconds of commits are the maximum of each. The lag of the table is that
-    of all that it lacks, read or not. Missing amounts are 0, missing peaks ``None``.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """One ring: buckets of ``step`` seconds from ``begin``. Missing amounts are 0, missing peaks ``None``."""
 
-    step_seconds: int
-    begin: datetime
-    read: list[float]
-    committed: list[float]
-    read_lag: list[float | None]
-    commit_lag: list[float | None]
-    read_lag_seconds: list[float | None]
-    table_lag_seconds: list[float | None]
-    commit_seconds: list[float | None]
+    step: int
+    begin: float
+    values: Mapping[str, list[float | None]]
 
 
 class _Ring:
@@ -73,11 +61,10 @@ class _Ring:
         kept = [n for n in self.numbers if last - self.size < n <= last]
         return range(min(kept), last + 1) if kept else range(0)
 
-    def steps(self, now: float) -> StepsAnswer:
+    def steps(self, now: float) -> Steps:
         numbers = self.buckets(now)
         values = {name: list(self._values(name, numbers)) for name in MEASURES}
-        begin = moment(float(numbers.start * self.step))
-        return StepsAnswer.model_validate({"step_seconds": self.step, "begin": begin, **values})
+        return Steps(step=self.step, begin=float(numbers.start * self.step), values=values)
 
     def _values(self, name: str, numbers: range) -> Iterator[float | None]:
         values, nothing = self.values.get(name), None if name in PEAKS else 0.0
@@ -102,7 +89,6 @@ class Trend:
                 for name, value in known:
                     ring.add(min(at, now), name, value)
 
-    def steps(self, now: float) -> list[StepsAnswer]:
-        """Return the buckets, the finest first."""
+    def steps(self, now: float) -> tuple[Steps, ...]:
         with self._lock:
-            return [ring.steps(now) for ring in self._rings]
+            return tuple(ring.steps(now) for ring in self._rings)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from airflow_provider_lakecommit.page.cycle_answers import moment
 from airflow_provider_lakecommit.page.trend import MEASURES, STEPS, Trend
 
 NOON = 1_800_000_000.0 - 1_800_000_000 % 900
@@ -15,12 +14,12 @@ def test_amounts_are_summed_and_the_most_of_a_peak_is_kept() -> None:
     trend.add(NOON + 50, NOON + 50, {"read": 5, "read_lag": 3})
     trend.add(NOON + 130, NOON + 130, {"read": 1})
     minutes, quarters = trend.steps(NOON + 190)
-    assert (minutes.step_seconds, minutes.begin) == (60, moment(NOON))
-    assert minutes.read == [15, 0, 1, 0]
-    assert minutes.read_lag == [7, None, None, None]
-    assert minutes.commit_lag == [None] * 4
-    assert (quarters.begin, quarters.read) == (moment(NOON), [16])
-    assert set(minutes.model_dump()) == {"step_seconds", "begin", *MEASURES}
+    assert (minutes.step, minutes.begin) == (60, NOON)
+    assert minutes.values["read"] == [15, 0, 1, 0]
+    assert minutes.values["read_lag"] == [7, None, None, None]
+    assert minutes.values["commit_lag"] == [None] * 4
+    assert (quarters.begin, quarters.values["read"]) == (NOON, [16])
+    assert set(minutes.values) == set(MEASURES)
 
 
 def test_it_is_bounded_and_what_is_too_old_or_of_the_future_spoils_nothing() -> None:
@@ -29,9 +28,9 @@ def test_it_is_bounded_and_what_is_too_old_or_of_the_future_spoils_nothing() -> 
     for n in range(3 * size):
         trend.add(NOON + n * step, NOON + n * step, {"read": n})
     now = NOON + (3 * size - 1) * step
-    assert trend.steps(now)[0].read == list(range(2 * size, 3 * size))
+    assert trend.steps(now)[0].values["read"] == list(range(2 * size, 3 * size))
     trend.add(NOON, now, {"read": 1e9})
-    assert trend.steps(now)[0].read[0] == 2 * size
+    assert trend.steps(now)[0].values["read"][0] == 2 * size
     trend.add(now + 1e12, now, {"read": 1000})
-    assert trend.steps(now)[0].read[-1] == 3 * size - 1 + 1000, "said to be later than now, so it is now's"
-    assert trend.steps(now + 10 * size * step)[0].read == []
+    assert trend.steps(now)[0].values["read"][-1] == 3 * size - 1 + 1000, "said to be later than now, so it is now's"
+    assert trend.steps(now + 10 * size * step)[0].values["read"] == []
