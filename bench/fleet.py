@@ -63,6 +63,7 @@ from airflow_provider_lakecommit.iceberg.data_files import to_pyiceberg, to_wire
 from airflow_provider_lakecommit.landing import Landing, Window
 from airflow_provider_lakecommit.spark.report import report_records
 from bench.entries import data_file, section
+from tests.support.jobs import slice_job
 
 RECORDS = 1000
 """Records that each partition gets per cycle, and that a slice holds."""
@@ -174,15 +175,9 @@ class Fleet:
                 tables=(),
                 bytes=100 * len(work),
             )
-            told = report_records(
-                self._sender("write", commit_id),
-                catalog="b",
-                targets={self.landing.table: self.target},
-                files={self.landing.table: [_file(number, place, len(work))]},
-                report=report,
-                new_id=uuid4,
-                at=self._now,
-            )
+            job = slice_job(self.landing, plan, commit_id)
+            files = {self.landing.table: [_file(number, place, len(work))]}
+            told = report_records(job, work, report, files, at=self._now)
             for one in told:
                 self._log(one)
         reason = "CatalogError: catalog b failed while committing (ConnectionError: connection refused)"

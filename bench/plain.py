@@ -19,7 +19,9 @@ from airflow_provider_lakecommit.core.model import Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.cycle.session.tables import target_of
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
+from airflow_provider_lakecommit.spark.job import Secrets
+from airflow_provider_lakecommit.spark.slices import run_slice
+from tests.support.jobs import plan_of, slice_job
 
 __all__ = ["run_plain"]
 
@@ -34,11 +36,11 @@ def run_plain(landing: Landing, kafka: Mapping[str, Any], catalog: Mapping[str, 
     files: list[DataFile] = []
     for spans in _packed(_spans(landing, kafka), landing.window.slice_records):
         work = Slice(slice_id=uuid4(), group=0, spans=spans, tables=(landing.table,))
-        outcome = run_slice(
-            SliceWork(landing=landing, slice=work, targets=(target,), attempt=uuid4()), kafka, lambda _: catalog
-        )
-        if outcome.blocked:
-            raise RuntimeError(outcome.blocked)
+        job = slice_job(landing, plan_of(landing, [work], [target]))
+        secrets = Secrets(kafka=kafka, io=catalog)
+        outcome = run_slice(job, secrets, work, uuid4())
+        if outcome.report.blocked:
+            raise RuntimeError(outcome.report.blocked)
         files += outcome.files[landing.table]
     with table.transaction() as tx, tx.update_snapshot().fast_append() as append:
         for file in files:

@@ -32,7 +32,6 @@ from airflow_provider_lakecommit.landing import LandingSetSpec, LandingSpec
 from airflow_provider_lakecommit.status import (
     PartitionStatus,
     Status,
-    StatusLimits,
     StatusVerdict,
     TableStatus,
     read_status,
@@ -51,7 +50,7 @@ CODES = {
 def status(spec: LandingSpec, options: Namespace, output: Output) -> int:
     with LandingSession.connect(spec.landing, spec.kafka, spec.catalog, log=output.log) as session:
         found = read_status(session, options.every)
-    standing, why = status_verdict(found, StatusLimits(lag=options.max_lag, age=options.max_age))
+    standing, why = status_verdict(found, options.max_lag, options.max_age)
     head = f"{found.landing} is {standing.upper()}: {why}" if why else f"{found.landing}: all is well"
     output.answer({**to_dict(found), "standing": standing.value, "why": why or None}, [head, *_text(found)])
     return CODES[standing]
@@ -136,7 +135,6 @@ Standing = tuple[StatusVerdict, str, Status | None]
 
 
 def status_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
-    allowed = StatusLimits(lag=options.max_lag, age=options.max_age)
     with opened_set(spec) as (expansion, tables, connections):
 
         def step(session: LandingSession) -> Standing:
@@ -145,7 +143,7 @@ def status_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
             if made and has_no_record(landing, connections) and tables.find(landing.table) is None:
                 return StatusVerdict.WELL, without_records(landing), None
             found = read_status(session, options.every)
-            return *status_verdict(found, allowed), found
+            return *status_verdict(found, options.max_lag, options.max_age), found
 
         ended = for_all(connections, expansion.landings, step, output.log)
         former = former_landings(spec.landing_set, connections, output.log)

@@ -108,16 +108,13 @@ def rest_settings(conn: Connection) -> dict[str, Any]:
     headers = {**{k: v for k, v in extra.items() if k not in _NO_HEADERS}, **(extra.get("headers") or {})}
     hide({"password": conn.password, "url": url, **{f"header.{name}": value for name, value in headers.items()}})
     verify = extra.get("verify", True)
+    if isinstance(verify, str):
+        # The extra of a connection often has texts instead of other types.
+        verify = {"true": True, "1": True, "false": False, "0": False}.get(verify.strip().lower(), verify)
     return {
         "url": url,
         "login": conn.login or None,
         "password": conn.password or None,
         "headers": {str(k): str(v) for k, v in headers.items()},
-        "verify": _flag(verify) if isinstance(verify, str) else bool(verify),
+        "verify": verify if isinstance(verify, str) else bool(verify),
     }
-
-
-def _flag(text: str) -> bool | str:
-    """The extra of a connection often has texts instead of other types."""
-    known = {"true": True, "1": True, "false": False, "0": False}
-    return known.get(text.strip().lower(), text)

@@ -326,12 +326,9 @@ def _files(jobs: Sequence[WindowJob], secrets: Sequence[Secrets], *, ship: bool)
             package=folder / "airflow_provider_lakecommit.zip" if ship else None,
             name=f"lakecommit-{jobs[0].plan.landing}-{jobs[0].group}",
         )
-        if len(jobs) == 1:
-            files.job.write_text(jobs[0].to_json(), encoding="utf-8")
-            secrets[0].save(files.secrets)
-        else:
-            files.job.write_text(json.dumps([job.to_json() for job in jobs]), encoding="utf-8")
-            type(secrets[0]).save_together(files.secrets, secrets)
+        texts = [job.to_json() for job in jobs]
+        files.job.write_text(texts[0] if len(texts) == 1 else json.dumps(texts), encoding="utf-8")
+        type(secrets[0]).save_together(files.secrets, secrets)
         if files.package is not None:
             files.package.write_bytes(package_zip())
         yield files

@@ -154,7 +154,6 @@ class BackfillOperator(KafkaToIcebergOperator):
                 yield own
 
     def _done(self, session: LandingSession, found: LanePreview) -> bool:
-        """Return True if nothing is left to land."""
         return found.done
 
     def _lane(self, session: LandingSession, found: LanePreview) -> AbstractContextManager[LandingSession]:
@@ -189,7 +188,6 @@ class BackfillOperator(KafkaToIcebergOperator):
         return Closed(commit_id=UUID(int=0), table=self.landing.table, reason=f"nothing of {self.request()} is missing")
 
     def _ended(self, session: LandingSession, whole: Closed, context: Context) -> Closed:
-        """Close the backfill if it is complete."""
         from airflow_provider_lakecommit.operations import close_lane, lane_rest
 
         if rest := lane_rest(session):

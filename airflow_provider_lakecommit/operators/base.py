@@ -200,21 +200,21 @@ class LandingTask(BaseOperator):
         kafka, catalog = self._namespaces
         self.commits.append(Commit(landing=self.landing, closed=closed, kafka=kafka, catalog=catalog))
 
-    def send_hours(self, context: Context, closed: Closed) -> None:
-        """Send the complete hours. Without one, remove the hourly asset from the outlets: Airflow sends an event for
-        each outlet of a task that succeeds.
+    def send_events(self, context: Context, closed: Closed) -> None:
+        """Send the event of the landing, one for each of its tables with a new snapshot, if it has several, and the
+        complete hours. An asset without news leaves the outlets: Airflow sends an event for each outlet of a task that
+        succeeds.
         """
-        if self.hours and not send_hours(context, self.landing, closed):
-            self.outlets = [each for each in self.outlets if each not in self.hours]
-
-    def send_tables(self, context: Context, closed: Closed) -> None:
-        """Send an event for each table, if the landing has several; a table without a new snapshot gets none."""
-        quiet, published = [], {p.table for p in closed.published}
+        context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
+        quiet: list[Asset] = []
+        published = {p.table for p in closed.published}
         for table, asset in table_assets_of(self.landing).items():
             if table in published:
                 context["outlet_events"][asset].extra = event_extra(self.landing, closed, table)
             else:
                 quiet.append(asset)
+        if self.hours and not send_hours(context, self.landing, closed):
+            quiet += self.hours
         self.outlets = [each for each in self.outlets if each not in quiet]
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
@@ -268,7 +268,6 @@ class SparkTask(LandingTask):
 
 
 def _other_of_its_dag(task: LandingTask) -> str | None:
-    """Return another task of the same DAG that opens cycles of a landing of that name."""
     dag = task.get_dag()
     for other in () if dag is None else dag.tasks:
         twin = isinstance(other, LandingTask) and other.opens_cycles and other.landing_name == task.landing_name

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -140,14 +140,15 @@ class LakeCommitOperator(LandingTask):
         log_troubles(self.log, closed)
         self.log.info("%s", _line(closed))
         red = why_red(self, context["ti"], closed)
+        if not closed.published and red:
+            raise AirflowFailException(f"{red}; nothing was published ({ADVICE})")
         if not closed.published:
-            _end_without_snapshot(_why_nothing(closed), red)
+            # No event without a snapshot.
+            raise AirflowSkipException(f"nothing was published: {_why_nothing(closed)}")
         if red:
             # Airflow takes no event from a task that fails, but the snapshot exists.
             self.log.warning("this run is incomplete, but its state does not show it (%s): %s", ADVICE, red)
-        context["outlet_events"][self.asset].extra = event_extra(self.landing, closed)
-        self.send_tables(context, closed)
-        self.send_hours(context, closed)
+        self.send_events(context, closed)
         return result
 
     def _execute_set(self, declared: LandingSet, context: Context) -> dict[str, Any]:
@@ -208,13 +209,6 @@ class LakeCommitOperator(LandingTask):
             return True
         left = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=FAILURE, map_indexes=-1) or ""
         return str(left).startswith(f"{type(error).__name__}:")
-
-
-def _end_without_snapshot(why: str, red: str) -> NoReturn:
-    """Skip, so that no event is sent; fail if the run would otherwise be green."""
-    if red:
-        raise AirflowFailException(f"{red}; nothing was published ({ADVICE})")
-    raise AirflowSkipException(f"nothing was published: {why}")
 
 
 def _why_nothing(closed: Closed) -> str:

@@ -138,7 +138,6 @@ class KafkaConnectOperator(BaseOperator):
         return status.to_dict()
 
     def _decision(self, context: Context, action: Rescue) -> Decision:
-        """Return the decision of the user who triggered the run, if one did."""
         task, run = context.get("ti"), context.get("dag_run")
         user = getattr(run, "triggering_user_name", None) or "nobody"
         where = f"DAG {task.dag_id}, run {run.run_id}, task {task.task_id}" if task and run else f"task {self.task_id}"

@@ -177,9 +177,7 @@ class KafkaToIcebergOperator(SparkTask):
         context["ti"].xcom_push(LANDED, {self.landing.name: landed_line(whole)})
         self._report(context, outcome_of(whole), landed_line(whole))
         self._end_as_it_went(whole)
-        context["outlet_events"][self.asset].extra = event_extra(self.landing, whole)
-        self.send_tables(context, whole)
-        self.send_hours(context, whole)
+        self.send_events(context, whole)
         return result
 
     def on_kill(self) -> None:

@@ -9,7 +9,7 @@ Failure story: a failed table fails the task at the end, with its name; the othe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,19 +97,14 @@ class MaintainTableOperator(LandingTask):
     def _compact(self, session: LandingSession, wrong: list[str]) -> dict[str, Any]:
         from airflow_provider_lakecommit.operations import compact
 
-        found = []
         most = None if self.compact_gb is None else int(self.compact_gb * GIGABYTE)
-        for t in compact(session, write=not self.previews, most_bytes=most, most_time=self.compact_time):
-            self.log.info("%s", t.to_dict())
-            found.append(t)
+        found = compact(session, write=not self.previews, most_bytes=most, most_time=self.compact_time)
         return self._ended(found, wrong)
 
     def _expire(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
         from airflow_provider_lakecommit.operations import expire
 
-        found = list(expire(session, older_than=older_than, keep=self.keep_snapshots, remove=not self.previews))
-        for f in found:
-            self.log.info("%s", f.to_dict())
+        found = expire(session, older_than=older_than, keep=self.keep_snapshots, remove=not self.previews)
         return self._ended(found, wrong)
 
     def _sweep(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
@@ -126,10 +121,13 @@ class MaintainTableOperator(LandingTask):
             report=found,
             progress=lambda t: self.log.info("%s: %s of %s files removed so far", t.table, t.removed, t.files),
         )
-        for t in swept:
-            self.log.info("%s", t.to_dict())
         return self._ended(swept, wrong)
 
-    def _ended(self, found: Sequence[Any], wrong: list[str]) -> dict[str, Any]:
-        wrong += [f"{t.table}: {t.error}" for t in found if t.error]
-        return {"tables": [t.to_dict() for t in found]}
+    def _ended(self, found: Iterable[Any], wrong: list[str]) -> dict[str, Any]:
+        """Log the numbers of each table once they are known, and return all of them."""
+        tables = []
+        for t in found:
+            self.log.info("%s", t.to_dict())
+            tables.append(t.to_dict())
+            wrong += [f"{t.table}: {t.error}"] if t.error else []
+        return {"tables": tables}

@@ -103,7 +103,6 @@ class OutcomeOperator(LandingTask):
         return outcome.reason
 
     def _report(self, ti: Any, outcome: Outcome) -> None:
-        """Report it in the note of the run and by a metric."""
         landed = ti.xcom_pull(task_ids=self.commit_task_id, key=LANDED, map_indexes=-1) or {}
         name = self.landing_name
         note_run(ti, name, outcome.line(landed.get(name, "")))

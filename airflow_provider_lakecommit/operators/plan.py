@@ -238,7 +238,6 @@ def bundled_groups(plans: SetPlans) -> list[BundledGroup]:
 
 
 def _log_set(log: Any, expansion: Expansion, plans: SetPlans, failed: Mapping[str, str]) -> None:
-    """Log the plans, and send metrics of each landing's own name."""
     for name, why in failed.items():
         log.error("%s: %s", name, why)
     for name, why in plans.nothing.items():

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_lakecommit.cycle import GroupResult, GroupWrite, Progress
+    from airflow_provider_lakecommit.cycle import GroupResult, GroupWrite
     from airflow_provider_lakecommit.operators.tasks.write_jobs import WriteJobs
     from airflow_provider_lakecommit.spark import WindowJob
 
@@ -177,7 +177,8 @@ class WriteWindowOperator(SparkTask):
         ticket, control = group.ticket, group.control
         done = ticket.slices - len(job.plan.slices)
         self.log.info("group %d: %d slices to do, %d are already reported", ticket.group, len(job.plan.slices), done)
-        with self._interruption_logged(group), report_progress(control, [job], self._log_progress):
+        log_progress = partial(self.log.info, "group %d: %s", ticket.group)
+        with self._interruption_logged(group), report_progress(control, [job], log_progress):
             _, outcome = group.run(job, partial(jobs.run, control=control))
         died = outcome if isinstance(outcome, SparkJobError) else None
         # Finished slices are logged by their workers if these write to this log, and by the progress everywhere.
@@ -192,9 +193,6 @@ class WriteWindowOperator(SparkTask):
         if died is not None:
             self.log.warning("the job failed (%s), but all slices of the group are reported", died)
         return result
-
-    def _log_progress(self, progress: Progress) -> None:
-        self.log.info("group %d: %s", self.group["group"], progress)
 
     @contextmanager
     def _interruption_logged(self, group: GroupWrite) -> Iterator[None]:

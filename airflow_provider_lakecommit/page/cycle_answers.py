@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -136,29 +137,20 @@ def mark_of(c: ObservedCycle, outcome: CycleOutcome) -> CycleMark:
 
 
 def cycle_of(c: ObservedCycle, outcome: CycleOutcome) -> CycleAnswer:
-    return CycleAnswer(
+    found: dict[str, Any] = {
+        **c._asdict(),
         **cycle_fields(commit_id=c.commit_id, dag=c.dag, run=c.run),
-        **{**account_fields(c.counts), "landed": c.records},
-        began=moment(c.began),
-        outcome=outcome,
-        files=c.files,
-        written=time_or_none(c.last_report),
-        ended=time_or_none(c.ended),
-        tables=list(c.tables),
-        planned=c.planned,
-        groups=c.groups,
-        slices=c.slices,
-        slices_done=c.done,
-        slices_troubled=c.undone,
-        redundant=c.redundant,
-        rows=dict(c.rows),
-        bytes=c.bytes,
-        left=c.left,
-        reason=c.reason,
-        failures=c.failures,
-        failed=c.failed,
-        end_asked=c.end_asked,
-    )
+        **account_fields(c.counts),
+        "landed": c.records,
+        "began": moment(c.began),
+        "outcome": outcome,
+        "written": time_or_none(c.last_report),
+        "ended": time_or_none(c.ended),
+        "slices_done": c.done,
+        "slices_troubled": c.undone,
+        "rows": dict(c.rows),
+    }
+    return CycleAnswer(**found)
 
 
 def windows_of(pairs: Sequence[tuple[ObservedCycle, CycleOutcome]]) -> list[WindowAnswer]:
@@ -206,22 +198,16 @@ def _group(number: int, work: Sequence[SliceWork]) -> GroupAnswer:
 
 
 def _slice(w: SliceWork) -> SliceAnswer:
-    return SliceAnswer(
+    found: dict[str, Any] = {
+        **w._asdict(),
         **account_fields(w.counts),
-        slice_id=str(w.slice_id),
-        group=w.group,
-        outcome=w.outcome,
-        ranges=[str(s) for s in w.spans[:MOST_SPANS]],
-        offsets=sum(len(s) for s in w.spans),
-        reports=w.reports,
-        attempt=w.attempt.hex[:SIGNS] if w.attempt else "",
-        reported=time_or_none(w.at),
-        rows=w.rows,
-        files=w.files,
-        bytes=w.bytes,
-        seconds=w.seconds,
-        reason=w.reason,
-    )
+        "slice_id": str(w.slice_id),
+        "ranges": [str(s) for s in w.spans[:MOST_SPANS]],
+        "offsets": sum(len(s) for s in w.spans),
+        "attempt": w.attempt.hex[:SIGNS] if w.attempt else "",
+        "reported": time_or_none(w.at),
+    }
+    return SliceAnswer(**found)
 
 
 def time_or_none(seconds: float | None) -> datetime | None:

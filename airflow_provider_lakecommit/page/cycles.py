@@ -260,7 +260,6 @@ def _joined(known: LandingCycles, *more: SliceWork) -> LandingCycles:
 
 
 def _first(known: LandingCycles, span: Span) -> int:
-    """Return the first planned offset of a span's partition."""
     spans = (s for c in known.cycles for w in c.work.values() for s in w.spans if s.partition == span.partition)
     return min((s.range.start for s in spans), default=span.range.start)
 

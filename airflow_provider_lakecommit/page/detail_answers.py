@@ -147,14 +147,7 @@ def detail_of(
         blocked_ranges=_blocked(row.state),
         decisions=[DecisionAnswer.model_validate(d, from_attributes=True) for d in reversed(notes.decisions)],
         rejects=[
-            RejectAnswer(
-                kind=r.kind,
-                records=r.records,
-                since=moment(r.since),
-                at=moment(r.at),
-                ranges=list(r.ranges),
-                reason=r.reason,
-            )
+            RejectAnswer.model_validate({**r._asdict(), "since": moment(r.since), "at": moment(r.at)})
             for r in reversed(notes.rejects)
         ],
         history=[cycle_of(c, o) for c, o in reversed(pairs)],

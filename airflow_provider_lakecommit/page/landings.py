@@ -145,14 +145,13 @@ def search(
     :param dag: id of a DAG that runs it
     """
     folded = text.casefold()
-    meant = [r for r in rows if (not dag or dag in r.dags) and (not folded or _bears(r, folded))]
+    meant = [r for r in rows if (not dag or dag in r.dags) and (not folded or folded in _texts(r))]
     counts = Counter(r.found.verdict.value for r in meant)
     return [r for r in meant if not verdicts or r.found.verdict.value in verdicts], counts
 
 
-def _bears(row: LandingRow, text: str) -> bool:
-    texts = (row.group, *row.cycles.tables, *row.dags, *{p.topic for p in row.partitions})
-    return any(text in text_of_row.casefold() for text_of_row in texts)
+def _texts(row: LandingRow) -> str:
+    return "\n".join((row.group, *row.cycles.tables, *row.dags, *{p.topic for p in row.partitions})).casefold()
 
 
 DEFAULT_CONNECTION = "kafka_default"

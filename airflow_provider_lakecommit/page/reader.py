@@ -72,7 +72,12 @@ class PageReader:
             except Exception as e:
                 if not isinstance(e, LakecommitError):
                     _LOG.exception("reading control topic %s for the page failed; it is tried again", topic)
-                self._set_trouble(topic, str(e) if isinstance(e, LakecommitError) else type(e).__name__)
+                trouble = str(e) if isinstance(e, LakecommitError) else type(e).__name__
+                with self._lock:
+                    readings = self._board.topics
+                    self._publish(
+                        topics=tuple(replace(r, trouble=trouble) if r.control_topic == topic else r for r in readings)
+                    )
                 if reader is not None:
                     reader.close()
                 # The last state stays on the board; the next read starts over.
@@ -80,11 +85,6 @@ class PageReader:
                 stop.wait(RETRY_SECONDS)
         if reader is not None:
             reader.close()
-
-    def _set_trouble(self, topic: PageTopic, trouble: str) -> None:
-        with self._lock:
-            topics = (replace(r, trouble=trouble) if r.control_topic == topic else r for r in self._board.topics)
-            self._publish(topics=tuple(topics))
 
     def _take(self, reader: TopicReader) -> None:
         with self._lock:

@@ -169,7 +169,6 @@ class StalledCommitSensor(BaseSensorOperator):
         return ruling.answer is GuardAnswer.GO
 
     def _began(self, context: Context) -> float | None:
-        """Return the start of a wait that continues."""
         if self._waits_since is None and self.reschedule:
             first = context["ti"].get_first_reschedule_date(context)
             return first.timestamp() if first else None
@@ -258,7 +257,6 @@ def _landing_or_name(landing: Landing | str | Path | None) -> Landing | str | No
 
 
 def _wrong_target(sensor: StalledCommitSensor) -> Iterator[str]:
-    """Yield one text per mistake."""
     given = [name for name in ("landing", "connector", "control_group_id") if getattr(sensor, name) is not None]
     if len(given) != 1:
         yield f"give one of landing, connector and control_group_id, not {' and '.join(given) or 'none'}"

@@ -212,7 +212,10 @@ def _engine_of_sql() -> Iterator[None]:
 
 def _unwrapped(landing: Landing, schema: Schema, kafka: Kafka | None, skip: Set[str] = frozenset()) -> Decoder:
     """Return the decoder of the values, which may be in an envelope."""
-    options = _options(landing, schema)
+    options = landing.format_options
+    if landing.routing is not None:
+        # Each table takes the rules of its own columns.
+        options = options.of_columns({field.name for field in schema.fields})
     if landing.transform.unwrap is None and landing.transform.sql is None:
         return _decoder(landing, schema, options, kafka, skip)
     own = Schema(*(f for f in schema.fields if f.name not in skip))
@@ -238,7 +241,6 @@ def _decoder(
     kafka: Kafka | None,
     skip: Set[str] = frozenset(),
 ) -> Decoder:
-    """Return the format's own decoder."""
     return decoder_for(
         schema, options, skip, None if landing.decoding.schema else registry_for(landing, landing.decoding.name, kafka)
     )
@@ -249,9 +251,3 @@ def _read_schema(landing: Landing, table: str, schema: Schema) -> Schema:
     if landing.transform_of(table) is None:
         return schema
     return columns_from_spec(landing.transform.record_schema or ())
-
-
-def _options(landing: Landing, schema: Schema) -> FormatOptions:
-    """Return the options of one table: each takes the rules of its own columns."""
-    options = landing.format_options
-    return options if landing.routing is None else options.of_columns({field.name for field in schema.fields})

@@ -79,12 +79,10 @@ def cut(spans: Spans, error: Exception) -> list[Part]:
     if len(spans) > 1:
         half = len(spans) // 2
         return [(spans[:half], False), (spans[half:], False)]
-    return _halves(spans[0]) if _is_of_records(error) else []
-
-
-def _is_of_records(error: Exception) -> bool:
-    """Return True if a part of the range can succeed; not if topic, table or plan are wrong."""
-    return not isinstance(error, LakecommitError) or isinstance(error, RecordsError | AccountingError)
+    if isinstance(error, LakecommitError) and not isinstance(error, RecordsError | AccountingError):
+        # Topic, table or plan are wrong: no part of the range can succeed.
+        return []
+    return _halves(spans[0])
 
 
 def _within(span: Span, failing: Sequence[Span]) -> OffsetRange | None:

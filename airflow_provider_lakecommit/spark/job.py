@@ -233,20 +233,15 @@ class Secrets:
         tables = {name: TableStorage.from_dict(storage) for name, storage in values["tables"].items()}
         return cls(kafka=values["kafka"], io=values["io"], tables=tables)
 
-    def save(self, path: Path) -> None:
-        """Write the settings, readable only by the owner.
-
-        :raises SpecError: a setting is a function
-        """
-        _save(path, self.to_json())
-
     @classmethod
     def save_together(cls, path: Path, several: Sequence[Secrets]) -> None:
-        """Write the settings of several jobs, readable only by the owner.
+        """Write the settings of one or several jobs, readable only by the owner.
 
         :raises SpecError: a setting is a function
         """
-        _save(path, json.dumps([each.to_json() for each in several]))
+        texts = [each.to_json() for each in several]
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+            f.write(texts[0] if len(texts) == 1 else json.dumps(texts))
 
     @classmethod
     def load_together(cls, path: str) -> list[Secrets]:
@@ -257,11 +252,6 @@ class Secrets:
             path = SparkFiles.get(os.path.basename(path))
         text = Path(path).read_text()
         return [cls.from_json(each) for each in (json.loads(text) if text.startswith("[") else [text])]
-
-
-def _save(path: Path, text: str) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
-        f.write(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,18 +72,15 @@ def _without_secrets(text: str, secrets_file: str) -> str:
     from airflow_provider_lakecommit.redaction import redacted
     from airflow_provider_lakecommit.spark.job import Secrets
 
+    settings: dict[str, str] = {}
     with suppress(Exception):
         for secrets in Secrets.load_together(secrets_file):
             text = secrets.without(text)
-    return redacted(text, _spark_settings())
-
-
-def _spark_settings() -> dict[str, str]:
     with suppress(Exception):
         from pyspark import SparkConf
 
-        return dict(SparkConf().getAll())
-    return {}
+        settings = dict(SparkConf().getAll())
+    return redacted(text, settings)
 
 
 def _found(file: str) -> Path:

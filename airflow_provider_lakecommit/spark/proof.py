@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.core import Budget, Counts, TableTarget, attemp
 from airflow_provider_lakecommit.iceberg import Layout
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
-from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork, run_slice
+from airflow_provider_lakecommit.spark.slices import SliceOutcome, run_slice
 
 EVERY_REJECT = Budget(max_records=1 << 60, max_ratio=1.0)
 """A proof counts all rejects; no landing has this budget."""
@@ -48,8 +48,8 @@ class ProofSlice:
         return cls(
             files={name: tuple(f.file_path for f in made) for name, made in done.files.items()},
             tombstones=tuple(f.file_path for f in done.tombstones),
-            counts=sum((s.counts for s in done.spans), Counts()),
-            bytes=done.bytes,
+            counts=sum((s.counts for s in done.report.spans), Counts()),
+            bytes=done.report.bytes,
         )
 
     def paths(self) -> Iterator[str]:
@@ -65,9 +65,8 @@ def proof_target(target: TableTarget) -> TableTarget:
 def run_proof(job: WindowJob, secrets: Secrets, index: int) -> SliceResult:
     """Read and decode one slice again; never raises for a failure of that slice."""
     work = replace(job.plan.slices[index], budget=EVERY_REJECT)
-    slice_work = SliceWork.of(job, work, attempt_id(work.slice_id, uuid4()))
     try:
-        found = ProofSlice.of(run_slice(slice_work, secrets.kafka, secrets.io_of))
+        found = ProofSlice.of(run_slice(job, secrets, work, attempt_id(work.slice_id, uuid4())))
     except Exception as e:
         found = ProofSlice(error=secrets.without(f"{type(e).__name__}: {e}"))
     text = json.dumps({**asdict(found), "counts": found.counts.to_dict()})

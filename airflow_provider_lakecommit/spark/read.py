@@ -166,8 +166,7 @@ class SliceReader:
                     self._note(reading)
                 break
             before = sum(r.position for r in open_.values())
-            chunk = self._sort(self._poll(open_.values()), open_)
-            yield from bounded(chunk, self._batch_bytes)
+            yield from bounded(self._next(open_), self._batch_bytes)
             self._request_positions(open_)
             moved = sum(r.position for r in open_.values()) > before
             self._drop_done(open_)
@@ -183,10 +182,7 @@ class SliceReader:
         self._consumer.unassign()
 
     def _find_corruption(self, readings: Collection[PartitionReading]) -> None:
-        """Check for corruption after a while without progress.
-
-        :raises SourceCorruptError: the data at the position will never come
-        """
+        """Check for corruption after a while without progress."""
         # Use another client: this one must not lose its data and position.
         asking = Consumer(self._settings)
         try:
@@ -202,24 +198,20 @@ class SliceReader:
             return TopicPartition(partition.topic, partition.partition, reading.position)
         return TopicPartition(partition.topic, partition.partition, reading.position, leader_epoch=known.leader_epoch)
 
-    def _poll(self, readings: Any) -> list[Message]:
-        left = sum(r.span.range.end - r.position for r in readings)
+    def _next(self, open_: Mapping[Partition, PartitionReading]) -> Chunk:
+        """Poll messages, sort them into records of the open spans and events, and move the positions past them."""
+        left = sum(r.span.range.end - r.position for r in open_.values())
         batch = min(self._batch_records, left, max(1, int(self._batch_bytes / self._record_bytes)))
         try:
-            return self._consumer.consume(batch, POLL_SECONDS)
+            messages: Sequence[Message] = self._consumer.consume(batch, POLL_SECONDS)
         except KafkaException as e:
             raise SourceUnavailableError(
                 "LC5028", f"reading {self._spans[0]} and {len(self._spans) - 1} more: {e}"
             ) from e
-
-    def _sort(self, polled: Sequence[Message], open_: Mapping[Partition, PartitionReading]) -> Chunk:
-        """Sort polled messages into records of the open spans and events, and move the positions past them."""
-        messages = polled
-        events = [m for m in polled if m.error() is not None]
-        if events:
-            messages = [m for m in polled if m.error() is None]
+        if events := [m for m in messages if m.error() is not None]:
             # Before any position moves: data after corruption must not turn it into a gap.
-            self._check_corruption(polled, open_)
+            self._check_corruption(messages, open_)
+            messages = [m for m in messages if m.error() is None]
         runs = []
         for key, start, end in stretches(messages, one_topic=self._one_topic):
             # Late records of a finished span are ignored.
@@ -276,7 +268,6 @@ class SliceReader:
         return 0 if at.offset == OFFSET_INVALID else int(at.offset)
 
     def _heed(self, event: Message, open_: Mapping[Partition, PartitionReading]) -> None:
-        """Handle an event: the end of a partition, or an error."""
         error = event.error()
         if error is None:
             return

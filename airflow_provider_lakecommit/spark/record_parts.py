@@ -163,10 +163,11 @@ def _part(
     columns: Mapping[str, str], declared: Any, options: FormatOptions
 ) -> tuple[dict[str, str], dict[str, Any], FormatOptions]:
     stated = {"name": declared} if isinstance(declared, str) else dict(declared)
+    schema = stated.get("schema", "")
     own = replace(
         options,
         format=stated.get("format", "string"),
-        schema=_schema_text(stated.get("schema", "")),
+        schema=schema if isinstance(schema, str) else json.dumps(schema),
         message=stated.get("message", ""),
         csv={},
         reader_schema="",
@@ -176,12 +177,7 @@ def _part(
     return dict(columns), stated, own
 
 
-def _schema_text(schema: Any) -> str:
-    return schema if isinstance(schema, str) else json.dumps(schema)
-
-
 def _renamed(rules: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Return the rules of these columns, by their names in the part."""
     by_top = {path: path.partition(".")[0] for path in rules}
     return {columns[top] + path[len(top) :]: rules[path] for path, top in by_top.items() if top in columns}
 

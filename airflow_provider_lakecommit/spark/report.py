@@ -22,9 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
 from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -40,14 +39,18 @@ from airflow_provider_lakecommit.control import (
     table_reference,
 )
 from airflow_provider_lakecommit.core import (
+    Counts,
     Coverage,
     Role,
     Slice,
     SliceReport,
     SliceReported,
+    SpanReport,
     TableReport,
     TableTarget,
     role_of,
+    rules_of,
+    schemas_of,
 )
 from airflow_provider_lakecommit.core.fold import fold
 from airflow_provider_lakecommit.exceptions import FencedError
@@ -63,28 +66,59 @@ MAX_RECORD_BYTES = 700_000
 PIECE_BYTES = 500_000
 SAMPLE_FILES = 50
 
-NewId = Callable[[], UUID]
+MOST_REASON = 2000
+"""Most characters of a failure in the control topic."""
+
+
+def report_of(
+    job: WindowJob,
+    part: Slice,
+    attempt: UUID,
+    *,
+    failed: str | None = None,
+    spans: tuple[SpanReport, ...] | None = None,
+    **found: Any,
+) -> SliceReport:
+    """Return an attempt's report on a slice of the job, or on a part of one, whose tables are still empty.
+
+    :param failed: why it cannot be done
+    :param spans: by default without counts
+    :param found: further fields of the report
+    """
+    if found.get("reject_reason"):
+        found["reject_reason"] = found["reject_reason"][:MOST_REASON]
+    return SliceReport(
+        slice_id=part.slice_id,
+        attempt=attempt,
+        window_id=job.plan.window_id,
+        spec_version=job.landing.spec_version,
+        spans=tuple(SpanReport(span=s, counts=Counts()) for s in part.spans) if spans is None else spans,
+        tables=(),
+        rules=rules_of(job.landing.decoding_hash, *schemas_of(job.landing.destinations, job.plan.targets)),
+        failed=None if failed is None else failed[:MOST_REASON],
+        generation=job.plan.generation,
+        **found,
+    )
 
 
 def report_records(
-    sender: Sender,
-    *,
-    catalog: str,
-    targets: Mapping[str, TableTarget],
-    files: Mapping[str, Sequence[ManifestFile]],
+    job: WindowJob,
+    part: Slice,
     report: SliceReport,
-    new_id: NewId,
+    files: Mapping[str, Sequence[ManifestFile]],
+    tombstones: Sequence[ManifestFile] = (),
+    *,
     at: datetime,
-    marks: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-    tombstones: Mapping[str, Sequence[ManifestFile]] = MappingProxyType({}),
 ) -> list[Outgoing]:
-    """Return DATA_WRITTEN of every table that got files, then DATA_COMPLETE. A slice that is over its budget or cannot
-    be done has no targets.
+    """Return DATA_WRITTEN of every table that got files, then DATA_COMPLETE. The records of a slice that is over its
+    budget or cannot be done name no table.
 
     :param report: the slice's report; its tables are filled in here
-    :param marks: by table, the columns that identify a row's record
-    :param tombstones: by table, files with the keys that the slice deletes: delete files of the event, of no partition
+    :param files: by table
+    :param tombstones: files with the keys that the slice deletes: delete files of the event, of no partition
     """
+    landing, plan, form = job.landing, job.plan, job.landing.connections.control_events
+    sender = Sender(landing=plan.landing, lane=plan.lane, role="write", commit_id=job.commit_id, form=form)
 
     def event(
         target: TableTarget,
@@ -94,30 +128,32 @@ def report_records(
     ) -> Outgoing:
         payload = DataWritten(
             commit_id=sender.commit_id,
-            table=table_reference(catalog, target.table, target.uuid),
+            table=table_reference(job.catalog, target.table, target.uuid),
             partition_fields=fields,
             data_files=data_files,
             delete_files=delete_files,
         )
-        return sender.files(new_id(), at, payload, report, target.table)
+        return sender.files(uuid4(), at, payload, report, target.table)
 
     out: list[Outgoing] = []
     tables: list[TableReport] = []
-    for name, target in targets.items():
-        written, deleted = files.get(name, ()), tombstones.get(name, ())
-        records: list[Outgoing] = []
+    for target in plan.targets if report.blocked is None and report.failed is None else ():
+        if target.table not in part.tables:
+            continue
+        schema, records = Schema.model_validate_json(target.schema), list[Outgoing]()
+        written = files.get(target.table, ())
+        deleted = tombstones if target.table == landing.table else ()
         if written:
-            schema, spec = Schema.model_validate_json(target.schema), PartitionSpec.model_validate_json(target.spec)
+            spec = PartitionSpec.model_validate_json(target.spec)
             wire = to_wire(written, spec=spec, schema=schema)
             records += _in_pieces(wire, partial(event, target, partition_fields(spec, schema)))
         if deleted:
-            schema = Schema.model_validate_json(target.schema)
             wire = to_wire(deleted, spec=UNPARTITIONED_PARTITION_SPEC, schema=schema)
             records.append(event(target, (), None, wire))
         out.extend(records)
         tables.append(
             TableReport(
-                table=name,
+                table=target.table,
                 uuid=target.uuid,
                 epoch=target.epoch,
                 schema_id=target.schema_id,
@@ -125,10 +161,10 @@ def report_records(
                 events=len(records),
                 files=len(written) + len(deleted),
                 rows=sum(f.record_count for f in written),
-                columns=marks.get(name, ()),
+                columns=marks_of(landing, target.table, schema),
             )
         )
-    out.append(sender.reported(new_id(), at, replace(report, tables=tuple(tables))))
+    out.append(sender.reported(uuid4(), at, replace(report, tables=tuple(tables))))
     return out
 
 

@@ -16,7 +16,6 @@ of a dead process stay, like those of every killed attempt; no report names them
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import subprocess
@@ -24,51 +23,44 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from airflow_provider_lakecommit import exceptions
-from airflow_provider_lakecommit.exceptions import LakecommitError, RecordsError, SourceError, SparkJobError
+from airflow_provider_lakecommit.exceptions import LakecommitError, RecordsError, SparkJobError
 from airflow_provider_lakecommit.spark.failures import passes
 from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 
 if TYPE_CHECKING:
-    from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
+    from airflow_provider_lakecommit.core import Slice
+    from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 COMMAND = (sys.executable, "-m", "airflow_provider_lakecommit.spark.slice_process")
 READY = b"ready\n"
 
 
-def run_apart(job: WindowJob, secrets: Secrets, work: SliceWork) -> SliceOutcome:
-    """Do the slice of the work, the only one of the job.
+def run_apart(job: WindowJob, secrets: Secrets, part: Slice, attempt: UUID) -> SliceOutcome:
+    """Do a slice of the job, or a part of one.
 
     :raises RecordsError: the process died of it
     :raises LakecommitError: the attempt's error
     """
-    request = {
-        "job": job.to_json(),
-        "secrets": secrets.to_json(),
-        "attempt": str(work.attempt),
-        "window": str(work.window),
-    }
     # Spark may have shipped the package to this worker as a file.
     path = os.pathsep.join(p for p in sys.path if p)
     with subprocess.Popen(
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
     ) as process:
         try:
-            ready, told = _talk(process, json.dumps(request).encode() + b"\n")
+            ready, answer = _talk(process, pickle.dumps((job, secrets, part, attempt)))
             code = process.wait()
         finally:
             process.kill()
     if not ready:
-        raise SparkJobError("LC5033", f"slice {work.slice}: its separate process did not start: {_end(code)}")
-    if code or not told:
-        raise RecordsError("LC5034", f"{work.slice}: the process that handled its records {_end(code)}")
-    answer = pickle.loads(told)
-    if isinstance(answer, dict):
-        raise _error(answer)
-    outcome: SliceOutcome = answer
+        raise SparkJobError("LC5033", f"slice {part}: its separate process did not start: {_end(code)}")
+    if code or not answer:
+        raise RecordsError("LC5034", f"{part}: the process that handled its records {_end(code)}")
+    outcome: SliceOutcome | LakecommitError = pickle.loads(answer)
+    if isinstance(outcome, LakecommitError):
+        raise outcome
     return outcome
 
 
@@ -90,32 +82,17 @@ def _end(code: int) -> str:
     return f"was killed by signal {-code}{hint}"
 
 
-def _error(told: dict[str, Any]) -> Exception:
-    kind = getattr(exceptions, told["kind"], None)
-    if kind is None:
-        return SparkJobError("LC5035", told["text"]) if told["passes"] else RecordsError("LC5036", told["text"])
-    spans = (told["spans"],) if issubclass(kind, RecordsError | SourceError) else ()
-    error: Exception = kind(told["code"], told["text"], *spans)
-    return error
+def _answer(job: WindowJob, secrets: Secrets, part: Slice, attempt: UUID) -> SliceOutcome | LakecommitError:
+    """Return the outcome or the error. Errors of others may not be known to the caller, so only their text is kept."""
+    from airflow_provider_lakecommit.spark.slices import run_slice
 
-
-def _error_fields(error: Exception) -> dict[str, Any]:
-    ours = error if isinstance(error, LakecommitError) else None
-    return {
-        "kind": type(error).__name__ if ours else "",
-        "code": ours.code if ours else "",
-        "text": ours.message if ours else f"{type(error).__name__}: {error}",
-        "passes": passes(error),
-        "spans": tuple(getattr(error, "spans", ())),
-    }
-
-
-def _process(request: dict[str, str]) -> SliceOutcome:
-    from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
-
-    job, secrets = WindowJob.from_json(request["job"]), Secrets.from_json(request["secrets"])
-    work = SliceWork.of(job, job.plan.slices[0], UUID(request["attempt"]), window=int(request["window"]))
-    return run_slice(work, secrets.kafka, secrets.io_of, progress=lambda text: print(text, file=sys.stderr, flush=True))
+    try:
+        return run_slice(job, secrets, part, attempt, progress=lambda text: print(text, file=sys.stderr, flush=True))
+    except LakecommitError as e:
+        return e
+    except Exception as e:
+        text = f"{type(e).__name__}: {e}"
+        return SparkJobError("LC5035", text) if passes(e) else RecordsError("LC5036", text)
 
 
 def main() -> None:
@@ -125,16 +102,11 @@ def main() -> None:
     # Keep output of libraries out of the answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    request = json.loads(sys.stdin.buffer.readline())
+    request = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_caller, daemon=True).start()
     answers.write(READY)
     answers.flush()
-    answer: Any
-    try:
-        answer = _process(request)
-    except Exception as e:
-        answer = _error_fields(e)
-    answers.write(pickle.dumps(answer))
+    answers.write(pickle.dumps(_answer(*request)))
     answers.flush()
     # The thread that waits for the caller's end would block Python's regular exit.
     os._exit(0)

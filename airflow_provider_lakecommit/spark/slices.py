@@ -22,10 +22,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 import numpy as np
@@ -35,15 +36,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from airflow_provider_lakecommit.core import (
-    LIVE,
     OffsetRange,
     ReadPosition,
     Role,
     Slice,
-    SliceCost,
-    SourcePartition,
+    SliceReport,
     Span,
-    SpanReport,
     TableTarget,
     add_names,
     tables_for,
@@ -52,15 +50,15 @@ from airflow_provider_lakecommit.exceptions import AccountingError, LakecommitEr
 from airflow_provider_lakecommit.formats import Block, cased_names, odd_times
 from airflow_provider_lakecommit.iceberg import FanoutWriter
 from airflow_provider_lakecommit.iceberg.parquet.layout import file_io
-from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.chunks import Chunk, Run, narrowest, offset_of, part_of, position_behind
 from airflow_provider_lakecommit.spark.dead_letters import dead_letters
 from airflow_provider_lakecommit.spark.decoders import block_decoder, with_schemas
 from airflow_provider_lakecommit.spark.failures import passes
-from airflow_provider_lakecommit.spark.job import WindowJob, note_decoded
+from airflow_provider_lakecommit.spark.job import Secrets, WindowJob, note_decoded
 from airflow_provider_lakecommit.spark.key_columns import key_columns
 from airflow_provider_lakecommit.spark.metadata import lost_times, with_metadata
 from airflow_provider_lakecommit.spark.read import BATCH_RECORDS, SliceReader
+from airflow_provider_lakecommit.spark.report import report_of
 from airflow_provider_lakecommit.spark.totals import CostClock, SliceTotals
 from airflow_provider_lakecommit.spark.unknown_paths import UnknownPaths, with_types
 from airflow_provider_lakecommit.spark.upserts import LastChanges, UpsertDecoder, tombstone_target
@@ -76,180 +74,127 @@ class SliceStopped(LakecommitError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SliceWork:
-    """The work of an attempt. ``attempt`` names the files.
-
-    ``targets`` holds the tables of ``slice.tables``, and always all existing data tables: their schemas decide the
-    rejects, even if only dead letters of a span are missing. ``known`` are earlier positions of partitions,
-    ``leader_epochs`` those of the leaders that reported the ends, ``generation`` that of the reading. ``window`` is the
-    number of offsets of all slices.
-    """
-
-    landing: Landing
-    slice: Slice
-    targets: tuple[TableTarget, ...]
-    attempt: UUID
-    known: Mapping[SourcePartition, ReadPosition] = field(default_factory=dict)
-    leader_epochs: Mapping[SourcePartition, int] = field(default_factory=dict)
-    lane: str = LIVE
-    generation: int | None = None
-    window: int = 0
-
-    @classmethod
-    def of(cls, job: WindowJob, slice: Slice, attempt: UUID, *, window: int | None = None) -> SliceWork:
-        """Return the work of an attempt at a slice of the job, or at a part of one.
-
-        :param window: number of offsets of all slices, if the job has only one of them
-        """
-        return cls(
-            landing=job.landing,
-            slice=slice,
-            targets=job.plan.targets,
-            attempt=attempt,
-            known=job.plan.positions,
-            leader_epochs=job.plan.leader_epochs,
-            lane=job.plan.lane,
-            generation=job.plan.generation,
-            window=sum(map(len, job.plan.slices)) if window is None else window,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceOutcome:
-    """The result of an attempt: ``spans`` are those of the slice, or the part read before it was stopped. ``bytes`` are
-    those of the record values; a ``blocked`` outcome has no files, and may cover a part of the slice. ``rejected`` are
-    the first rejects with place and reason, ``rejects`` counts all by kind and column, ``reject_reason`` is the most
-    frequent one. ``unknown_at`` is the place of the first field of each unknown path. ``tombstones`` are files with the
-    keys that an upserting landing's slice deletes.
+    """The result of an attempt. The report's ``spans`` are those of the slice, or the part read before it was stopped;
+    its ``tables`` are still empty. A blocked slice has no files, and may cover a part of the slice. ``tombstones`` are
+    files with the keys that an upserting landing's slice deletes.
     """
 
-    spans: tuple[SpanReport, ...]
-    files: Mapping[str, list[DataFile]]
-    rows: Mapping[str, int]
-    bytes: int
-    ignored_fields: Mapping[str, int]
-    blocked: str | None
-    rejected: tuple[str, ...]
-    cost: SliceCost
-    rejects: Mapping[str, int] = field(default_factory=dict)
-    reject_reason: str = ""
-    unknown_at: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    report: SliceReport
+    files: Mapping[str, list[DataFile]] = field(default_factory=dict)
     tombstones: Sequence[DataFile] = ()
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Return the rows of each table."""
+        return {name: sum(f.record_count for f in made) for name, made in self.files.items()}
 
 
 def run_slice(
-    work: SliceWork,
-    kafka: Mapping[str, Any],
-    io_of: Callable[[str], Mapping[str, str]],
+    job: WindowJob,
+    secrets: Secrets,
+    part: Slice,
+    attempt: UUID,
     *,
     progress: Callable[[str], None] = lambda _text: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> SliceOutcome:
-    """Do the slice.
+    """Do a slice of the job, or a part of one.
 
-    :param kafka: librdkafka settings of the source
-    :param io_of: storage properties of a table for :func:`pyiceberg.io.load_file_io`
+    :param attempt: names the files
     :param progress: called with a line from time to time
     :param should_stop: called often; True stops the attempt
     :raises SourceError, SourceUnavailableError: see :mod:`~airflow_provider_lakecommit.spark.read`
     :raises SliceStopped: ``should_stop`` was true, and there is nothing to keep
     """
-    return _SliceRun(work, io_of, kafka).run(kafka, progress, should_stop)
+    run = _SliceRun(job, secrets, part, attempt)
+    try:
+        made = SliceReader(secrets.kafka, part.spans, should_stop=should_stop, known=job.plan.positions)
+        with run.decoders, made as reader:
+            run.consume(reader, progress)
+        if reader.stopped:
+            run.totals.end_at(reader.reached)
+            if not run.totals.span_numbers or run.totals.blocked_at_the_end():
+                raise SliceStopped("LC5038", f"slice {part} was stopped; the next attempt reads it again")
+        return run.outcome(reader.observed)
+    except BaseException:
+        run.abort()
+        raise
 
 
 class _SliceRun:
-    """The state of one attempt."""
+    """The state of one attempt. Its plan must have all existing data tables: their schemas decide the rejects, even if
+    only dead letters of a span are missing.
+    """
 
-    def __init__(self, work: SliceWork, io_of: Callable[[str], Mapping[str, str]], kafka: Mapping[str, Any]) -> None:
-        self._work = work
-        self._landing = work.landing
-        targets = {t.table: t for t in work.targets}
-        missing = {work.landing.table, *work.slice.tables} - set(targets)
+    def __init__(self, job: WindowJob, secrets: Secrets, part: Slice, attempt: UUID) -> None:
+        self._job, self._slice, self._attempt = job, part, attempt
+        self._landing = landing = job.landing
+        targets = {t.table: t for t in job.plan.targets}
+        missing = {landing.table, *part.tables} - set(targets)
         if missing:
             raise TableError(
-                "LC5037",
-                f"slice {work.slice}: the plan lacks schema and location of {', '.join(sorted(missing))}",
+                "LC5037", f"slice {part}: the plan lacks schema and location of {', '.join(sorted(missing))}"
             )
-        data = work.landing.data_tables
+        data = landing.data_tables
         schemas = {n: Schema.model_validate_json(t.schema) for n, t in targets.items()}
         self._schemas = {n: schema for n, schema in schemas.items() if n in data}
-        self._upserts = UpsertDecoder(work.landing, schemas[work.landing.table]) if work.landing.upsert.key else None
+        self._upserts = UpsertDecoder(landing, schemas[landing.table]) if landing.upsert.key else None
         if self._upserts:
-            self._schemas[work.landing.table] = self._upserts.schema
+            self._schemas[landing.table] = self._upserts.schema
         self._dead = {n: schema for n, schema in schemas.items() if n not in data}
-        self._decoder = block_decoder(work.landing, self._schemas, kafka)
-        self._unknown = UnknownPaths(None if work.landing.evolve == "none" else self._decoder)
-        self._keys = {n: key_columns(work.landing, schema, kafka) for n, schema in self._schemas.items()}
+        self._decoder = block_decoder(landing, self._schemas, secrets.kafka)
+        self._unknown = UnknownPaths(None if landing.evolve == "none" else self._decoder)
+        self._keys = {n: key_columns(landing, schema, secrets.kafka) for n, schema in self._schemas.items()}
+        self.decoders = ExitStack()
+        self.decoders.callback(self._decoder.close)
+        for keys in self._keys.values():
+            self.decoders.callback(keys.close)
 
         def writer(target: TableTarget, numbers: Iterator[int]) -> FanoutWriter:
             return FanoutWriter(
                 target,
-                file_io(io_of(target.table)),
-                work.attempt,
-                owner=(work.landing.name, work.lane),
-                providers=work.landing.connections.location_providers,
+                file_io(secrets.io_of(target.table)),
+                attempt,
+                owner=(landing.name, job.plan.lane),
+                providers=landing.connections.location_providers,
                 numbers=numbers,
             )
 
-        numbers = {name: count() for name in work.slice.tables}
-        self._writers = {name: writer(targets[name], numbers[name]) for name in work.slice.tables}
+        numbers = {name: count() for name in part.tables}
+        self._writers = {name: writer(targets[name], numbers[name]) for name in part.tables}
         self._tombstones: FanoutWriter | None = None
         self._changes: LastChanges | None = None
-        if self._upserts and (table := work.landing.table) in self._writers:
-            self._tombstones = writer(tombstone_target(work.landing, targets[table]), numbers[table])
-            self._changes = LastChanges(work.landing, targets[table], self._writers[table], self._tombstones)
-        self._totals = SliceTotals(work.slice, work.landing, work.window)
+        if self._upserts and (table := landing.table) in self._writers:
+            self._tombstones = writer(tombstone_target(landing, targets[table]), numbers[table])
+            self._changes = LastChanges(landing, targets[table], self._writers[table], self._tombstones)
+        self.totals = SliceTotals(part, landing, sum(map(len, job.plan.slices)))
         self._clock = CostClock()
 
-    def run(
-        self, kafka: Mapping[str, Any], progress: Callable[[str], None], should_stop: Callable[[], bool]
-    ) -> SliceOutcome:
-        try:
-            work = self._work
-            made = SliceReader(kafka, work.slice.spans, should_stop=should_stop, known=work.known)
-            with closing(self._decoder), ExitStack() as stack, made as reader:
-                for keys in self._keys.values():
-                    stack.callback(keys.close)
-                self._consume(reader, progress)
-            if reader.stopped:
-                self._end_early(reader.reached)
-            return self._outcome(reader.observed)
-        except BaseException:
-            self._abort()
-            raise
-
-    def _end_early(self, reached: Mapping[int, int]) -> None:
-        self._totals.end_at(reached)
-        if not self._totals.span_numbers or self._totals.blocked_at_the_end():
-            raise SliceStopped("LC5038", f"slice {self._work.slice} was stopped; the next attempt reads it again")
-
-    def _consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
+    def consume(self, reader: SliceReader, progress: Callable[[str], None]) -> None:
+        """Land the records of the reader, until its end or until the slice is certainly blocked."""
         reported = 0
-        for chunk in self._chunks(reader):
-            self._clock.lap("read")
-            try:
-                self._land(chunk)
-            except Exception as e:
-                if passes(e) or isinstance(e, AccountingError):
-                    raise
-                raise self._spoilt(chunk, e) from e
-            records = self._totals.records
-            note_decoded(self._work.slice, records)
-            if records - reported >= PROGRESS_RECORDS:
-                reported = records
-                progress(f"slice {self._work.slice}: {records} of at most {len(self._work.slice)} records read")
-            if self._totals.blocked() and len(self._work.slice) - records > BATCH_RECORDS:
-                self._totals.partly = True
-                return
-
-    def _chunks(self, reader: SliceReader) -> Iterator[Chunk]:
-        """Yield smaller chunks after a reject: if all records are bad, a few suffice to know it."""
-        for chunk in reader.read():
-            many, step = len(chunk.messages), CAREFUL_RECORDS
-            if not self._totals.rejected or many <= step:
-                yield chunk
-            else:
-                yield from (part_of(chunk, start, min(start + step, many)) for start in range(0, many, step))
+        for read in reader.read():
+            # After a reject in smaller chunks: if all records are bad, a few suffice to know it.
+            many = len(read.messages)
+            step = CAREFUL_RECORDS if self.totals.rejected else max(1, many)
+            for start in range(0, many, step):
+                chunk = read if step >= many else part_of(read, start, min(start + step, many))
+                self._clock.lap("read")
+                try:
+                    self._land(chunk)
+                except Exception as e:
+                    if passes(e) or isinstance(e, AccountingError):
+                        raise
+                    raise self._spoilt(chunk, e) from e
+                records = self.totals.records
+                note_decoded(self._slice, records)
+                if records - reported >= PROGRESS_RECORDS:
+                    reported = records
+                    progress(f"slice {self._slice}: {records} of at most {len(self._slice)} records read")
+                if self.totals.blocked() and len(self._slice) - records > BATCH_RECORDS:
+                    self.totals.partly = True
+                    return
 
     def _spoilt(self, chunk: Chunk, error: Exception) -> RecordsError:
         """Return which records raised an exception: the first that does so alone, or all that were handled together."""
@@ -269,10 +214,10 @@ class _SliceRun:
 
     def _span(self, chunk: Chunk, run: Run) -> Span:
         first, last = offset_of(chunk.messages[run.start]), offset_of(chunk.messages[run.end - 1])
-        return replace(self._work.slice.spans[run.span], range=OffsetRange(first, last + 1))
+        return replace(self._slice.spans[run.span], range=OffsetRange(first, last + 1))
 
     def _land(self, chunk: Chunk) -> None:
-        totals = self._totals
+        totals = self.totals
         messages, values, positions = self._valued(chunk)
         totals.bytes += chunk.bytes
         decoded = self._decoded(messages, values)
@@ -287,17 +232,27 @@ class _SliceRun:
         self._unknown.add(messages, [v or b"" for v in values] if self._upserts else cast(list[bytes], values), decoded)
         self._clock.lap("decode")
         if not totals.blocked():
-            self._write(chunk, messages, decoded)
+            for name, table in self._made(messages, decoded, totals.ignored):
+                if self._changes and name == self._landing.table:
+                    spans = np.repeat([r.span for r in chunk.runs], [r.end - r.start for r in chunk.runs])
+                    self._changes.add(table, spans[np.asarray(decoded.tables[name].records, np.int64)])
+                else:
+                    self._writers[name].write(table)
             self._clock.lap("write")
 
     def _valued(self, chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes | None], Sequence[int]]:
         """Return the records with a value, their values for the decoder, and their positions in the chunk; of an
         upserting landing all records.
         """
+        messages, positions = chunk.messages, range(len(chunk.messages))
         if self._upserts:
-            return chunk.messages, chunk.values, range(len(chunk.messages))
-        messages, values, positions = _valued(chunk)
-        return messages, with_schemas(self._landing, messages, values), positions
+            return messages, chunk.values, positions
+        values = [v for v in chunk.values if v is not None]
+        if len(values) == len(messages):
+            return messages, with_schemas(self._landing, messages, values), positions
+        some = [i for i, v in enumerate(chunk.values) if v is not None]
+        messages = [messages[i] for i in some]
+        return messages, with_schemas(self._landing, messages, values), some
 
     def _decoded(self, messages: Sequence[Message], values: Sequence[bytes | None]) -> Block:
         if self._upserts:
@@ -315,14 +270,6 @@ class _SliceRun:
             return block
         return replace(block, rejects=with_types(block.rejects, self._schemas.values()))
 
-    def _write(self, chunk: Chunk, messages: Sequence[Message], decoded: Block) -> None:
-        for name, table in self._made(messages, decoded, self._totals.ignored):
-            if self._changes and name == self._landing.table:
-                spans = np.repeat([r.span for r in chunk.runs], [r.end - r.start for r in chunk.runs])
-                self._changes.add(table, spans[np.asarray(decoded.tables[name].records, np.int64)])
-            else:
-                self._writers[name].write(table)
-
     def _made(
         self, messages: Sequence[Message], decoded: Block, ignored: Counter[str] | None = None
     ) -> Iterator[tuple[str, pa.Table]]:
@@ -336,65 +283,55 @@ class _SliceRun:
                 table = rows.table
                 if filled := landing.record_columns:
                     of_rows = messages if rows.records is None else [messages[i] for i in rows.records]
-                    table = with_metadata(table, self._schemas[name], of_rows, filled, self._work.generation)
+                    table = with_metadata(table, self._schemas[name], of_rows, filled, self._job.plan.generation)
                     if ignored is not None and (lost := lost_times(table, of_rows, filled)):
                         ignored[LOST_TIMES] += lost
                 yield name, table
         for name in tables_for(landing.destinations, Role.DEAD_LETTERS):
             if decoded.rejects and name in self._writers:
                 schema = self._dead[name]
-                yield name, dead_letters(landing.name, messages, decoded.rejects, self._work.generation, schema)
+                yield name, dead_letters(landing.name, messages, decoded.rejects, self._job.plan.generation, schema)
 
-    def _position(self, span: Span, observed: ReadPosition | None) -> ReadPosition | None:
-        if self._totals.partly:
-            return observed
-        return position_behind(span, observed, self._work.leader_epochs.get(span.partition))
+    def outcome(self, observed: Mapping[int, ReadPosition]) -> SliceOutcome:
+        """Close the files, and return them with the report; delete them if the slice is blocked.
 
-    def _outcome(self, observed: Mapping[int, ReadPosition]) -> SliceOutcome:
-        totals = self._totals
+        :param observed: by number of each span, the end of its newest record with a known leader epoch
+        :raises AccountingError: the counts do not add up
+        """
+        totals, epochs = self.totals, self._job.plan.leader_epochs
         if self._changes and not totals.blocked_at_the_end():
             self._changes.flush()
             totals.settle(self._landing.table, self._changes.superseded, self._changes.deleted)
-        spans = tuple(
-            replace(r, position=self._position(r.span, observed.get(n)))
-            for n, r in zip(totals.span_numbers, totals.reports(), strict=True)
-        )
-        blocked = totals.blocked_at_the_end()
-        files: dict[str, list[DataFile]] = {}
-        tombstones: list[DataFile] = []
-        if blocked:
-            blocked = totals.describe(blocked)
-            self._abort()
-        else:
-            files = {name: writer.close() for name, writer in self._writers.items()}
-            tombstones = self._tombstones.close() if self._tombstones else []
-        rows = {name: sum(f.record_count for f in made) for name, made in files.items()}
-        totals.check_rows(rows)
-        self._clock.lap("write")
-        return SliceOutcome(
-            spans=spans,
-            files=files,
-            rows=rows,
-            bytes=totals.bytes,
-            ignored_fields=dict(totals.ignored),
-            blocked=blocked,
-            rejected=tuple(totals.rejects.samples),
-            cost=self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made)),
+        spans = []
+        for n, span in zip(totals.span_numbers, totals.reports(), strict=True):
+            position = observed.get(n)
+            if not totals.partly:
+                position = position_behind(span.span, position, epochs.get(span.span.partition))
+            spans.append(replace(span, position=position))
+        if blocked := totals.blocked_at_the_end():
+            self.abort()
+        report = partial(
+            report_of,
+            self._job,
+            self._slice,
+            self._attempt,
+            spans=tuple(spans),
             rejects=dict(totals.rejects.kinds),
             reject_reason=totals.rejects.reason,
             unknown_at=self._unknown.found,
-            tombstones=tombstones,
         )
+        if blocked:
+            return SliceOutcome(report=report(blocked=totals.describe(blocked)))
+        files = {name: writer.close() for name, writer in self._writers.items()}
+        tombstones = self._tombstones.close() if self._tombstones else []
+        self._clock.lap("write")
+        cost = self._clock.cost(sum(f.file_size_in_bytes for made in files.values() for f in made))
+        done = report(bytes=totals.bytes, ignored_fields=dict(totals.ignored), cost=cost)
+        outcome = SliceOutcome(report=done, files=files, tombstones=tombstones)
+        totals.check_rows(outcome.rows)
+        return outcome
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Delete all files."""
         for writer in (*self._writers.values(), *((self._tombstones,) if self._tombstones else ())):
             writer.abort()
-
-
-def _valued(chunk: Chunk) -> tuple[Sequence[Message], Sequence[bytes], Sequence[int]]:
-    """Return the records with a value, their values, and their positions in the chunk."""
-    messages, values = chunk.messages, [v for v in chunk.values if v is not None]
-    if len(values) == len(messages):
-        return messages, values, range(len(messages))
-    positions = [i for i, v in enumerate(chunk.values) if v is not None]
-    return [messages[i] for i in positions], values, positions

@@ -23,26 +23,19 @@ import traceback
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from pyiceberg.schema import Schema
-
-from airflow_provider_lakecommit.control import Sender
 from airflow_provider_lakecommit.core import (
-    Counts,
     Slice,
-    SliceReport,
     Span,
-    SpanReport,
     attempt_id,
-    rules_of,
-    schemas_of,
     slice_id,
 )
 from airflow_provider_lakecommit.exceptions import CatalogError, FencedError, LakecommitError, RecordsError
 from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, SliceStatus, WindowJob
-from airflow_provider_lakecommit.spark.report import marks_of, report_records, send_report
+from airflow_provider_lakecommit.spark.report import report_of, report_records, send_report
 from airflow_provider_lakecommit.spark.watches import (
     EndWatch,
     ReplicaReported,
@@ -54,7 +47,7 @@ from airflow_provider_lakecommit.spark.watches import (
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.control import ControlTopic, ControlWriter, Outgoing
-    from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
+    from airflow_provider_lakecommit.spark.slices import SliceOutcome
 
 FRESH_KEYS = (
     "the next attempt takes fresh ones. Extend the lifetime of the catalog's credentials, or make windows "
@@ -71,8 +64,6 @@ DEATHS_TO_REPORT = 2
 separate process, possibly with everything around it.
 """
 BY_ANOTHER = "by another replica"
-MOST_REASON = 2000
-"""Most characters of a failure in the control topic."""
 
 
 class _Expired(CatalogError):
@@ -131,7 +122,9 @@ def _run(job: WindowJob, secrets: Secrets, index: int, work: Slice, deaths: int)
         except Exception as e:
             if passes(e):
                 raise
-            _log(secrets.without(f"slice {work} failed, retrying it in parts: {_trace(e)}"))
+            # With the origin of an unexpected error.
+            why = str(e) if e.__cause__ is None else "".join(traceback.format_exception(e.__cause__))
+            _log(secrets.without(f"slice {work} failed, retrying it in parts: {why}"))
             for spans, error in in_parts(work.spans, e, doing.attempt):
                 doing.failed(spans, error)
         finally:
@@ -177,39 +170,33 @@ class _Doing:
 
     def _attempt(self, spans: tuple[Span, ...]) -> None:
         from airflow_provider_lakecommit.spark.failures import passes
-        from airflow_provider_lakecommit.spark.slices import SliceWork
+        from airflow_provider_lakecommit.spark.slice_process import run_apart
+        from airflow_provider_lakecommit.spark.slices import run_slice
 
         part = self._part(spans)
-        attempt = attempt_id(part.slice_id, uuid4())
+        request = self._job, self._secrets, part, attempt_id(part.slice_id, uuid4())
         try:
-            outcome = self._outcome(SliceWork.of(self._job, part, attempt))
+            if self._apart:
+                outcome = run_apart(*request)
+            else:
+                stop = partial(self._is_to_stop, spans)
+                outcome = run_slice(*request, progress=self._log, should_stop=stop)
             self._check_not_superseded(spans, outcome)
-            part, whole = self._part(tuple(s.span for s in outcome.spans)), part
-            records = _records(self._job, part, attempt, outcome, whole=whole)
+            part, begun = self._part(tuple(s.span for s in outcome.report.spans)), part
+            if part != begun:
+                report = replace(outcome.report, slice_id=part.slice_id, planned_slice=begun.slice_id)
+                outcome = replace(outcome, report=report)
+            records = report_records(
+                self._job, part, outcome.report, outcome.files, outcome.tombstones, at=datetime.now(UTC)
+            )
         except Exception as e:
             if isinstance(e, LakecommitError) or passes(e):
                 raise
             raise RecordsError("LC5041", f"{part}: {type(e).__name__}: {e}") from e
-        if self._send(part, attempt, records, done=outcome.blocked is None):
+        if self._send(part, outcome.report.attempt, records, done=outcome.report.blocked is None):
             self._outcomes.append(outcome)
-        if part != whole:
-            self._ended.append(f"{self._watch.reason}: {len(part)} of {len(whole)} offsets are reported")
-
-    def _outcome(self, work: SliceWork) -> SliceOutcome:
-        from airflow_provider_lakecommit.spark.slice_process import run_apart
-        from airflow_provider_lakecommit.spark.slices import run_slice
-
-        if self._apart:
-            return run_apart(
-                replace(self._job, plan=replace(self._job.plan, slices=(work.slice,))), self._secrets, work
-            )
-        return run_slice(
-            work,
-            self._secrets.kafka,
-            self._secrets.io_of,
-            progress=self._log,
-            should_stop=lambda: self._is_to_stop(work.slice.spans),
-        )
+        if part != begun:
+            self._ended.append(f"{self._watch.reason}: {len(part)} of {len(begun)} offsets are reported")
 
     def _is_to_stop(self, spans: tuple[Span, ...]) -> bool:
         """Return True if the requested end is after the current record.
@@ -242,9 +229,10 @@ class _Doing:
             f"{deaths} processes died at it: killed, or out of memory. Give Spark's Python workers more "
             "memory, or make slices smaller (`window.slice_records`)"
         )
-        attempt = attempt_id(self._work.slice_id, uuid4())
-        records = _records(self._job, self._work, attempt, None, failed=reason)
-        send_report(self._control, self._job, self._work, attempt, lambda: self._writer.send(records), done=False)
+        job, work = self._job, self._work
+        report = report_of(job, work, attempt_id(work.slice_id, uuid4()), failed=reason)
+        records = report_records(job, work, report, {}, at=datetime.now(UTC))
+        send_report(self._control, job, work, report.attempt, lambda: self._writer.send(records), done=False)
 
     def _log(self, text: str) -> None:
         _log(self._secrets.without(text))
@@ -252,15 +240,16 @@ class _Doing:
     def failed(self, spans: tuple[Span, ...], error: Exception) -> None:
         """Report to the control topic that these ranges cannot be done."""
         part, reason = self._part(spans), self._secrets.without(f"{type(error).__name__}: {error}")
-        attempt = attempt_id(part.slice_id, uuid4())
-        if self._send(part, attempt, _records(self._job, part, attempt, None, failed=reason), done=False):
+        report = report_of(self._job, part, attempt_id(part.slice_id, uuid4()), failed=reason)
+        records = report_records(self._job, part, report, {}, at=datetime.now(UTC))
+        if self._send(part, report.attempt, records, done=False):
             whole = spans == self._work.spans
             self._failures.append(self._secrets.without(str(error)) if whole else f"{part}: {reason}")
 
     def result(self) -> SliceResult:
         """Return how the slice ended, by its reports."""
-        done = [o for o in self._outcomes if o.blocked is None]
-        blocked = [o.blocked for o in self._outcomes if o.blocked is not None]
+        done = [o for o in self._outcomes if o.report.blocked is None]
+        blocked = [o.report.blocked for o in self._outcomes if o.report.blocked is not None]
         ends = {
             *(r.status for r in self._results),
             *(SliceStatus.FAILED for _ in self._failures),
@@ -272,7 +261,7 @@ class _Doing:
             slice=str(self._work),
             status=next((s for s in _WORST_FIRST if s in ends), SliceStatus.AGAIN),
             detail="; ".join([*self._failures, *blocked, *self._ended, *(r.detail for r in self._results)]),
-            records=sum(s.counts.records for o in done for s in o.spans),
+            records=sum(s.counts.records for o in done for s in o.report.spans),
             rows=sum(o.rows.get(name, 0) for o in done for name in self._job.landing.data_tables),
             seconds=time.monotonic() - self._began,
         )
@@ -293,59 +282,6 @@ class _Doing:
             raise FencedError("LC5043", result.detail)
         self._results += [] if result is None else [result]
         return result is None
-
-
-def _records(
-    job: WindowJob,
-    work: Slice,
-    attempt: UUID,
-    outcome: SliceOutcome | None,
-    failed: str | None = None,
-    whole: Slice | None = None,
-) -> list[Outgoing]:
-    """Return the report of a slice; a blocked or failed one has no files.
-
-    :param whole: the slice that was begun
-    """
-    finished = None if outcome is None or outcome.blocked is not None else outcome
-    report = SliceReport(
-        slice_id=work.slice_id,
-        attempt=attempt,
-        window_id=job.plan.window_id,
-        spec_version=job.landing.spec_version,
-        spans=outcome.spans if outcome else tuple(SpanReport(span=s, counts=Counts()) for s in work.spans),
-        tables=(),
-        bytes=finished.bytes if finished else 0,
-        ignored_fields=finished.ignored_fields if finished else {},
-        cost=finished.cost if finished else None,
-        rules=rules_of(job.landing.decoding_hash, *schemas_of(job.landing.destinations, job.plan.targets)),
-        blocked=outcome.blocked if outcome else None,
-        failed=None if failed is None else failed[:MOST_REASON],
-        rejects=outcome.rejects if outcome else {},
-        reject_reason=outcome.reject_reason[:MOST_REASON] if outcome else "",
-        unknown_at=outcome.unknown_at if outcome else {},
-        planned_slice=whole.slice_id if whole is not None and whole != work else None,
-        generation=job.plan.generation,
-    )
-    form = job.landing.connections.control_events
-    targets = {t.table: t for t in job.plan.targets if finished and t.table in work.tables}
-    return report_records(
-        Sender(landing=job.plan.landing, lane=job.plan.lane, role="write", commit_id=job.commit_id, form=form),
-        catalog=job.catalog,
-        targets=targets,
-        files=finished.files if finished else {},
-        tombstones={job.landing.table: finished.tombstones} if finished and finished.tombstones else {},
-        report=report,
-        new_id=uuid4,
-        at=datetime.now(UTC),
-        marks={n: marks_of(job.landing, n, Schema.model_validate_json(t.schema)) for n, t in targets.items()},
-    )
-
-
-def _trace(error: Exception) -> str:
-    """Return the text of an exception, with its origin if it is unexpected."""
-    cause = error.__cause__
-    return f"{error}" if cause is None else "".join(traceback.format_exception(cause))
 
 
 def _log(text: str) -> None:

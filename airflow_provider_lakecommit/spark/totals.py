@@ -224,7 +224,6 @@ class SliceTotals:
 
 
 def _within(span_numbers: Sequence[int], run: Run) -> int:
-    """Return how many of these sorted positions are in the run."""
     return bisect_left(span_numbers, run.end) - bisect_left(span_numbers, run.start)
 
 
@@ -255,11 +254,6 @@ class RejectTally:
     def of_kind(self, kind: str) -> int:
         """Return the number of rejects of a kind, over all columns."""
         return sum(count for name, count in self.kinds.items() if name.partition(" ")[0] == kind)
-
-    @property
-    def samples(self) -> list[str]:
-        """Return the first rejects with place and reason."""
-        return [f"{location}: {reason}" for location, reason in self._first]
 
     @property
     def reason(self) -> str:

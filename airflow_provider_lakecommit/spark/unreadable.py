@@ -166,6 +166,5 @@ def corruption(consumer: Consumer, span: Span, position: int, cause: str) -> Sou
 
 
 def _readable_from(consumer: Consumer, span: Span, position: int) -> int:
-    """Return the first readable offset at or after a position."""
     p = span.partition
     return first_readable(consumer, p.topic, p.partition, position, span.range.end)

@@ -269,7 +269,6 @@ class LastChanges:
         self._blocks, self._bytes = [rows], rows.nbytes
 
     def _last(self, rows: pa.Table) -> Numbers:
-        """Return the positions of the last changes, sorted."""
         by = ["kafka_offset", *([self._order] if self._order else ())]
         order = np.lexsort([_ordering(rows.column(name)) for name in by])
         rank = np.empty(len(order), np.int64)

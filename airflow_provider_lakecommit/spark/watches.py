@@ -32,11 +32,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
-
-from confluent_kafka import KafkaException
 
 from airflow_provider_lakecommit.control import read_entries
 from airflow_provider_lakecommit.core import (
@@ -78,6 +75,9 @@ _doubts: dict[UUID, float] = {}
 
 def note_given_up(job: WindowJob, error: Exception) -> None:
     """Record that a slice of the job was given up, if the brokers may be the cause."""
+    # Not loaded with this module, which the coordinator needs, too.
+    from confluent_kafka import KafkaException
+
     doubted = isinstance(error, SourceUnavailableError | ControlTopicError | KafkaException)
     if doubted and job.job_id not in _doubts:
         _doubts.clear()
@@ -103,51 +103,34 @@ def check_brokers(job: WindowJob, brokers: Brokers, now: Callable[[], float] = t
     )
 
 
-@dataclass(slots=True)
-class _Known:
-    """The state of the newest job of this process."""
-
-    job: UUID
-    check_at: float
-    reason: str = ""
-
-
-_known: list[_Known] = []
-
-
 class EndWatch:
     """Called between two chunks of records: returns whether this process must end here.
 
     :param control: control topic of the task
+    :ivar reason: user and reason of the request; empty if there is none
     """
 
     def __init__(self, job: WindowJob, control: LogReader, now: Callable[[], float] = time.monotonic) -> None:
         self._job, self._control, self._now = job, control, now
         self._read_from, self._checked = job.made_at, False
-        self._known = self._of_process()
-
-    @property
-    def reason(self) -> str:
-        """Return the user and reason of the request; empty if there is none."""
-        return self._known.reason
+        self.reason, self._check_at = "", now() + FIRST_CHECK
+        if (before := _newest.get(job.job_id)) is not None:
+            self.reason, self._check_at = before.reason, before._check_at
+        _newest.clear()
+        _newest[job.job_id] = self
 
     def __call__(self) -> bool:
-        if not self._known.reason and self._now() >= self._known.check_at:
-            self._checked, self._known.check_at = True, self._now() + AWAY
+        if not self.reason and self._now() >= self._check_at:
+            self._checked, self._check_at = True, self._now() + AWAY
             with suppress(LakecommitError):
-                self._known.reason = self._read_reason()
-                self._known.check_at = self._now() + CHECK_INTERVAL
-        return bool(self._known.reason)
+                self.reason = self._read_reason()
+                self._check_at = self._now() + CHECK_INTERVAL
+        return bool(self.reason)
 
     def rest(self) -> None:
         """Forget the connection of a finished task; the next task opens its own."""
         if self._checked:
-            self._known.check_at = max(self._known.check_at, self._now() + FIRST_CHECK)
-
-    def _of_process(self) -> _Known:
-        if not _known or _known[0].job != self._job.job_id:
-            _known[:] = [_Known(job=self._job.job_id, check_at=self._now() + FIRST_CHECK)]
-        return _known[0]
+            self._check_at = max(self._check_at, self._now() + FIRST_CHECK)
 
     def _read_reason(self) -> str:
         log = self._control.read(self._job.control_partition, self._read_from)
@@ -155,6 +138,10 @@ class EndWatch:
         entries = read_entries(log.records, self._job.plan.landing, self._job.plan.lane)
         meant = (e for e in entries if isinstance(e, EndRequested) and e.commit_id == self._job.commit_id)
         return next((e.reason for e in meant if e.job in (None, self._job.job_id)), "")
+
+
+_newest: dict[UUID, EndWatch] = {}
+"""The watch of this process's newest task, by its job."""
 
 
 class ReplicaReported(LakecommitError):
@@ -189,8 +176,8 @@ class ReplicaWatch:
                 self._read_reports()
                 self._check_at = self._now() + CHECK_INTERVAL
         mine = Coverage.of((s.partition, s.range) for s in spans)
-        left = mine & self._left
-        return tuple(spans) if left == mine else tuple(Span(p, r) for p, r in left.items())
+        rest = mine & self._left
+        return tuple(spans) if rest == mine else tuple(Span(p, r) for p, r in rest.items())
 
     def check(self, spans: Sequence[Span], *, at_once: bool = False) -> None:
         """Raise unless the work on these ranges must continue.

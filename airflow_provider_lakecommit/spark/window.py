@@ -90,20 +90,16 @@ def _slices(job_text: str, read_secrets: Callable[[], Secrets]) -> Callable[[Ite
     """Return the tasks of a job as a function over its slice numbers."""
 
     def run(numbers: Iterable[int]) -> Iterator[SliceResult]:
+        from pyspark import TaskContext
+
         from airflow_provider_lakecommit.spark import task
 
-        work, secrets = WindowJob.from_json(job_text), read_secrets()
-        deaths, last = work.deaths + _attempts_before(), len(work.plan.slices) - 1
+        work, secrets, context = WindowJob.from_json(job_text), read_secrets(), TaskContext.get()
+        deaths = work.deaths + (0 if context is None else int(context.attemptNumber()))
+        last = len(work.plan.slices) - 1
         for number in numbers:
             # Replicas that begin at opposite ends share the work until they meet.
             index = last - number if work.replica % 2 else number
             yield task.run_task(work, secrets, index, deaths=deaths)
 
     return run
-
-
-def _attempts_before() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else int(context.attemptNumber())

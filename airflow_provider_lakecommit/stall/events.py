@@ -197,7 +197,6 @@ def _beside(header: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _raised(header: dict[str, Any]) -> Coverage | None:
-    """Return the ranges that a user wants to be read again."""
     ranges = [item for coverage, _ in header.get("raised", ()) for item in coverage_from_json(coverage).items()]
     return Coverage.of(ranges) if ranges else None
 

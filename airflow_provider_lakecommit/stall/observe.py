@@ -22,7 +22,6 @@ from airflow_provider_lakecommit.stall.state import (
     StallRules,
     State,
     Table,
-    WorkerAnswer,
     items,
     merged,
     remembered,
@@ -102,8 +101,7 @@ def _answered(state: State, event: ObservedEvent, _rules: StallRules) -> State:
         return _blocked(state, event.covers, event.blocked, event.at)
     if event.partitions is None:
         return state if state.only_heads else state._replace(only_heads=True)
-    one = WorkerAnswer(commit=event.commit, at=event.at, partitions=event.partitions, timed=event.timed)
-    return state._replace(answers=(one, state.answers))
+    return state._replace(answers=(event, state.answers))
 
 
 def _tried(state: State, event: ObservedEvent, covers: Coverage) -> State:
@@ -307,7 +305,7 @@ def _partial(
     state: State,
     event: ObservedEvent,
     cycle: OpenCycle | None,
-    answers: tuple[WorkerAnswer, ...],
+    answers: tuple[ObservedEvent, ...],
     missing: Mapping[Partition, int],
 ) -> int:
     """Return how many complete cycles in a row waited for a partition that has never answered.
@@ -319,7 +317,7 @@ def _partial(
     half = None if cycle is None else (cycle.at + event.at) / 2
     early = half is not None and all(a.at <= half for a in answers)
     silent_before = {p for p, n in state.missing.items() if n} if state.missing else set()
-    news = any(p not in state.missing or p in silent_before for a in answers for p in a.partitions)
+    news = any(p not in state.missing or p in silent_before for a in answers for p in a.partitions or ())
     if any(a.commit != event.commit for a in answers) or any(missing.values()):
         # A partition that was heard before is late or missing.
         return 0

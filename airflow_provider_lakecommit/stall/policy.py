@@ -94,7 +94,6 @@ def _seconds(span: object) -> float | None:
 
 
 def _wrong(policy: StallPolicy) -> Iterator[str]:
-    """Yield one text for each mistake."""
     if policy.on_unknown not in ON_UNKNOWN:
         yield f"on_unknown={policy.on_unknown!r} is not one of {', '.join(ON_UNKNOWN)}"
     if not 1 <= policy.stalled_cycles <= MOST_CYCLES:

@@ -115,16 +115,6 @@ class OpenCycle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerAnswer:
-    """The content of one DATA_COMPLETE."""
-
-    commit: bytes
-    at: float
-    partitions: frozenset[Partition]
-    timed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingFiles:
     """Files of one table that wait for its snapshot. ``starts`` counts the START_COMMITs before them."""
 
@@ -169,9 +159,9 @@ class State(NamedTuple):
     ``missing`` counts, per partition that ever answered, the complete cycles since its last answer; ``unheard`` are the
     partitions with too many. ``partial`` counts complete cycles that waited in vain for partitions that never answered.
     ``fresh`` is whether the coordinator has changed since the last complete cycle with an answer; ``heard`` are the
-    partitions that answered it. ``answers`` are those since the last complete cycle, ``only_heads`` whether one was not
-    read. ``journal`` are the announcements and publications that are not folded into ``waiting`` yet, ``noted`` their
-    files.
+    partitions that answered it. ``answers`` are the DATA_COMPLETEs since the last complete cycle, ``only_heads`` is set
+    if one was not read. ``journal`` are the announcements and publications that are not folded into ``waiting`` yet,
+    ``noted`` their files.
     """
 
     begun: tuple[OpenCycle, ...] = ()
@@ -248,7 +238,7 @@ def merged(answers: Chain) -> Chain:
         if those:
             partitions = frozenset[Partition]().union(*(a.partitions for a in those))
             timed, at = all(a.timed for a in those), max(a.at for a in those)
-            out = (WorkerAnswer(commit=those[0].commit, at=at, partitions=partitions, timed=timed), out)
+            out = (those[0]._replace(at=at, partitions=partitions, timed=timed), out)
     return out
 
 

@@ -12,7 +12,7 @@ __getattr__ = lazy_names(
         "history": "read_history",
         "partition_status": "PartitionStatus",
         "status": "Status TableStatus read_status to_dict",
-        "status_rules": "StatusLimits StatusVerdict status_verdict",
+        "status_rules": "StatusVerdict status_verdict",
         "table_history": "Finding Severity",
         "verified": "verify_tables",
         "verify": "check_landing verified_text verified_to_dict",

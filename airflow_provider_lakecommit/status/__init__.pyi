@@ -10,7 +10,6 @@ from airflow_provider_lakecommit.status.status import Status as Status
 from airflow_provider_lakecommit.status.status import TableStatus as TableStatus
 from airflow_provider_lakecommit.status.status import read_status as read_status
 from airflow_provider_lakecommit.status.status import to_dict as to_dict
-from airflow_provider_lakecommit.status.status_rules import StatusLimits as StatusLimits
 from airflow_provider_lakecommit.status.status_rules import StatusVerdict as StatusVerdict
 from airflow_provider_lakecommit.status.status_rules import status_verdict as status_verdict
 from airflow_provider_lakecommit.status.table_history import Finding as Finding

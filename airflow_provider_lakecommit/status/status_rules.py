@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a landing is healthy: the final verdict of `lakecommit status`, for scripts and alerts.
 
-The first row of :data:`TABLE` that applies decides. Unknown is not healthy: a landing that never ran, a missing topic,
-an unknown age are *behind*.
+The first reason that applies decides, the worst first. Unknown is not healthy: a landing that never ran, a missing
+topic, an unknown age are *behind*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
@@ -31,15 +29,7 @@ class StatusVerdict(StrEnum):
     WELL = "well"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusLimits:
-    """The accepted lag: offsets, or the age of the valid-through time. Without either, nothing may be unread."""
-
-    lag: int | None = None
-    age: timedelta | None = None
-
-
-def _needs_decision(found: Status, _: StatusLimits) -> str | None:
+def _needs_decision(found: Status) -> str | None:
     tables = [f"{t.table}: its ledger is {t.condition}" for t in found.tables if t.condition not in IN_ORDER]
     removed = [
         f"{p.removed} offsets of {p.partition} were removed from the source before they were landed"
@@ -53,19 +43,19 @@ def _needs_decision(found: Status, _: StatusLimits) -> str | None:
     return f"{texts[0]}{more}" if texts else None
 
 
-def _unknown(found: Status, _: StatusLimits) -> str | None:
+def _unknown(found: Status) -> str | None:
     if found.missing_topics:
         return f"{first_of([f'topic {name}' for name in found.missing_topics])} missing"
     nothing = [t.table for t in found.tables if t.condition != str(Condition.PRESENT)]
     return f"nothing was landed in {nothing[0]} yet" if nothing else None
 
 
-def _unpublished(found: Status, _: StatusLimits) -> str | None:
+def _unpublished(found: Status) -> str | None:
     waits = [f"{t.unpublished} rows of {t.table}" for t in found.tables if t.unpublished]
     return f"{', '.join(waits)} wait on their branch: main lacks them until their checks pass" if waits else None
 
 
-def _blocked_by_transactions(found: Status, _: StatusLimits) -> str | None:
+def _blocked_by_transactions(found: Status) -> str | None:
     stale = [p for p in found.partitions if p.stale_transaction]
     if not stale:
         return None
@@ -77,41 +67,40 @@ def _blocked_by_transactions(found: Status, _: StatusLimits) -> str | None:
     )
 
 
-def _late(found: Status, allowed: StatusLimits) -> str | None:
-    if allowed.lag is None and allowed.age is not None:
+def _late(found: Status, lag: int | None, age: timedelta | None) -> str | None:
+    if lag is None and age is not None:
         return None
-    most = allowed.lag or 0
-    limit = f", --max-lag is {most}" if allowed.lag is not None else ""
+    most = lag or 0
+    limit = f", --max-lag is {most}" if lag is not None else ""
     return f"{found.lag} offsets are not landed{limit}" if found.lag > most else None
 
 
-def _old(found: Status, allowed: StatusLimits) -> str | None:
-    if allowed.age is None:
+def _old(found: Status, limit: timedelta | None) -> str | None:
+    if limit is None:
         return None
     if found.valid_through is None:
-        return f"the tables' valid-through time is unknown, --max-age is {allowed.age}"
+        return f"the tables' valid-through time is unknown, --max-age is {limit}"
     age = found.at - found.valid_through
     if age < -CLOCKS_APART:
         return f"the tables are valid through {found.valid_through.isoformat()}, in the future: a clock is wrong"
-    if age <= allowed.age:
+    if age <= limit:
         return None
-    return f"the tables are valid through {found.valid_through.isoformat()}, --max-age is {allowed.age}"
+    return f"the tables are valid through {found.valid_through.isoformat()}, --max-age is {limit}"
 
 
-TABLE: tuple[tuple[StatusVerdict, Callable[[Status, StatusLimits], str | None]], ...] = (
-    (StatusVerdict.STALLED, lambda found, _: found.stalled or None),
-    (StatusVerdict.BLOCKED, _needs_decision),
-    (StatusVerdict.BEHIND, _unknown),
-    (StatusVerdict.BEHIND, _unpublished),
-    (StatusVerdict.BEHIND, _blocked_by_transactions),
-    (StatusVerdict.BEHIND, _late),
-    (StatusVerdict.BEHIND, _old),
-)
-"""Read from the top: a row applies if it gives a reason; if none does, all is well."""
+def status_verdict(found: Status, lag: int | None = None, age: timedelta | None = None) -> tuple[StatusVerdict, str]:
+    """Return the verdict, and its reason unless all is well.
 
-
-def status_verdict(found: Status, allowed: StatusLimits) -> tuple[StatusVerdict, str]:
-    for verdict, reason in TABLE:
-        if (why := reason(found, allowed)) is not None:
-            return verdict, why
-    return StatusVerdict.WELL, ""
+    :param lag: accepted number of offsets; without this and `age`, nothing may be unread
+    :param age: accepted age of the valid-through time
+    """
+    reasons = (
+        (StatusVerdict.STALLED, found.stalled or None),
+        (StatusVerdict.BLOCKED, _needs_decision(found)),
+        (StatusVerdict.BEHIND, _unknown(found)),
+        (StatusVerdict.BEHIND, _unpublished(found)),
+        (StatusVerdict.BEHIND, _blocked_by_transactions(found)),
+        (StatusVerdict.BEHIND, _late(found, lag, age)),
+        (StatusVerdict.BEHIND, _old(found, age)),
+    )
+    return next(((verdict, why) for verdict, why in reasons if why is not None), (StatusVerdict.WELL, ""))

@@ -288,7 +288,6 @@ def replayed_in(history: TableHistory, landing: str) -> Coverage:
 
 
 def _evaluated(history: TableHistory, landing: str) -> EvaluatedBy:
-    """Return the rules in the newest ledger."""
     last = history.snapshots[-1].sections if history.snapshots else {}
     found = (item for (name, _), s in last.items() if name == landing for item in s.evaluated.items())
     return merged({}, found, most=None)

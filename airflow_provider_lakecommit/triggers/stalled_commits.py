@@ -27,34 +27,21 @@ __all__ = ["FAILED", "TIMED_OUT", "StalledCommitTrigger", "guard_from_json", "gu
 FAILED, TIMED_OUT = "failed", "timed_out"
 
 
+_OF_RULES = ("landing", "stalled_cycles", "only_cycles", "interval")
+_OF_GUARD = ("unknown_holds", "max_age", "fail_after", "waits_since")
+
+
 def guard_to_json(guard: Guard) -> dict[str, Any]:
-    rules = guard.rules
-    return {
-        "landing": rules.landing,
-        "stalled_cycles": rules.stalled_cycles,
-        "only_cycles": rules.only_cycles,
-        "interval": rules.interval,
-        "hold": sorted(v.value for v in guard.hold),
-        "unknown_holds": guard.unknown_holds,
-        "max_age": guard.max_age,
-        "fail_after": guard.fail_after,
-        "waits_since": guard.waits_since,
-    }
+    rules = {name: getattr(guard.rules, name) for name in _OF_RULES}
+    hold = sorted(v.value for v in guard.hold)
+    return {**rules, "hold": hold, **{name: getattr(guard, name) for name in _OF_GUARD}}
 
 
 def guard_from_json(values: Mapping[str, Any]) -> Guard:
     return Guard(
-        rules=StallRules(
-            landing=values["landing"],
-            stalled_cycles=values["stalled_cycles"],
-            only_cycles=values["only_cycles"],
-            interval=values["interval"],
-        ),
+        rules=StallRules(**{name: values[name] for name in _OF_RULES}),
         hold=frozenset(Verdict(v) for v in values["hold"]),
-        unknown_holds=values["unknown_holds"],
-        max_age=values["max_age"],
-        fail_after=values["fail_after"],
-        waits_since=values["waits_since"],
+        **{name: values[name] for name in _OF_GUARD},
     )
 
 

@@ -26,6 +26,7 @@ from tests.fakes.catalog import FaultyCatalog
 from tests.fakes.kafka import Clock, FakeControl, FakeSource
 from tests.fakes.lake import data_file
 from tests.support.declared import landing_of
+from tests.support.jobs import slice_job
 
 DATA, DEAD = "shop.rows", "shop.dead"
 P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
@@ -116,7 +117,7 @@ class FakeLanding:
         problem: Mapping[str, str],
         partly: bool,
     ) -> UUID:
-        sender, attempt = self.session.sender("write", opened.ticket.commit_id), attempt_id(work.slice_id, uuid4())
+        attempt = attempt_id(work.slice_id, uuid4())
 
         def counts(records: int) -> Counts:
             if partly:
@@ -141,15 +142,8 @@ class FakeLanding:
         )
         place = {t.table: t.location for t in opened.plan.targets}[DATA]
         written = [data_file(f"{place}/data/{attempt}-00000.parquet", len(work))] if files and not problem else []
-        records = report_records(
-            sender,
-            catalog="fake",
-            targets={t.table: t for t in opened.plan.targets if not problem and t.table in work.tables},
-            files={DATA: written} if written else {},
-            report=report,
-            new_id=uuid4,
-            at=self.clock(),
-        )
+        job = slice_job(self.session.landing, opened.plan, opened.ticket.commit_id)
+        records = report_records(job, work, report, {DATA: written} if written else {}, at=self.clock())
         self.send(opened.ticket.partition, records)
         return attempt
 

@@ -235,10 +235,7 @@ def test_a_process_that_died_once_counts_for_nothing_when_the_slice_is_done(
     make_world: MakeWorld, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An executor was taken away, more than once; what it had in hand is done by the next one."""
-    monkeypatch.setattr(
-        "airflow_provider_lakecommit.spark.slice_process.run_apart",
-        lambda job, secrets, work: slice_work.run_slice(work, secrets.kafka, secrets.io_of),
-    )
+    monkeypatch.setattr("airflow_provider_lakecommit.spark.slice_process.run_apart", slice_work.run_slice)
     monkeypatch.setattr(worlds, "run_task", partial(run_task, deaths=DEATHS_TO_REPORT))
     world = make_world(partitions=1, dead_letter_table=None)
     for n in range(FAILURES_TO_BLOCK + 1):

@@ -30,7 +30,7 @@ from airflow_provider_lakecommit.landing import MARK_COLUMNS
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import Selection
 from airflow_provider_lakecommit.operations.dead_letters.replay import replay
 from airflow_provider_lakecommit.status.status import read_status
-from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.status.status_rules import StatusVerdict, status_verdict
 from tests.faults.test_lanes import lane
 from tests.faults.test_replay import replay as replay_of
 from tests.support.declared import changed_landing
@@ -371,7 +371,7 @@ class TestWhatDoesNotFit:
             commit = Commit.from_dict(closed.to_dict())
             assert decide(Ended(plan="success", groups={}, commit="skipped", closed=commit)).verdict == "failed"
             with world.session() as session:
-                standing, why = status_verdict(read_status(session), StatusLimits())
+                standing, why = status_verdict(read_status(session))
             assert standing is StatusVerdict.BLOCKED
             assert why == f"not all is planned: {opened.plan.reason}"
         assert "extra" not in table_of(world).schema().column_names, "nothing is changed for a window that is refused"

@@ -45,6 +45,7 @@ from airflow_provider_lakecommit.spark.report import report_records
 from airflow_provider_lakecommit.status.history import read_history
 from tests.fakes.lake import data_file
 from tests.support.declared import changed_landing
+from tests.support.jobs import slice_job
 from tests.support.steps import check_verified
 from tests.support.world import World, catalog_in, records
 
@@ -106,16 +107,9 @@ class Attacker:
             tables=(),
             bytes=1,
         )
-        problem = bool(changes.get("blocked") or changes.get("failed"))
-        return report_records(
-            self.sender("write", commit_id),
-            catalog="anybody",
-            targets={t.table: t for t in plan.targets if t.table in work.tables and not problem},
-            files={TABLE: files} if files else {},
-            report=replace(report, **changes),
-            new_id=uuid4,
-            at=datetime.now(UTC),
-        )
+        job = slice_job(self.world.landing, plan, commit_id or self.cycle.ticket.commit_id)
+        written = {TABLE: files} if files else {}
+        return report_records(job, work, replace(report, **changes), written, at=datetime.now(UTC))
 
     def file(self, path: str, rows: int, **stats: Any) -> Any:
         """As the entry of a manifest; of the partition that a bucket of 2 may have."""

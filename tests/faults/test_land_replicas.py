@@ -29,7 +29,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from pyiceberg.catalog import load_catalog
 
 from airflow_provider_lakecommit.spark import main as application
-from airflow_provider_lakecommit.spark.job import WindowJob
+from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 from dev.servers.connect import ConnectServer
 from tests.fixtures.kafka import unique
 from tests.support.cli import COMMAND, LAND_SECONDS, Running, orders, run, write_spec
@@ -109,7 +109,7 @@ class Driver:
     def __init__(self, folder: Path, job: WindowJob, world: World) -> None:
         folder.mkdir()
         (folder / "job.json").write_text(job.to_json())
-        world.secrets.save(folder / "secrets.json")
+        Secrets.save_together(folder / "secrets.json", [world.secrets])
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(

@@ -207,7 +207,7 @@ class TestEndingEarly:
         monkeypatch.setattr(watches, "CHECK_INTERVAL", 0.0)
         # Brokers on a busy machine may answer late.
         monkeypatch.setattr(watches, "AWAY", 0.0)
-        watches._known.clear()
+        watches._newest.clear()
 
     @pytest.fixture
     def big(self, make_world: Make, produce: Produce) -> World:

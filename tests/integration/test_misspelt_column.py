@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.operators.tasks.write_jobs import left_undone
 from airflow_provider_lakecommit.status.status import read_status
-from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.status.status_rules import StatusVerdict, status_verdict
 from tests.support.groups import group_result
 from tests.support.steps import check_verified
 from tests.support.world import World
@@ -65,7 +65,7 @@ def test_it_ends_early_with_its_cause_and_is_landed_once_it_is_fixed(
     assert (idle.slices, str(idle.plan.reason).partition(" [")[0]) == ((), f"blocked: {world.landing.topics}[0]")
     assert CAUSE in str(idle.plan.reason)
     with world.session() as session:
-        standing, why = status_verdict(read_status(session), StatusLimits(lag=10**6))
+        standing, why = status_verdict(read_status(session), lag=10**6)
     assert standing is StatusVerdict.BLOCKED
     assert CAUSE in why
     world.close("b", idle)

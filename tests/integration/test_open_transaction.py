@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider_lakecommit.status.status import read_status
-from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.status.status_rules import StatusVerdict, status_verdict
 from tests.support.world import World, records
 
 pytestmark = pytest.mark.integration
@@ -31,7 +31,7 @@ def test_a_transaction_that_outlives_its_time_is_reported_and_one_that_is_young_
     with world.session() as session:
         found = read_status(session)
     assert [p.open_transactions for p in found.partitions] == [10, 0]
-    standing, why = status_verdict(found, StatusLimits())
+    standing, why = status_verdict(found)
     assert standing is verdict
     if verdict is StatusVerdict.BEHIND:
         assert f"has blocked 10 offsets of {world.landing.topics}[0] from 10 on for more than 20 minutes" in why

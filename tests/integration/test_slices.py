@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,10 +29,12 @@ from airflow_provider_lakecommit.exceptions import SourceError, TableError
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.spark.decoders import check_schema
-from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped, SliceWork, run_slice
+from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceStopped
 from airflow_provider_lakecommit.spark.totals import SliceTotals
 from tests.support import lines
 from tests.support.declared import changed_landing, landing_of
+from tests.support.jobs import plan_of, slice_job
+from tests.support.slices import land_slice
 from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
@@ -62,8 +64,8 @@ class Lake:
             budget=how.pop("budget", None),
         )
         targets = (target_of(self.data, TABLE), target_of(self.dead, DEAD))
-        work = SliceWork(landing=landing, slice=slice_, targets=targets, attempt=uuid4())
-        return run_slice(work, {"bootstrap.servers": self.bootstrap}, lambda _: self.data.io.properties, **how)
+        job = slice_job(landing, plan_of(landing, [slice_], targets))
+        return land_slice(job, self.bootstrap, self.data.io.properties, **how)
 
     def append(self, outcome: SliceOutcome) -> None:
         for name, table in ((TABLE, self.data), (DEAD, self.dead)):
@@ -107,7 +109,7 @@ def order(i: int, day: int = 0) -> str:
 
 
 def counts(outcome: SliceOutcome) -> list[Counts]:
-    return [s.counts for s in outcome.spans]
+    return [s.counts for s in outcome.report.spans]
 
 
 def test_the_records_of_a_slice_become_the_rows_of_its_files(lake: Lake, topic: str, produce: Produce) -> None:
@@ -119,8 +121,10 @@ def test_the_records_of_a_slice_become_the_rows_of_its_files(lake: Lake, topic: 
 
     assert counts(outcome) == [Counts(landed=90), Counts(landed=50)]
     assert outcome.rows == {TABLE: 140, DEAD: 0}
-    assert outcome.bytes == sum(len(order(i)) for i in range(10, 100)) + sum(len(order(1000 + i)) for i in range(50))
-    assert outcome.blocked is None
+    assert outcome.report.bytes == sum(len(order(i)) for i in range(10, 100)) + sum(
+        len(order(1000 + i)) for i in range(50)
+    )
+    assert outcome.report.blocked is None
     assert lake.ids() == [*range(10, 100), *range(1000, 1050)]
     assert len(outcome.files[TABLE]) == 3
 
@@ -132,7 +136,7 @@ def test_a_slice_reports_what_it_cost(lake: Lake, topic: str, produce: Produce) 
     outcome = lake.run(span(topic, 0, 2000))
     took = time.monotonic() - began
 
-    cost = outcome.cost
+    cost = outcome.report.cost
     assert min(cost.read_seconds, cost.decode_seconds, cost.write_seconds) > 0
     assert cost.read_seconds + cost.decode_seconds + cost.write_seconds < took + 0.003
     assert cost.bytes == sum(path.stat().st_size for path in lake.files())
@@ -205,7 +209,6 @@ def test_a_rejected_record_is_in_the_dead_letter_table_with_all_it_had(
         "generation": None,
     }
     assert (second["offset"], second["key"], second["kind"], second["column"]) == (3, None, "missing_required", "id")
-    assert list(outcome.rejected) == [f"{topic}[0]@1: {first['reason']}", f"{topic}[0]@3: {second['reason']}"]
 
 
 def test_the_dead_letter_table_gets_the_field_ids_that_are_fixed(lake: Lake) -> None:
@@ -233,10 +236,10 @@ def test_without_a_dead_letter_table_one_reject_blocks_and_leaves_nothing(
 
     outcome = lake.run(span(topic, 0, 4), landing=replace(lake.landing, dead_letter_table=None))
 
-    assert outcome.blocked is not None
-    assert "2 rejected records and no dead_letter_table" in outcome.blocked
-    assert outcome.blocked.startswith("the value is not valid JSON: ")
-    assert outcome.blocked.endswith(f"first: {topic}[0]@1, {topic}[0]@3")
+    assert outcome.report.blocked is not None
+    assert "2 rejected records and no dead_letter_table" in outcome.report.blocked
+    assert outcome.report.blocked.startswith("the value is not valid JSON: ")
+    assert outcome.report.blocked.endswith(f"first: {topic}[0]@1, {topic}[0]@3")
     assert counts(outcome) == [Counts(landed=2, rejected=2)]
     assert outcome.files == {}
     assert lake.files() == []
@@ -262,7 +265,7 @@ def test_the_budget_of_the_slice_or_of_the_landing_decides(
     if blocked is None:
         assert outcome.rows == {TABLE: 6, DEAD: 4}
     else:
-        assert blocked in (outcome.blocked or "")
+        assert blocked in (outcome.report.blocked or "")
         assert lake.files() == []
 
 
@@ -273,7 +276,7 @@ def test_a_blocked_slice_of_several_spans_reports_which_one_is_bad(lake: Lake, t
 
     outcome = lake.run(span(topic, 0, 5), span(topic, 0, 5, 1), budget=Budget(max_records=2, max_ratio=1.0))
 
-    assert outcome.blocked
+    assert outcome.report.blocked
     assert counts(outcome) == [Counts(landed=5), Counts(rejected=5)]
 
 
@@ -294,14 +297,9 @@ def test_metadata_columns_are_filled_for_the_rows_that_landed(
         topic, [("a", '{"id":1}'), "bad", ("gone", None), (None, '{"id":2,"kafka_offset":99}')], 0, timestamp=MILLIS
     )
     slice_ = Slice(slice_id=uuid4(), group=0, spans=(span(topic, 0, 4),), tables=landing.tables)
-    work = SliceWork(
-        landing=landing,
-        slice=slice_,
-        targets=(target_of(table, landing.table), target_of(lake.dead, DEAD)),
-        attempt=uuid4(),
-    )
+    job = slice_job(landing, plan_of(landing, [slice_], [target_of(table, landing.table), target_of(lake.dead, DEAD)]))
 
-    outcome = run_slice(work, {"bootstrap.servers": lake.bootstrap}, lambda _: lake.data.io.properties)
+    outcome = land_slice(job, lake.bootstrap, lake.data.io.properties)
 
     with table.transaction() as tx, tx.update_snapshot().fast_append() as append:
         append.append_data_file(outcome.files[landing.table][0])
@@ -311,7 +309,7 @@ def test_metadata_columns_are_filled_for_the_rows_that_landed(
         {"id": 1, "kafka_offset": 0, "kafka_key": b"a", **common},
         {"id": 2, "kafka_offset": 3, "kafka_key": None, **common},
     ]
-    assert outcome.ignored_fields == {"kafka_offset": 1}
+    assert outcome.report.ignored_fields == {"kafka_offset": 1}
 
 
 def test_ignored_fields_are_summed_over_the_slice(lake: Lake, topic: str, produce: Produce) -> None:
@@ -320,7 +318,7 @@ def test_ignored_fields_are_summed_over_the_slice(lake: Lake, topic: str, produc
 
     outcome = lake.run(span(topic, 0, 30), span(topic, 0, 12, 1))
 
-    assert outcome.ignored_fields == {"extra": 42}
+    assert outcome.report.ignored_fields == {"extra": 42}
 
 
 @pytest.fixture
@@ -347,7 +345,7 @@ def test_a_slice_instructed_to_stop_is_what_was_read_until_then_to_the_record(
     outcome = lake.run(*whole, should_stop=first_chunk)
     lake.append(outcome)
 
-    spans = [s.span for s in outcome.spans]
+    spans = [s.span for s in outcome.report.spans]
     assert 0 < sum(map(len, spans)) < 6000, "it ended before all was read"
     assert all(s.range.start == 0 for s in spans), "of the second range of a partition nothing was begun"
     assert counts(outcome) == [Counts(landed=len(s)) for s in spans]
@@ -377,7 +375,9 @@ def test_a_slice_instructed_to_stop_is_not_evaluated_by_the_rejects_of_its_begin
         lake.run(span(topic, 0, 20_150), budget=of_an_operator, should_stop=first_chunk)
 
     assert lake.files() == []
-    assert lake.run(span(topic, 0, 20_150), budget=of_an_operator).blocked is None, "the slice as a whole is sound"
+    assert lake.run(span(topic, 0, 20_150), budget=of_an_operator).report.blocked is None, (
+        "the slice as a whole is sound"
+    )
 
 
 def test_a_source_that_fails_in_mid_slice_leaves_no_file(
@@ -447,7 +447,6 @@ def test_a_format_that_is_registered_lands_a_slice(
 
 def test_a_plan_without_the_data_table_is_refused(lake: Lake, topic: str) -> None:
     slice_ = Slice(slice_id=uuid4(), group=0, spans=(span(topic, 0, 1),), tables=(DEAD,))
-    targets: Sequence[Any] = (target_of(lake.dead, DEAD),)
-    work = SliceWork(landing=lake.landing, slice=slice_, targets=tuple(targets), attempt=uuid4())
+    job = slice_job(lake.landing, plan_of(lake.landing, [slice_], [target_of(lake.dead, DEAD)]))
     with pytest.raises(TableError, match=r"shop\.orders.*LC5037"):
-        run_slice(work, {"bootstrap.servers": lake.bootstrap}, lambda _: {})
+        land_slice(job, lake.bootstrap, {})

@@ -22,8 +22,9 @@ from pyiceberg.types import PrimitiveType
 from airflow_provider_lakecommit.core.model import Counts, Slice, Span
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
 from airflow_provider_lakecommit.iceberg.table_spec import create_from_spec
-from airflow_provider_lakecommit.spark.slices import SliceWork, run_slice
 from tests.support.declared import landing_of
+from tests.support.jobs import plan_of, slice_job
+from tests.support.slices import land_slice
 from tests.support.targets import target_of
 
 pytestmark = pytest.mark.integration
@@ -138,9 +139,9 @@ def table(catalog: Catalog, bootstrap: str, make_topic: Callable[..., str], prod
     landing = landing_of(name="types", topics=topic, table="shop.types", timestamps=TIMESTAMPS, encodings=ENCODINGS)
     span = Span(SourcePartition(topic, 0), OffsetRange(0, len(RECORDS)))
     slice_ = Slice(slice_id=uuid4(), group=0, spans=(span,), tables=landing.tables)
-    work = SliceWork(landing=landing, slice=slice_, targets=(target_of(made, landing.table),), attempt=uuid4())
-    outcome = run_slice(work, {"bootstrap.servers": bootstrap}, lambda _: made.io.properties)
-    assert [s.counts for s in outcome.spans] == [Counts(landed=len(RECORDS))]
+    job = slice_job(landing, plan_of(landing, [slice_], [target_of(made, landing.table)]))
+    outcome = land_slice(job, bootstrap, made.io.properties)
+    assert [s.counts for s in outcome.report.spans] == [Counts(landed=len(RECORDS))]
     with made.transaction() as tx, tx.update_snapshot().fast_append() as append:
         for file in outcome.files[landing.table]:
             append.append_data_file(file)

@@ -70,12 +70,11 @@ def audit(
             moved += (snapshot_of(r, name, r.commit_id) for r in records if r.commit_id is not None)
     new = {p.snapshot_id for p in moved}
     # An earlier attempt of this commit may have moved main.
-    return (*(p for p in own if p.snapshot_id not in new and _is_on_main(session, p)), *moved)
-
-
-def _is_on_main(session: LandingSession, one: PublishedSnapshot) -> bool:
-    line = ancestry(session.tables.load(one.table).metadata, MAIN_BRANCH)
-    return any(s.snapshot_id == one.snapshot_id for s in line)
+    before = []
+    for one in (p for p in own if p.snapshot_id not in new):
+        line = ancestry(session.tables.load(one.table).metadata, MAIN_BRANCH)
+        before += [one] if any(s.snapshot_id == one.snapshot_id for s in line) else []
+    return (*before, *moved)
 
 
 def unpublished_of(session: LandingSession) -> Ahead:

@@ -90,7 +90,11 @@ def close_cycle(
         except ClosedError:
             raise
         except Exception as e:
-            _send_evidence(session, run, ticket, e, commits)
+            # Errors of the log are ignored in favor of the failure itself.
+            if not isinstance(e, ControlTopicError) or session.control.answers():
+                record = _evidence(session, run, ticket, e, commits, tuple(commits.failures))
+                with suppress(ControlTopicError, ClosedError):
+                    session.send("commit", ticket, ticket.partition, [record])
             raise
         _trim(commits, closed, turns)
     return closed
@@ -179,7 +183,7 @@ def _complete(commits: TableCommits, folded: FoldedLog) -> Closed:
     own = [] if state is None or session.lane != LIVE else [state]
     through = valid_through(landing_state.cycles.values(), common) if valid_through(own, common) else None
     record = session.sender("commit", ticket.commit_id).closed(
-        session.new_id(), session.now(), through, _directives(commits)
+        session.new_id(), session.now(), through, Directives(voided=tuple(commits.voided))
     )
     session.send("commit", ticket, folded.partition, [record])
     return _closed(commits, folded, through)
@@ -209,6 +213,7 @@ def _closed(
     blocked = tuple(map(str, landing_state.blocked))
     done = done_reports(landing_state, folded.entries, ticket.commit_id)
     most = max(done, key=lambda r: sum(r.rejects.values()), default=None)
+    elsewhere = f"other runs have already published its window {state.plan.coverage}" if state else ""
     something = commits.published or waiting or missing or blocked or failed
     return Closed(
         commit_id=ticket.commit_id,
@@ -221,7 +226,7 @@ def _closed(
         voided=(*commits.refused.values(), *forgotten),
         left=(state.plan.left if state else 0) + early,
         valid_through=through,
-        reason=None if state is None or something else _why_idle(state),
+        reason=None if state is None or something else state.plan.reason or elsewhere,
         stopped="" if state is None else state.plan.stopped,
         note=f"the cycle ended early ({state.ended_early}); the next run continues" if state and early else "",
         ignored_fields=summed(r.ignored_fields for r in done),
@@ -234,19 +239,11 @@ def _closed(
     )
 
 
-def _directives(commits: TableCommits) -> Directives:
-    return Directives(voided=tuple(commits.voided))
-
-
 def waiting_slices(ledgers: Iterable[TableLedger], accepted: Mapping[str, Sequence[AcceptedSlice]]) -> Iterable[str]:
     """Yield the slices with rows that cannot be published yet, with the offset that is missing before each."""
     for ledger in ledgers:
         waiting = settle(accepted[ledger.table], ledger.section, ledger.others).waiting
         yield from (f"{ledger.table}: {w}" for w in waiting if w.slice.file_count(ledger.table))
-
-
-def _why_idle(state: CycleState) -> str:
-    return state.plan.reason or f"other runs have already published its window {state.plan.coverage}"
 
 
 def _forgotten(ticket: CycleTicket) -> str:
@@ -262,17 +259,6 @@ def _undone(state: CycleState | None) -> list[Slice]:
     return [rest for s in whole if state and (rest := state.left_of(s)) is not None]
 
 
-def _send_evidence(
-    session: LandingSession, run: RunIdentity, ticket: CycleTicket, error: Exception, commits: TableCommits
-) -> None:
-    """Report a failed commit attempt to observers; errors of the log are ignored in favor of the failure itself."""
-    if isinstance(error, ControlTopicError) and not session.control.answers():
-        return
-    record = _evidence(session, run, ticket, error, commits, tuple(commits.failures))
-    with suppress(ControlTopicError, ClosedError):
-        session.send("commit", ticket, ticket.partition, [record])
-
-
 def _evidence(
     session: LandingSession,
     run: RunIdentity,
@@ -281,8 +267,14 @@ def _evidence(
     commits: TableCommits,
     tables: tuple[str, ...],
 ) -> Outgoing:
-    """Return the evidence of a failed commit attempt for these tables."""
     reason = session.without_secrets(f"{type(error).__name__}: {error}")[:2000]
+    voided = Directives(voided=tuple(commits.voided))
     return session.sender("commit", ticket.commit_id).commit_failed(
-        session.new_id(), session.now(), reason, run.attempt, _directives(commits), tables, session.landing.table
+        session.new_id(),
+        session.now(),
+        reason,
+        run.attempt,
+        voided,
+        tables,
+        session.landing.table,
     )

@@ -14,7 +14,7 @@ announced.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -85,7 +85,9 @@ class TablePublisher:
         :raises SourceError: slices can be neither published nor read again
         :raises LakecommitError: an error of the catalog or the table
         """
-        published.extend(self._announced_before(folded))
+        if (own := folded.state.cycles.get(self.ticket.commit_id)) is not None:
+            # An earlier attempt announced them: the run still has to report them.
+            published.extend(published_before(self.session, self.table, own, announced=folded.state.announced))
         folded = self._announce_forgotten(folded, published)
         self._refuse_truncated(folded)
         self._check_empty(folded)
@@ -109,19 +111,15 @@ class TablePublisher:
                     published.append(found)
             elif not outcome.already and not any(r.void for r in outcome.refused):
                 break
-            self._go_on(outcome)
+            old = self.table.table
+            table = Table(old.name(), outcome.metadata, old.metadata_location, old.io, old.catalog)
+            self.table = prepared_table(self.session, self.table.name, table, outcome.state)
             folded = self._read_again(folded)
         refresh(self.session, self.table, folded, self.ticket.commit_id, whole=self.whole)
         self.refusals.check()
         return folded
 
     # -- what a crash left ----------------------------------------------------------------------------------------
-
-    def _announced_before(self, folded: FoldedLog) -> Iterator[PublishedSnapshot]:
-        """Yield snapshots of this cycle that an earlier attempt announced: the run still has to report them."""
-        own = folded.state.cycles.get(self.ticket.commit_id)
-        if own is not None:
-            yield from published_before(self.session, self.table, own, announced=folded.state.announced)
 
     def _announce_forgotten(self, folded: FoldedLog, published: list[PublishedSnapshot]) -> FoldedLog:
         """Announce snapshots of this stream without a COMMIT_TO_TABLE in the log."""
@@ -269,12 +267,6 @@ class TablePublisher:
             debt=None if found.debt is None else found.debt.share,
         )
         self.session.send("commit", self.ticket, folded.partition, [record])
-
-    def _go_on(self, outcome: PublishOutcome) -> None:
-        """Continue with the table as the commit left it."""
-        old = self.table.table
-        table = Table(old.name(), outcome.metadata, old.metadata_location, old.io, old.catalog)
-        self.table = prepared_table(self.session, self.table.name, table, outcome.state)
 
     def _read_again(self, folded: FoldedLog) -> FoldedLog:
         ledgers = [self.table.ledger if t.table == self.table.name else t for t in folded.ledgers]

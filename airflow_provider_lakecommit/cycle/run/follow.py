@@ -21,7 +21,6 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer import CommitterThread
@@ -32,7 +31,7 @@ from airflow_provider_lakecommit.cycle.run.loop import LandingRunner
 from airflow_provider_lakecommit.cycle.run.pauses import Troubles
 from airflow_provider_lakecommit.cycle.run.successor import Successor
 from airflow_provider_lakecommit.cycle.run.upkeep import Upkeep
-from airflow_provider_lakecommit.cycle.run.window import Ahead, FollowOptions, Pace, ahead_of, is_full
+from airflow_provider_lakecommit.cycle.run.window import FollowOptions, Pace, ahead_of, is_full
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.exceptions import LakecommitError, TableError
@@ -80,13 +79,14 @@ class Follow:
     ) -> None:
         self._session, self._options, self._log = session, options, log
         self._successor = Successor(session, log.write, engine.start, turns=turns)
-        self._numbers = CycleNumbers(identify, self._successor.in_turn)
+        self._identify = identify
+        self._next, self._newest = 0, -1
         self._closing = ExitStack()
         self._executor = self._closing.enter_context(CommitterThread())
         self._runner = LandingRunner(
             session,
             engine,
-            self._numbers.identify,
+            self._identify_next,
             release=release,
             executor=self._executor,
             early=early,
@@ -100,7 +100,7 @@ class Follow:
         now = time.monotonic()
         self._pace = Pace.after(now, self._age)
         self._interval, self._logged_at, self._checked_at = Interval(), now, now
-        self._ahead = Ahead(records=0)
+        self._ahead = self._held_up = 0
         life = options.lifetime
         self._until = None if life is None else now + life.total_seconds()
         self._ended = False
@@ -133,7 +133,7 @@ class Follow:
         :param most: end after so many
         :raises LakecommitError: an error that needs an operator, or does not pass
         """
-        self._numbers.next = first
+        self._next = first
         count = 0
         with self._closing:
             for count, outcome in enumerate(self._cycles(), 1):
@@ -145,13 +145,15 @@ class Follow:
             self._log_interval(time.monotonic())
             yield from self._last_try(tries=count != most)
 
-    def _last_try(self, *, tries: bool) -> Iterator[CycleOutcome]:
-        """Retry tables that commits fail for; a later continuous run has its own retry.
+    def _identify_next(self, number: int) -> RunIdentity:
+        """Return an identity for the loop, which calls this when it opens a cycle."""
+        self._newest = max(self._newest, number)
+        return self._successor.in_turn(self._identify(number))
 
-        :raises LakecommitError: they still lack something
-        """
+    def _last_try(self, *, tries: bool) -> Iterator[CycleOutcome]:
+        """Retry tables that commits fail for; a later continuous run has its own retry."""
         try:
-            yield from self._runner.last_try(self._numbers.next, tries=tries and not self._successor.found)
+            yield from self._runner.last_try(self._next, tries=tries and not self._successor.found)
         except LakecommitError as e:
             if self._successor.found:
                 # A retry would take over from that run.
@@ -162,13 +164,14 @@ class Follow:
         while True:
             newest: CycleOutcome | None = None
             try:
-                for newest in self._runner.cycles(self._numbers.next, goes_on=True):
+                for newest in self._runner.cycles(self._next, goes_on=True):
                     self._closed(newest)
                     yield newest
                     if self._over():
                         self._runner.open_no_more()
             except LakecommitError as e:
-                self._numbers.give_up()
+                # Numbers of cycles that were opened and not closed are not used again.
+                self._next = max(self._next, self._newest + 1)
                 self._put_off(e)
                 if self._over():
                     raise
@@ -182,7 +185,7 @@ class Follow:
                 return
 
     def _closed(self, outcome: CycleOutcome) -> None:
-        self._numbers.closed(outcome.number)
+        self._next = outcome.number + 1
         self._successor.closed(outcome)
         self._ended = self._ended or self._successor.has_begun()
         if outcome.progress or (outcome.whole and not outcome.deferred):
@@ -195,7 +198,6 @@ class Follow:
         self._now_and_then(now)
 
     def _wait_for_a_window(self, newest: CycleOutcome | None) -> None:
-        """Wait until a window is due, or the run is over."""
         if self._successor.is_due:
             return
         ends, limits = newest.opened.plan.ends if newest is not None else {}, self._session.landing.window
@@ -207,9 +209,10 @@ class Follow:
             except LakecommitError as e:
                 self._put_off(e)
                 continue
-            self._ahead, now = ahead_of(ends, source.partitions), time.monotonic()
+            self._ahead, self._held_up = ahead_of(ends, source.partitions)
+            now = time.monotonic()
             full = is_full(
-                self._ahead.records,
+                self._ahead,
                 self._upkeep.record_bytes,
                 max_records=limits.max_records,
                 max_bytes=limits.max_bytes,
@@ -232,7 +235,6 @@ class Follow:
         self._rest(pause)
 
     def _over(self) -> bool:
-        """Return True if no further window may be opened."""
         now = time.monotonic()
         if now - self._checked_at >= CHECK_SECONDS:
             self._checked_at = now
@@ -240,7 +242,6 @@ class Follow:
         return self._ended or self._runner.stopping or (self._until is not None and now >= self._until)
 
     def _rest(self, seconds: float) -> None:
-        """Wait, unless the run ends meanwhile."""
         until = time.monotonic() + seconds
         while not self._over() and (left := until - time.monotonic()) > 0:
             self._now_and_then(time.monotonic())
@@ -253,8 +254,8 @@ class Follow:
 
     def _log_interval(self, now: float) -> None:
         # Offsets are read one after the other: only a lasting difference is held up.
-        ahead = self._ahead if self._pace.idle >= HELD_UP_CHECKS else replace(self._ahead, held_up=0)
-        self._log.write(self._interval.line(now - self._logged_at, ahead))
+        held_up = self._held_up if self._pace.idle >= HELD_UP_CHECKS else 0
+        self._log.write(self._interval.line(now - self._logged_at, self._ahead, held_up))
         self._log.next_interval()
         self._interval, self._logged_at = Interval(blocked=self._interval.blocked, failed=self._interval.failed), now
 
@@ -284,30 +285,3 @@ def bound_arenas() -> None:
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
-
-
-class CycleNumbers:
-    """The cycle numbers of one continuous run.
-
-    :param identify: returns the identity of the run's n-th cycle
-    :param in_turn: returns the identity of a cycle that is opened now
-    """
-
-    def __init__(self, identify: Callable[[int], RunIdentity], in_turn: Callable[[RunIdentity], RunIdentity]) -> None:
-        self._identify = identify
-        self._in_turn = in_turn
-        self._newest = -1
-        self.next = 0
-
-    def identify(self, number: int) -> RunIdentity:
-        """Return an identity for the loop, which calls this when it opens a cycle."""
-        self._newest = max(self._newest, number)
-        return self._in_turn(self._identify(number))
-
-    def closed(self, number: int) -> None:
-        """Record that the cycle is closed."""
-        self.next = number + 1
-
-    def give_up(self) -> None:
-        """Retire the numbers of cycles that were opened and not closed."""
-        self.next = max(self.next, self._newest + 1)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_lakecommit.core import STATUS, summed
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, RunOutcome
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot, merged_snapshots
-from airflow_provider_lakecommit.cycle.run.window import Ahead
 
 MOST_BUFFERED = 200
 """Most buffered lines of a window; the newest are kept."""
@@ -88,14 +87,18 @@ class Interval:
         self.youngest = youngest if self.youngest is None else min(self.youngest, youngest)
         self.oldest = max(self.oldest, oldest)
 
-    def line(self, seconds: float, ahead: Ahead) -> str:
-        """:param seconds: since the last line"""
+    def line(self, seconds: float, ahead: int, held_up: int) -> str:
+        """Return the log line of the interval.
+
+        :param seconds: since the last line
+        :param ahead: offsets of the source beyond the newest plan; ``held_up`` by open transactions
+        """
         text = f"followed for {seconds:.0f} s: {self.records:,} offsets, {self.rows:,} rows, {self.windows} windows"
         if self.youngest is not None:
             text += f"; records were {self.youngest:.1f} to {self.oldest:.1f} s old when published"
-        text += f"; {ahead.records:,} offsets behind"
-        if ahead.held_up:
-            text += f", {ahead.held_up:,} held up by open transactions"
+        text += f"; {ahead:,} offsets behind"
+        if held_up:
+            text += f", {held_up:,} held up by open transactions"
         if self.failed:
             text += f"; commits fail for {', '.join(self.failed)}"
         return text + (f"; {self.blocked} ranges blocked, see `{STATUS}`" if self.blocked else "")

@@ -36,7 +36,7 @@ from airflow_provider_lakecommit.cycle.outcome import CycleOutcome
 from airflow_provider_lakecommit.cycle.plan.open import open_cycle
 from airflow_provider_lakecommit.cycle.run.pauses import PausePolicy
 from airflow_provider_lakecommit.cycle.session.concurrent import in_thread
-from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd, end_job
+from airflow_provider_lakecommit.cycle.session.early_end import EarlyEnd
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity, cycle_id_of
 from airflow_provider_lakecommit.cycle.session.progress import LOG_SECONDS, Progress
 from airflow_provider_lakecommit.cycle.write.window_writer import (
@@ -126,7 +126,7 @@ class LandingRunner:
             lack something in the end
         """
         self._goes_on = goes_on
-        self._early_end = early_end = EarlyEnd(self._ask_to_end, self._give_up)
+        self._early_end = early_end = EarlyEnd(self._writers.ask_to_end, self._give_up)
         try:
             end = first + most if most is not None else None
             number, end = yield from self._cycles(first, end)
@@ -164,8 +164,10 @@ class LandingRunner:
         while True:
             error, number = self._fill(number, end, ahead=sound)
             if error is not None and not self._windows:
-                if (drained := self._drained(number, error)) is not None:
-                    yield drained
+                if not self._writers.stopping:
+                    run, began = self._identify(number), time.monotonic()
+                    if drained := drained_after(self._session, run, error, executor=self._executor):
+                        yield without_window(number, drained, time.monotonic() - began)
                 raise error
             outcome = self._finish(self._windows[0])
             self._windows.popleft()
@@ -215,10 +217,7 @@ class LandingRunner:
             self._pause(YIELD_SECONDS)
 
     def _begin(self, number: int) -> None:
-        """Open or continue the n-th cycle, and begin its jobs.
-
-        :raises LakecommitError: an error of `open_cycle`
-        """
+        """Open or continue the n-th cycle, and begin its jobs."""
         self._go_on_or_stop()
         run, began = self._identify(number), time.monotonic()
         starting = in_thread(self._engine.start, "engine") if self._early else None
@@ -302,14 +301,6 @@ class LandingRunner:
         self._releases.end_with(self._windows)
         self._windows.clear()
 
-    def _drained(self, number: int, error: LakecommitError) -> CycleOutcome | None:
-        """Return a cycle that only publishes, after an error that kept one from being opened."""
-        if self._writers.stopping:
-            return None
-        run, began = self._identify(number), time.monotonic()
-        drained = drained_after(self._session, run, error, executor=self._executor)
-        return drained and without_window(number, drained, time.monotonic() - began)
-
     def stop(self, reason: str = "the run was stopped", grace: float = 0.0) -> None:
         """Stop the running jobs and open no further cycle; returns at once. For signal handlers.
 
@@ -322,10 +313,6 @@ class LandingRunner:
             self._give_up()
         elif self._early_end is not None:
             self._early_end.request(reason, grace)
-
-    def _ask_to_end(self, reason: str) -> None:
-        for job in list(self._writers.jobs.values()):
-            end_job(self._session.control, job, reason)
 
     def _give_up(self) -> None:
         self._gave_up = True
@@ -354,7 +341,6 @@ class LandingRunner:
         )
 
     def _pause(self, seconds: float) -> None:
-        """Wait, unless stopped meanwhile."""
         until = time.monotonic() + seconds
         while not self._writers.stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))

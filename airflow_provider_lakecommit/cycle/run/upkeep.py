@@ -31,24 +31,19 @@ class Upkeep:
 
     def run(self) -> None:
         """Run the upkeep once."""
+        landing = self._session.landing
         try:
-            self._measure()
-            for name in self._session.landing.tables if self._keep else ():
-                self._expire(name)
+            if landing.window.max_bytes is not None:
+                state = ledger_state(self._session, landing.table)
+                section = state.section(landing.name, self._session.lane) if state else None
+                self.record_bytes = section.record_bytes if section else 0
+            if self._keep is None:
+                return
+            before = int((self._session.now() - self._keep).timestamp() * 1000)
+            expire = partial(expire_older, landing=landing.name, before_ms=before, audited=bool(landing.checks))
+            for name in landing.tables:
+                own = partial(expire, self._session.tables, name, landing.branch)
+                if gone := self._executor.run_exclusive(self._session.key(name), own):
+                    self._session.log(f"{name}: expired {gone} old snapshots")
         except LakecommitError as e:
             self._session.log(f"WARNING: could not expire old snapshots: {e}")
-
-    def _measure(self) -> None:
-        if self._session.landing.window.max_bytes is None:
-            return
-        state = ledger_state(self._session, self._session.landing.table)
-        section = state.section(self._session.landing.name, self._session.lane) if state else None
-        self.record_bytes = section.record_bytes if section else 0
-
-    def _expire(self, name: str) -> None:
-        landing, keep = self._session.landing, self._keep or timedelta()
-        before = int((self._session.now() - keep).timestamp() * 1000)
-        expired = partial(expire_older, self._session.tables, name, landing.branch, landing=landing.name)
-        expire = partial(expired, before_ms=before, audited=bool(landing.checks))
-        if gone := self._executor.run_exclusive(self._session.key(name), expire):
-            self._session.log(f"{name}: expired {gone} old snapshots")

@@ -56,20 +56,12 @@ def is_full(records: int, record_bytes: int, *, max_records: int | None, max_byt
     return (max_records is not None and records >= max_records) or (max_bytes is not None and size >= max_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
-    """A check's findings: readable offsets beyond the newest plan, and those held up by open transactions."""
-
-    records: int
-    held_up: int = 0
-
-
-def ahead_of(ends: Mapping[SourcePartition, int], now: Mapping[SourcePartition, Watermark]) -> Ahead:
-    """Return the source's offsets beyond the ends of a plan; all offsets of new partitions."""
-    return Ahead(
-        records=sum(max(0, w.stable - max(w.start, ends.get(p, 0))) for p, w in now.items()),
-        held_up=sum(max(0, w.high - w.stable) for w in now.values()),
-    )
+def ahead_of(ends: Mapping[SourcePartition, int], now: Mapping[SourcePartition, Watermark]) -> tuple[int, int]:
+    """Return the number of the source's readable offsets beyond the ends of a plan, with all those of new partitions,
+    and of those held up by open transactions.
+    """
+    readable = sum(max(0, w.stable - max(w.start, ends.get(p, 0))) for p, w in now.items())
+    return readable, sum(max(0, w.high - w.stable) for w in now.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +84,14 @@ class Pace:
         """Return the state after a plan whose ends were requested at that time."""
         return cls(age=age, planned=planned, clean=planned)
 
-    def saw(self, ahead: Ahead, *, checked_at: float, now: float, full: bool | None) -> tuple[Pace, float, bool]:
+    def saw(self, ahead: int, *, checked_at: float, now: float, full: bool | None) -> tuple[Pace, float, bool]:
         """Return the state after a check, the seconds before the next step, and True if that step opens a window.
 
+        :param ahead: readable offsets that it found beyond the newest plan
         :param checked_at: start of the check; ``now``: when it was answered
         :param full: as :func:`is_full`
         """
-        if not ahead.records:
+        if not ahead:
             pace = replace(self, clean=checked_at, idle=self.idle + 1)
             if now - self.planned >= ANYWAY:
                 return pace, 0.0, True

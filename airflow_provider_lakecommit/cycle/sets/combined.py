@@ -64,15 +64,13 @@ class Combined(Generic[A, R]):
     def _is_to_lead(self, answer: Future[R]) -> bool:
         """Wait for the answer, or until this thread must make the request."""
         with self._changed:
-            self._changed.wait_for(lambda: answer.done() or (self._free and self._is_waiting(answer)))
+            self._changed.wait_for(
+                lambda: answer.done() or (self._free and any(each is answer for _, each in self._waiting))
+            )
             if answer.done():
                 return False
             self._free -= 1
             return True
-
-    def _is_waiting(self, answer: Future[R]) -> bool:
-        """Return True if nothing has requested it yet."""
-        return any(each is answer for _, each in self._waiting)
 
     def _run_batch(self) -> None:
         if self._gather:

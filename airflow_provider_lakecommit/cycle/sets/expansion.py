@@ -121,7 +121,13 @@ def expand(declared: LandingSet, known: Collection[str]) -> Expansion:
     landings, troubles = [m for m in made if isinstance(m, Landing)], [m for m in made if isinstance(m, Trouble)]
     dead = {str(each.dead_letter_table).casefold(): each for each in landings if each.dead_letter_table}
     both = [each for each in landings if each.table.casefold() in dead]
-    troubles += [_dead_letters_of(dead[each.table.casefold()], each) for each in both]
+    for each in both:
+        why = (
+            f"topics {', '.join(each.topic_names)} go to {each.table}, the dead-letter table of "
+            f"{dead[each.table.casefold()].table}: give them their own rule, or change the template "
+            "`dead_letter_table`"
+        )
+        troubles.append(Trouble(topics=each.topic_names, table=each.table, why=why))
     failing = unmatched if declared.unmatched == "fail" else []
     troubles += [Trouble(topics=(t,), why=f"topic {t} matches no rule, and the set has no `table`") for t in failing]
     ignored = () if failing else tuple(unmatched)
@@ -175,14 +181,6 @@ def _trouble(ways: Sequence[_Way]) -> Trouble | None:
         "`merge: true` in a rule for all of them"
     )
     return Trouble(topics=topics, table=tables[0], why=why)
-
-
-def _dead_letters_of(owner: Landing, other: Landing) -> Trouble:
-    why = (
-        f"topics {', '.join(other.topic_names)} go to {other.table}, the dead-letter table of {owner.table}: "
-        "give them their own rule, or change the template `dead_letter_table`"
-    )
-    return Trouble(topics=other.topic_names, table=other.table, why=why)
 
 
 def _landing(declared: LandingSet, ways: Sequence[_Way]) -> Landing | Trouble:

@@ -149,7 +149,6 @@ def _read_former(session: LandingSession, known: _Candidate, connections: SetCon
 
 
 def _records(session: LandingSession, section: LedgerSection) -> Sequence[ControlRecord]:
-    """Return the part of the log that a ledger needs."""
     with log_of(session, section.control) as control:
         return () if control is None else control.read(section.control.partition, section.control.read_from).records
 

@@ -80,8 +80,10 @@ def plans_of(
     """
 
     def step(session: LandingSession) -> tuple[Landing, Opened] | str:
-        if skip_idle and _is_idle(session, connections):
-            return "nothing new"
+        if skip_idle and (stable := connections.marks(session.landing)):
+            entries = session.read_state(()).entries
+            if is_idle(entries, stable, session.landing.spec_version, session.now()):
+                return "nothing new"
         made = landing_ready(declared, session.landing, kafka, tables, connections)
         if made is None:
             return without_records(session.landing)
@@ -130,14 +132,6 @@ def has_no_record(landing: Landing, connections: SetConnections) -> bool:
 def without_records(landing: Landing) -> str:
     """Return the message for such a landing."""
     return f"{', '.join(landing.topic_names)} never had a record: {landing.table} is created with the first one"
-
-
-def _is_idle(session: LandingSession, connections: SetConnections) -> bool:
-    stable = connections.marks(session.landing)
-    if not stable:
-        return False
-    entries = session.read_state(()).entries
-    return is_idle(entries, stable, session.landing.spec_version, session.now())
 
 
 def is_idle(entries: Sequence[Entry], stable: Mapping[SourcePartition, int], spec_version: str, now: datetime) -> bool:

@@ -28,6 +28,7 @@ from uuid import UUID
 from airflow_provider_lakecommit.core import Cycle
 from airflow_provider_lakecommit.cycle.outcome import CycleOutcome, Written
 from airflow_provider_lakecommit.cycle.results import Closed, GroupResult, GroupTicket, Opened
+from airflow_provider_lakecommit.cycle.session.early_end import end_job
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession, RunIdentity
 from airflow_provider_lakecommit.cycle.session.progress import Progress, report_progress
 from airflow_provider_lakecommit.cycle.session.secrets import secrets_for
@@ -88,6 +89,11 @@ class WindowWriter:
             return secrets_for(self.session.tables, self.session.kafka, [job], log=self.session.log)
         except LakecommitError as e:
             raise SparkJobError("LC6234", f"the Spark job of group {job.group} did not begin: {e}") from e
+
+    def ask_to_end(self, reason: str) -> None:
+        """Ask the tasks of all running jobs to end early."""
+        for job in list(self.jobs.values()):
+            end_job(self.session.control, job, reason)
 
     def saved(self, ticket: GroupTicket, *, logged: bool) -> GroupResult:
         """Return a group's reported work, by the log.

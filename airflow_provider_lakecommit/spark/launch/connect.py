@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4, uuid5
 
 from airflow_provider_lakecommit.exceptions import SparkJobError, SpecError
@@ -40,7 +40,6 @@ from airflow_provider_lakecommit.spark.window import workers_died
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.spark.job import Secrets, SliceResult, WindowJob
-    from airflow_provider_lakecommit.spark.launch.connect_client import Result
 
 SESSIONS = UUID("6f2f6a0e-6a0c-5a3f-9f7b-0b9f6f4f5f31")
 """Namespace of session ids."""
@@ -55,34 +54,26 @@ PACKAGE_KEY = "lakecommit.package"
 POOL_KEY = "spark.scheduler.pool"
 
 
-@dataclass(frozen=True, slots=True)
-class _Operation:
-    """A session's entry on a group of a cycle: the newest round, its waiting attempt, and its spec version."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Round:
+    """An operation for a group of a cycle, with the attempt that waits for it. The session has an entry on the newest
+    one of each group. A replica has rounds of its own, which attempts at that replica adopt.
+    """
 
+    job: WindowJob
     number: int
     attempt: str
     spec: str
     ended: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> _Operation:
-        number, attempt, spec, *ended = text.split()
-        return cls(int(number), attempt, spec, ended=bool(ended))
-
-    def __str__(self) -> str:
-        return f"{self.number} {self.attempt} {self.spec}{' ended' if self.ended else ''}"
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Run:
-    """An operation that this process waits for."""
-
-    operation: UUID
-    key: str
-    number: int
-    spec: str
-    share: tuple[UUID, int]
     results: list[SliceResult] = field(default_factory=list)
+
+    @property
+    def operation(self) -> UUID:
+        return uuid5(self.job.commit_id, f"{_share(self.job)}/{self.number}")
+
+    def entry(self, *, ended: bool = False) -> dict[str, str]:
+        """Return the setting of the session that names it."""
+        return {_key(self.job): f"{self.number} {self.attempt} {self.spec}{' ended' if ended else ''}"}
 
 
 class ConnectEngine:
@@ -100,7 +91,7 @@ class ConnectEngine:
         self._family = uuid5(SESSIONS, "/".join((deployment, landing, lane, package_digest())))
         self._attempt = uuid4().hex
         self._client: ConnectClient | None = None
-        self._running: list[_Run] = []
+        self._running: list[_Round] = []
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -128,14 +119,14 @@ class ConnectEngine:
         if self._client is None:
             self.start()
         with self._explained(f"the Spark job of group {job.group}, {job.plan.coverage}, ended early"):
-            newest = self._operation(_key(job))
+            newest = self._newest(job)
             if newest is None:
                 return self._begin(job, secrets, 0)
             if newest.spec != job.landing.spec_version:
                 # Also if another attempt still waits for it, which then finds it ended.
                 with suppress(SparkConnectError):
-                    self._calls.interrupt(_run(job, newest.number).operation)
-            elif not newest.ended and (found := self._adopt(job, newest)) is not None:
+                    self._calls.interrupt(newest.operation)
+            elif not newest.ended and (found := self._adopt(job, newest.number)) is not None:
                 return found
             return self._begin(job, secrets, newest.number + 1)
 
@@ -167,7 +158,11 @@ class ConnectEngine:
             client = ConnectClient(self._url, uuid5(self._family, str(number)))
             try:
                 if PACKAGE_KEY not in client.settings(PACKAGE_KEY):
-                    self._furnish(client)
+                    # The attempt is in the name: the tasks of a window may all find a session without the package, and
+                    # a server fails one of two concurrent uploads of one name.
+                    name = f"airflow_provider_lakecommit-{package_digest()}-{self._attempt}.zip"
+                    client.add_python_file(name, package_zip())
+                    client.set({PACKAGE_KEY: package_digest(), POOL_KEY: f"lakecommit/{self._name}"})
                 return client
             except SparkConnectError as e:
                 client.close()
@@ -175,17 +170,11 @@ class ConnectEngine:
                     raise
         raise SparkJobError("LC5009", f"{self._url} has closed {MOST_SESSIONS} sessions of {self._name}: restart it")
 
-    def _furnish(self, client: ConnectClient) -> None:
-        # The attempt is in the name: the tasks of a window may all find a session without the package, and a server
-        # fails one of two concurrent uploads of one name.
-        client.add_python_file(f"airflow_provider_lakecommit-{package_digest()}-{self._attempt}.zip", package_zip())
-        client.set({PACKAGE_KEY: package_digest(), POOL_KEY: f"lakecommit/{self._name}"})
-
     # -- operations ---------------------------------------------------------------------------------------------------
 
-    def _adopt(self, job: WindowJob, operation: _Operation) -> list[SliceResult] | None:
+    def _adopt(self, job: WindowJob, number: int) -> list[SliceResult] | None:
         """Wait for an earlier attempt's operation; return ``None`` if there is none."""
-        run = _run(job, operation.number)
+        run = self._round(job, number)
         try:
             self._wait(run, lambda: self._calls.listen(run.operation))
         except SparkConnectError as e:
@@ -212,7 +201,7 @@ class ConnectEngine:
         # By these, a user finds and interrupts operations.
         tags = ["lakecommit", f"landing={job.plan.landing}", f"commit={job.commit_id}", f"group={job.group}"]
         for number in range(first, first + MOST_ROUNDS):
-            run = _run(job, number)
+            run = self._round(job, number)
             try:
                 self._wait(run, partial(self._calls.execute, run.operation, plan, tags))
             except SparkConnectError as e:
@@ -227,13 +216,13 @@ class ConnectEngine:
             "LC5011", f"group {job.group} of cycle {job.commit_id} was tried {MOST_ROUNDS} times on this server"
         )
 
-    def _wait(self, run: _Run, begin: Callable[[], Iterator[Result]]) -> None:
+    def _wait(self, run: _Round, begin: Callable[[], Iterator[Any]]) -> None:
         """Own an operation and read its results up to the last one; an interrupted caller ends it."""
         self._running.append(run)
         try:
             if self._stopped:
                 raise SparkJobError("LC5012", "it was stopped before it began")
-            self._calls.set({run.key: str(_Operation(run.number, self._attempt, run.spec))})
+            self._calls.set(run.entry())
             self._follow(run, begin())
         except SparkConnectError:
             raise
@@ -242,20 +231,21 @@ class ConnectEngine:
             raise
         finally:
             self._running.remove(run)
-            note_running(run.share, None)
+            note_running((run.job.commit_id, run.job.group), None)
 
-    def _follow(self, run: _Run, results: Iterator[Result]) -> None:
+    def _follow(self, run: _Round, results: Iterator[Any]) -> None:
         """Read results across ends of streams and short losses of the connection."""
         last, lost_at = None, None
         while True:
             try:
                 for result in results:
-                    last, lost_at = result.id, None
-                    if result.running is not None:
-                        note_running(run.share, result.running)
-                    if result.arrow is not None:
-                        run.results += results_of(result.arrow)
-                    if result.last:
+                    last, lost_at = result.response_id, None
+                    if result.HasField("execution_progress"):
+                        share = run.job.commit_id, run.job.group
+                        note_running(share, result.execution_progress.num_inflight_tasks)
+                    if result.HasField("arrow_batch"):
+                        run.results += results_of(result.arrow_batch.data)
+                    if result.HasField("result_complete"):
                         return
                     if self._stopped:
                         # The interrupt may have come before the server knew the operation.
@@ -268,29 +258,36 @@ class ConnectEngine:
                 time.sleep(RECONNECT_PAUSE)
             results = self._calls.listen(run.operation, after=last)
 
-    def _finish(self, run: _Run, *, complete: bool) -> None:
+    def _finish(self, run: _Round, *, complete: bool) -> None:
         """Let the server forget an ended operation, and record for later attempts that nothing runs."""
         with suppress(SparkConnectError):
             if complete:
-                self._calls.unset(run.key)
+                self._calls.unset(_key(run.job))
             else:
-                self._calls.set({run.key: str(_Operation(run.number, self._attempt, run.spec, ended=True))})
+                self._calls.set(run.entry(ended=True))
             self._calls.release(run.operation)
 
     def _interrupt_all(self) -> None:
         for run in tuple(self._running):
             self._interrupt(run)
 
-    def _interrupt(self, run: _Run) -> None:
+    def _interrupt(self, run: _Round) -> None:
         """End an operation that this attempt still owns."""
         with suppress(SparkConnectError, SparkJobError):
-            operation = self._operation(run.key)
-            if operation is not None and operation.attempt == self._attempt:
+            newest = self._newest(run.job)
+            if newest is not None and newest.attempt == self._attempt:
                 self._calls.interrupt(run.operation)
 
-    def _operation(self, key: str) -> _Operation | None:
-        found = self._calls.settings(key).get(key)
-        return None if found is None else _Operation.parse(found)
+    def _newest(self, job: WindowJob) -> _Round | None:
+        """Return the newest round of a job's group, as the session names it."""
+        found = self._calls.settings(_key(job)).get(_key(job))
+        if found is None:
+            return None
+        number, attempt, spec, *ended = found.split()
+        return _Round(job=job, number=int(number), attempt=attempt, spec=spec, ended=bool(ended))
+
+    def _round(self, job: WindowJob, number: int) -> _Round:
+        return _Round(job=job, number=number, attempt=self._attempt, spec=job.landing.spec_version)
 
     @property
     def _calls(self) -> ConnectClient:
@@ -309,16 +306,9 @@ class ConnectEngine:
             raise SparkJobError("LC5016", text, workers_died=workers_died(text)) from e
 
 
-def _run(job: WindowJob, number: int) -> _Run:
-    operation = uuid5(job.commit_id, f"{_share(job)}/{number}")
-    share = job.commit_id, job.group
-    return _Run(operation=operation, key=_key(job), number=number, spec=job.landing.spec_version, share=share)
-
-
 def _key(job: WindowJob) -> str:
     return f"lakecommit.{job.commit_id}.{_share(job)}"
 
 
 def _share(job: WindowJob) -> str:
-    """Return the share's key: a replica has its own operation, which attempts at that replica adopt."""
     return f"{job.group}-{job.replica}" if job.replica else str(job.group)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -91,18 +90,6 @@ class SparkConnectError(Exception):
                 return str(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One answer of an operation: rows as an Arrow stream, or none; the last one is marked. One that only reports
-    progress has the number of ``running`` tasks.
-    """
-
-    id: str
-    arrow: bytes | None
-    last: bool
-    running: int | None
-
-
 class ConnectClient:
     """One session of a server.
 
@@ -145,8 +132,9 @@ class ConnectClient:
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
-    def execute(self, operation: UUID, plan: Mapping[str, Any], tags: Sequence[str]) -> Iterator[Result]:
-        """Run a plan and yield its results. The same plan sent again while the operation exists runs only once.
+    def execute(self, operation: UUID, plan: Mapping[str, Any], tags: Sequence[str]) -> Iterator[Any]:
+        """Run a plan and yield its results, each an ``ExecutePlanResponse``: rows as an Arrow stream, the number of
+        running tasks, or the end. The same plan sent again while the operation exists runs only once.
 
         :raises SparkConnectError: ``EXISTS``, ``OVER``: the id was used before
         """
@@ -156,7 +144,7 @@ class ConnectClient:
         )
         return self._results("ExecutePlan", request)
 
-    def listen(self, operation: UUID, after: str | None = None) -> Iterator[Result]:
+    def listen(self, operation: UUID, after: str | None = None) -> Iterator[Any]:
         """Yield the results of an operation, from its first one or from the one after *after*. If the stream ends
         without a last result, listen again.
 
@@ -208,20 +196,13 @@ class ConnectClient:
         except ValueError as e:
             raise SparkConnectError(FailureKind.AWAY, f"{self.url}: {e}") from e
 
-    def _results(self, method: str, request: Any) -> Iterator[Result]:
+    def _results(self, method: str, request: Any) -> Iterator[Any]:
         import grpc
 
         call = _stub(self._open().unary_stream, method)
         answers = call(request, timeout=STREAM_SECONDS, metadata=self.url.metadata())
         try:
-            for answer in answers:
-                progress = answer.execution_progress
-                yield Result(
-                    id=answer.response_id,
-                    arrow=answer.arrow_batch.data if answer.HasField("arrow_batch") else None,
-                    last=answer.HasField("result_complete"),
-                    running=progress.num_inflight_tasks if answer.HasField("execution_progress") else None,
-                )
+            yield from answers
         except grpc.RpcError as e:
             raise self._error(e) from e
         finally:

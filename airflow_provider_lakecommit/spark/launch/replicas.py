@@ -77,8 +77,6 @@ def run_replicas(
 
 
 class _Race:
-    """The replicas of one job, and their results."""
-
     def __init__(self, job: WindowJob, run: Run, log: Callable[[str], None]) -> None:
         self._job, self._run, self._log = job, run, log
         self._ended: SimpleQueue[tuple[int, _End]] = SimpleQueue()

@@ -65,7 +65,7 @@ def test_hours_since_the_newest_event_are_reported_and_the_next_event_goes_on(ki
     )
     hours = hourly_asset_of(ORDERS)
     given = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}))
-    made.send_hours(given, CLOSED)
+    made.send_events(given, CLOSED)
     event = given["outlet_events"][hours]
     assert event.keys == ["2026-01-02T01:00:00", "2026-01-02T02:00:00"]
     assert event.extra["landing"] == "orders"
@@ -73,15 +73,15 @@ def test_hours_since_the_newest_event_are_reported_and_the_next_event_goes_on(ki
 
     by_hand: dict[str, Any] = {"from_rest_api": True}
     again = context(Newest({"hours_through": "2026-01-02T01:00:00+00:00"}, event.extra, by_hand))
-    made.send_hours(again, CLOSED)
-    assert not again["outlet_events"]
+    made.send_events(again, CLOSED)
+    assert hours not in again["outlet_events"]
     assert list(made.outlets) == [asset_of(ORDERS)]
 
 
 def test_where_airflow_does_not_answer_no_hour_is_reported_now(caplog: pytest.LogCaptureFixture) -> None:
     made = LakeCommitOperator(task_id="commit", landing=ORDERS, plan_task_id="plan", hourly=True)
     given = context(Newest(away=True))
-    made.send_hours(given, CLOSED)
-    assert not given["outlet_events"]
+    made.send_events(given, CLOSED)
+    assert hourly_asset_of(ORDERS) not in given["outlet_events"]
     assert list(made.outlets) == [asset_of(ORDERS)]
     assert "cannot report hours now" in caplog.text

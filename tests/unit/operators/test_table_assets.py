@@ -64,7 +64,7 @@ def test_the_tables_with_a_snapshot_are_reported_with_their_own_rows(kind: str) 
     assert list(made.outlets) == [asset_of(EVENTS), *tables.values()]
     context: Any = {"outlet_events": Outlets()}
     closed = Closed(commit_id=UUID(int=1), table=ORDERS, published=(snapshot(REFUNDS, 5), snapshot(REFUNDS, 7)))
-    made.send_tables(context, closed)
+    made.send_events(context, closed)
     assert list(made.outlets) == [asset_of(EVENTS), tables[REFUNDS]]
     extra = context["outlet_events"][tables[REFUNDS]].extra
     assert (extra["table"], extra["snapshot_id"], extra["rows"]) == (REFUNDS, 7, 12)

@@ -55,9 +55,9 @@ class Log:
 
 @pytest.fixture(autouse=True)
 def new_process() -> Iterator[None]:
-    watches._known.clear()
+    watches._newest.clear()
     yield
-    watches._known.clear()
+    watches._newest.clear()
 
 
 @pytest.fixture

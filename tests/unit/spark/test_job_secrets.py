@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_lakecommit.iceberg.storage import TableStorage
-from airflow_provider_lakecommit.spark import slices
 from airflow_provider_lakecommit.spark.job import Secrets, SliceStatus
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.unit.hooks.test_spark import job
@@ -25,7 +24,7 @@ SECRETS = Secrets(
 
 
 def test_they_survive_a_file(tmp_path: Path) -> None:
-    SECRETS.save(tmp_path / "secrets.json")
+    Secrets.save_together(tmp_path / "secrets.json", [SECRETS])
     assert Secrets.load_together(str(tmp_path / "secrets.json")) == [SECRETS]
     assert CANARY not in repr(SECRETS)
 
@@ -58,20 +57,3 @@ def test_a_slice_whose_keys_have_expired_is_not_begun_and_reports_what_helps(cap
     )
     assert "max_records" in result.detail
     assert CANARY not in result.detail + "".join(capfd.readouterr())
-
-
-def test_a_slice_is_written_with_what_is_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, object] = {}
-
-    class Run:
-        def __init__(self, _: object, io_of: object, __: object) -> None:
-            given["of"] = io_of
-
-        def run(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(slices, "_SliceRun", Run)
-    slices.run_slice(None, {}, SECRETS.io_of)  # type: ignore[arg-type]
-    of = given["of"]
-    assert callable(of)
-    assert [of(t)["s3.session-token"] for t in ("shop.orders", "shop.dead")] == [CANARY, "of-dead"]
-    assert of("shop.else") == SECRETS.io

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
-from airflow_provider_lakecommit.core.model import SliceCost
+from airflow_provider_lakecommit.core.model import Slice, SliceReport
 from airflow_provider_lakecommit.exceptions import (
     CatalogError,
     RecordsError,
@@ -24,9 +22,9 @@ from airflow_provider_lakecommit.exceptions import (
 )
 from airflow_provider_lakecommit.spark import slice_process
 from airflow_provider_lakecommit.spark.failures import passes, spans_of
-from airflow_provider_lakecommit.spark.job import Secrets
+from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
 from airflow_provider_lakecommit.spark.slice_process import run_apart
-from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork
+from airflow_provider_lakecommit.spark.slices import SliceOutcome
 from airflow_provider_lakecommit.spark.window import workers_died
 from tests.fakes.lake import data_file
 from tests.fakes.session import FakeLanding
@@ -40,7 +38,7 @@ def prints(monkeypatch: pytest.MonkeyPatch) -> Prints:
     """The process runs this in place of its work."""
 
     def run_program(program: str) -> None:
-        text = f"import os, pickle, sys; asked = sys.stdin.buffer.readline(); out = sys.stdout.buffer\n{program}"
+        text = f"import os, pickle, sys; asked = sys.stdin.buffer.read1(); out = sys.stdout.buffer\n{program}"
         monkeypatch.setattr(slice_process, "COMMAND", (sys.executable, "-c", text))
 
     return run_program
@@ -53,32 +51,26 @@ def run(tmp_path: Path) -> Callable[[], SliceOutcome]:
     landing.session.close()
     landing.catalog.close()
     assert job is not None
-    work = SliceWork.of(job, job.plan.slices[0], uuid4(), window=30)
     secrets = Secrets(kafka={"bootstrap.servers": "127.0.0.1:1", "sasl.password": "canary-8c1f"}, io={})
-    alone = replace(job, plan=replace(job.plan, slices=(work.slice,)))
-    return lambda: run_apart(alone, secrets, work)
+    return lambda: run_apart(job, secrets, job.plan.slices[0], uuid4())
 
 
-def test_rejects_are_counted_against_the_whole_window(
+def test_it_gets_the_slice_and_the_whole_window_against_which_rejects_are_counted(
     prints: Prints, run: Callable[[], SliceOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[SliceWork] = []
-
-    def run_slice(work: SliceWork, *_: object, **__: object) -> SliceOutcome:
-        given.append(work)
-        return outcome()
-
-    monkeypatch.setattr("airflow_provider_lakecommit.spark.slices.run_slice", run_slice)
+    given: list[tuple[WindowJob, Secrets, Slice, UUID]] = []
     talk = slice_process._talk
 
     def talked(process: Any, request: bytes) -> tuple[bool, bytes]:
-        slice_process._process(json.loads(request))
+        given.append(pickle.loads(request))
         return talk(process, request)
 
     monkeypatch.setattr(slice_process, "_talk", talked)
     prints(ready(outcome()))
     run()
-    assert [(len(work.slice), work.window) for work in given] == [(10, 30)]
+    ((job, secrets, part, _),) = given
+    assert (len(part), sum(map(len, job.plan.slices))) == (10, 30)
+    assert secrets.kafka["sasl.password"] == "canary-8c1f"
 
 
 def ready(answer: object) -> str:
@@ -86,16 +78,10 @@ def ready(answer: object) -> str:
 
 
 def outcome() -> SliceOutcome:
-    return SliceOutcome(
-        spans=(),
-        files={"shop.rows": [data_file("file:///a.parquet", 3)]},
-        rows={"shop.rows": 3},
-        bytes=30,
-        ignored_fields={},
-        blocked=None,
-        rejected=(),
-        cost=SliceCost(read_seconds=0, decode_seconds=0, write_seconds=0, bytes=1),
+    report = SliceReport(
+        slice_id=uuid4(), attempt=uuid4(), window_id=uuid4(), spec_version="1", spans=(), tables=(), bytes=30
     )
+    return SliceOutcome(report=report, files={"shop.rows": [data_file("file:///a.parquet", 3)]})
 
 
 def test_its_outcome_is_that_of_the_slice(prints: Prints, run: Callable[[], SliceOutcome]) -> None:
@@ -146,7 +132,7 @@ def test_one_that_does_not_come_to_its_work_reports_nothing_of_the_records(
     ids=lambda e: type(e).__name__,
 )
 def test_what_it_raises_is_raised_here(prints: Prints, run: Callable[[], SliceOutcome], error: Any) -> None:
-    prints(ready(slice_process._error_fields(error)))
+    prints(ready(error))
     with pytest.raises(type(error)) as raised:
         run()
     assert str(raised.value) == str(error)
@@ -155,9 +141,17 @@ def test_what_it_raises_is_raised_here(prints: Prints, run: Callable[[], SliceOu
 
 @pytest.mark.parametrize(("error", "expected"), [(OSError("disk"), True), (OverflowError("date"), False)])
 def test_what_others_raise_keeps_its_kind(
-    prints: Prints, run: Callable[[], SliceOutcome], error: Exception, expected: bool
+    prints: Prints,
+    run: Callable[[], SliceOutcome],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    expected: bool,
 ) -> None:
-    prints(ready(slice_process._error_fields(error)))
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("airflow_provider_lakecommit.spark.slices.run_slice", fail)
+    prints(ready(slice_process._answer(*[None] * 4)))  # type: ignore[arg-type]
     with pytest.raises((SparkJobError, RecordsError), match=f"{type(error).__name__}: {error}") as raised:
         run()
     assert passes(raised.value) is expected
@@ -166,8 +160,8 @@ def test_what_others_raise_keeps_its_kind(
 def test_nothing_secret_is_in_its_arguments_or_its_environment(prints: Prints, run: Callable[[], SliceOutcome]) -> None:
     prints(
         f"seen = b'canary-8c1f' in asked, 'canary' in str(sys.argv) + str(os.environ)\n"
-        "told = {'kind': 'CatalogError', 'code': 'LC9999', 'text': str(seen), 'spans': ()}\n"
-        f"out.write({slice_process.READY!r} + pickle.dumps(told))"
+        "from airflow_provider_lakecommit.exceptions import CatalogError\n"
+        f"out.write({slice_process.READY!r} + pickle.dumps(CatalogError('LC9999', str(seen))))"
     )
     with pytest.raises(CatalogError, match=r"\(True, False\).*LC9999"):
         run()

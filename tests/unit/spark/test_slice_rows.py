@@ -21,11 +21,15 @@ from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartitio
 from airflow_provider_lakecommit.exceptions import AccountingError
 from airflow_provider_lakecommit.formats.decoder import Decoded, Refusal, Reject
 from airflow_provider_lakecommit.iceberg.schemas import DEAD_LETTER_SCHEMA
+from airflow_provider_lakecommit.iceberg.storage import TableStorage
 from airflow_provider_lakecommit.spark import slices
 from airflow_provider_lakecommit.spark.chunks import Run, chunk_of
-from airflow_provider_lakecommit.spark.slices import SliceOutcome, SliceWork, run_slice
+from airflow_provider_lakecommit.spark.job import Secrets, WindowJob
+from airflow_provider_lakecommit.spark.slices import SliceOutcome
 from tests.support.declared import changed_landing, landing_of
+from tests.support.jobs import plan_of, slice_job
 from tests.support.lines import LINES, SCHEMA, LineDecoder
+from tests.support.slices import land_slice
 from tests.support.targets import target_of
 
 TABLE, DEAD = "shop.lines", "shop.lines_dead"
@@ -89,7 +93,7 @@ SPANS = (
 
 
 @pytest.fixture
-def work(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> SliceWork:
+def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> WindowJob:
     monkeypatch.setitem(FORMATS, "lines", LINES)
     messages: list[Any] = [Record((p, o), v) for p, some in enumerate((FIRST, SECOND)) for o, v in some.items()]
     runs = [Run(0, 0, len(FIRST)), Run(1, len(FIRST), len(messages))]
@@ -109,11 +113,16 @@ def work(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> SliceWork:
         target_of(catalog.create_table(DEAD, DEAD_LETTER_SCHEMA), DEAD),
     )
     slice_ = Slice(slice_id=uuid4(), group=0, spans=SPANS, tables=landing.tables)
-    return SliceWork(landing=landing, slice=slice_, targets=targets, attempt=uuid4())
+    return slice_job(landing, plan_of(landing, [slice_], targets))
 
 
-def land(work: SliceWork) -> SliceOutcome:
-    return run_slice(work, {}, lambda _: {"warehouse": work.targets[0].location.rpartition("/shop/")[0]})
+def land(job: WindowJob) -> SliceOutcome:
+    return land_slice(job, "", {"warehouse": job.plan.targets[0].location.rpartition("/shop/")[0]})
+
+
+def changed(job: WindowJob, *, more: Sequence[Slice] = (), **of_slice: Any) -> WindowJob:
+    """With another slice, and further ones."""
+    return replace(job, plan=replace(job.plan, slices=(replace(job.plan.slices[0], **of_slice), *more)))
 
 
 def rows(files: Sequence[DataFile], *columns: str) -> list[tuple[Any, ...]]:
@@ -121,23 +130,38 @@ def rows(files: Sequence[DataFile], *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[c] for c in columns) for some in found for row in some)
 
 
-def test_records_are_accounted_for_by_what_became_of_them_and_rows_are_a_sum_of_their_own(work: SliceWork) -> None:
+def test_records_are_accounted_for_by_what_became_of_them_and_rows_are_a_sum_of_their_own(job: WindowJob) -> None:
     closed = LineDecoder.closed
 
-    outcome = land(work)
+    outcome = land(job)
 
-    assert [s.counts for s in outcome.spans] == [
+    assert [s.counts for s in outcome.report.spans] == [
         Counts(landed=3, rejected=1, filtered=3, gaps=1),
         Counts(landed=2, rejected=1, filtered=1),
     ]
-    assert [s.position for s in outcome.spans] == [None, ReadPosition(offset=4, leader_epoch=3)]
+    assert [s.position for s in outcome.report.spans] == [None, ReadPosition(offset=4, leader_epoch=3)]
     assert outcome.rows == {TABLE: 10, DEAD: 2}
-    assert outcome.blocked is None
+    assert outcome.report.blocked is None
     assert LineDecoder.closed == closed + 1
 
 
-def test_every_row_and_every_dead_letter_has_the_offset_of_its_record(work: SliceWork) -> None:
-    outcome = land(work)
+def test_each_table_is_written_with_its_own_storage(job: WindowJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Mapping[str, str]] = []
+
+    def file_io(properties: Mapping[str, str]) -> Any:
+        given.append(properties)
+        return slices_file_io(properties)
+
+    slices_file_io = slices.file_io
+    monkeypatch.setattr(slices, "file_io", file_io)
+    own = {name: TableStorage(properties={"s3.session-token": f"of {name}"}) for name in (TABLE, DEAD)}
+    part = replace(job.plan.slices[0], tables=(TABLE, DEAD))
+    slices._SliceRun(job, Secrets(kafka={}, io={}, tables=own), part, uuid4())
+    assert [p["s3.session-token"] for p in given] == [f"of {TABLE}", f"of {DEAD}"]
+
+
+def test_every_row_and_every_dead_letter_has_the_offset_of_its_record(job: WindowJob) -> None:
+    outcome = land(job)
 
     assert rows(outcome.files[TABLE], "kafka_partition", "kafka_offset", "line") == [
         *((0, 10, line) for line in "abc"),
@@ -147,21 +171,17 @@ def test_every_row_and_every_dead_letter_has_the_offset_of_its_record(work: Slic
         *((1, 3, "") for _ in range(2)),
     ]
     assert rows(outcome.files[DEAD], "partition", "offset", "value") == [(0, 14, BAD), (1, 0, BAD)]
-    assert list(outcome.rejected) == [
-        "lines[0]@14: the value is not UTF-8",
-        "lines[1]@0: the value is not UTF-8",
-    ]
 
 
 def test_a_slice_of_which_no_record_gives_a_row_is_all_filtered(
-    work: SliceWork, monkeypatch: pytest.MonkeyPatch
+    job: WindowJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages: list[Any] = [Record((0, o), b"") for o in range(10, 18)]
     monkeypatch.setattr(Reader, "chunks", [chunk_of(messages, [Run(0, 0, 8)])])
 
-    outcome = land(replace(work, slice=replace(work.slice, spans=SPANS[:1])))
+    outcome = land(changed(job, spans=SPANS[:1]))
 
-    assert [s.counts for s in outcome.spans] == [Counts(filtered=8)]
+    assert [s.counts for s in outcome.report.spans] == [Counts(filtered=8)]
     assert (outcome.rows, outcome.files) == ({TABLE: 0, DEAD: 0}, {TABLE: [], DEAD: []})
 
 
@@ -179,9 +199,9 @@ class Chunks:
             yield chunk_of(bad, [Run(0, 0, 10)])
 
 
-def spoilt(work: SliceWork, records: int, **landing: Any) -> SliceWork:
+def spoilt(job: WindowJob, records: int, **landing: Any) -> WindowJob:
     span = replace(SPANS[0], range=OffsetRange(0, records))
-    return replace(work, slice=replace(work.slice, spans=(span,)), landing=changed_landing(work.landing, **landing))
+    return replace(changed(job, spans=(span,)), landing=changed_landing(job.landing, **landing))
 
 
 @pytest.mark.parametrize(
@@ -193,50 +213,52 @@ def spoilt(work: SliceWork, records: int, **landing: Any) -> SliceWork:
     ],
 )
 def test_a_slice_is_read_no_further_once_it_is_surely_over_its_budget(
-    work: SliceWork, monkeypatch: pytest.MonkeyPatch, landing: dict[str, Any], chunks: int
+    job: WindowJob, monkeypatch: pytest.MonkeyPatch, landing: dict[str, Any], chunks: int
 ) -> None:
     request = Chunks(of=10)
     monkeypatch.setattr(Reader, "chunks", request)
     monkeypatch.setattr(slices, "BATCH_RECORDS", 10)
     tables = (TABLE,) if "dead_letter_table" in landing else (TABLE, DEAD)
-    of = spoilt(work, 100, **{"dead_letter_max_records": 1000, **landing})
+    of = spoilt(job, 100, **{"dead_letter_max_records": 1000, **landing})
 
-    outcome = land(replace(of, slice=replace(of.slice, tables=tables)))
+    outcome = land(changed(of, tables=tables))
 
     assert request.read == chunks
-    assert [s.counts for s in outcome.spans] == [Counts(rejected=10 * chunks)]
-    assert outcome.blocked is not None
-    assert outcome.blocked.startswith(
+    assert [s.counts for s in outcome.report.spans] == [Counts(rejected=10 * chunks)]
+    assert outcome.report.blocked is not None
+    assert outcome.report.blocked.startswith(
         f"the value is not UTF-8 ({10 * chunks} of {10 * chunks} rejected records): slice "
     )
-    assert "the rest was not read" in outcome.blocked
-    assert outcome.rejects == {"wrong_value line": 10 * chunks}
-    assert outcome.reject_reason
+    assert "the rest was not read" in outcome.report.blocked
+    assert outcome.report.rejects == {"wrong_value line": 10 * chunks}
+    assert outcome.report.reject_reason
     assert outcome.files == {}
 
 
 @pytest.mark.parametrize(("window", "read"), [(100, 3), (300, 7), (1000, 10)])
 def test_a_slice_is_read_on_as_long_as_its_window_can_be_within_the_ratio(
-    work: SliceWork, monkeypatch: pytest.MonkeyPatch, window: int, read: int
+    job: WindowJob, monkeypatch: pytest.MonkeyPatch, window: int, read: int
 ) -> None:
     request = Chunks(of=10)
     monkeypatch.setattr(Reader, "chunks", request)
     monkeypatch.setattr(slices, "BATCH_RECORDS", 10)
 
-    outcome = land(replace(spoilt(work, 100, dead_letter_max_ratio=0.2), window=window))
+    one = spoilt(job, 100, dead_letter_max_ratio=0.2)
 
-    assert (request.read, outcome.blocked is None) == (read, window == 1000)
+    outcome = land(changed(one, more=one.plan.slices * (window // 100 - 1)))
+
+    assert (request.read, outcome.report.blocked is None) == (read, window == 1000)
 
 
-def test_what_is_left_of_a_small_slice_is_read_and_counted(work: SliceWork, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_of_a_small_slice_is_read_and_counted(job: WindowJob, monkeypatch: pytest.MonkeyPatch) -> None:
     request = Chunks(of=3)
     monkeypatch.setattr(Reader, "chunks", request)
 
-    outcome = land(spoilt(work, 35, dead_letter_max_records=5))
+    outcome = land(spoilt(job, 35, dead_letter_max_records=5))
 
     assert request.read == 3
-    assert [s.counts for s in outcome.spans] == [Counts(rejected=30, gaps=5)]
-    assert "the rest was not read" not in (outcome.blocked or "")
+    assert [s.counts for s in outcome.report.spans] == [Counts(rejected=30, gaps=5)]
+    assert "the rest was not read" not in (outcome.report.blocked or "")
 
 
 WRONG = {
@@ -251,7 +273,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_does_not_add_up_is_never_published(wrong: str, work: SliceWork, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_add_up_is_never_published(wrong: str, job: WindowJob, monkeypatch: pytest.MonkeyPatch) -> None:
     decode = LineDecoder.decode
 
     def other(self: LineDecoder, values: Sequence[bytes]) -> Decoded:
@@ -260,4 +282,4 @@ def test_what_does_not_add_up_is_never_published(wrong: str, work: SliceWork, mo
 
     monkeypatch.setattr(LineDecoder, "decode", other)
     with pytest.raises(AccountingError, match="nothing of it is published"):
-        land(work)
+        land(job)

@@ -14,7 +14,7 @@ from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.status.partition_status import PartitionStatus
 from airflow_provider_lakecommit.status.status import Status, TableStatus, read_status
-from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.status.status_rules import StatusVerdict, status_verdict
 from tests.fakes.kafka import NOON
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
@@ -47,109 +47,99 @@ def found(**changes: Any) -> Status:
 @pytest.mark.parametrize(
     ("status", "allowed", "standing", "why"),
     [
-        pytest.param(found(), StatusLimits(), StatusVerdict.WELL, "", id="all is landed"),
-        pytest.param(
-            found(partitions=(at(9),)), StatusLimits(), StatusVerdict.BEHIND, "1 offsets are not", id="one is not"
-        ),
-        pytest.param(
-            found(partitions=(at(9),)), StatusLimits(lag=1), StatusVerdict.WELL, "", id="as many as are allowed"
-        ),
-        pytest.param(
-            found(partitions=(at(8),)), StatusLimits(lag=1), StatusVerdict.BEHIND, "--max-lag is 1", id="one more"
-        ),
-        pytest.param(
-            found(partitions=(at(8),)), StatusLimits(age=timedelta(hours=1)), StatusVerdict.WELL, "", id="only age"
-        ),
-        pytest.param(
-            found(), StatusLimits(age=timedelta(minutes=9)), StatusVerdict.BEHIND, "--max-age is 0:09", id="too old"
-        ),
+        pytest.param(found(), {}, StatusVerdict.WELL, "", id="all is landed"),
+        pytest.param(found(partitions=(at(9),)), {}, StatusVerdict.BEHIND, "1 offsets are not", id="one is not"),
+        pytest.param(found(partitions=(at(9),)), {"lag": 1}, StatusVerdict.WELL, "", id="as many as are allowed"),
+        pytest.param(found(partitions=(at(8),)), {"lag": 1}, StatusVerdict.BEHIND, "--max-lag is 1", id="one more"),
+        pytest.param(found(partitions=(at(8),)), {"age": timedelta(hours=1)}, StatusVerdict.WELL, "", id="only age"),
+        pytest.param(found(), {"age": timedelta(minutes=9)}, StatusVerdict.BEHIND, "--max-age is 0:09", id="too old"),
         pytest.param(
             found(valid_through=found().at + timedelta(minutes=6)),
-            StatusLimits(age=timedelta(days=9)),
+            {"age": timedelta(days=9)},
             StatusVerdict.BEHIND,
             "in the future: a clock is wrong",
             id="of a clock that is ahead",
         ),
         pytest.param(
             found(valid_through=None),
-            StatusLimits(age=timedelta(days=9)),
+            {"age": timedelta(days=9)},
             StatusVerdict.BEHIND,
             "valid-through time is unknown",
             id="unknown age",
         ),
         pytest.param(
             found(partitions=(at(8),)),
-            StatusLimits(lag=1, age=timedelta(hours=1)),
+            {"lag": 1, "age": timedelta(hours=1)},
             StatusVerdict.BEHIND,
             "--max-lag",
             id="both are asked for",
         ),
         pytest.param(
             found(partitions=(at(9),), stopped="incompatible records: column n is int"),
-            StatusLimits(lag=99),
+            {"lag": 99},
             StatusVerdict.BLOCKED,
             "not all is planned: incompatible records: column n is int",
             id="stopped",
         ),
         pytest.param(
             found(partitions=(at(9),), stopped="orders[0] was another log", diverged="orders[1] is another log"),
-            StatusLimits(lag=99),
+            {"lag": 99},
             StatusVerdict.BLOCKED,
             "not all is planned: orders[1] is another log",
             id="diverged",
         ),
         pytest.param(
             found(tables=(replace(TABLE, condition="missing"),)),
-            StatusLimits(lag=99, age=timedelta(days=9)),
+            {"lag": 99, "age": timedelta(days=9)},
             StatusVerdict.BEHIND,
             "nothing was landed in shop.orders",
             id="it never landed",
         ),
         pytest.param(
             found(missing_topics=("orders",)),
-            StatusLimits(lag=99),
+            {"lag": 99},
             StatusVerdict.BEHIND,
             "topic orders is missing",
             id="no topic",
         ),
         pytest.param(
             found(partitions=(replace(at(), open_transactions=5, stale_transaction=True),)),
-            StatusLimits(lag=99),
+            {"lag": 99},
             StatusVerdict.BEHIND,
             "a transaction has blocked 5 offsets of orders[0] from 10 on",
             id="a transaction that does not end",
         ),
         pytest.param(
             found(partitions=(replace(at(), open_transactions=5),)),
-            StatusLimits(),
+            {},
             StatusVerdict.WELL,
             "",
             id="one that may",
         ),
         pytest.param(
             found(blocked=("orders[0] [3, 9): bad", "x")),
-            StatusLimits(lag=99),
+            {"lag": 99},
             StatusVerdict.BLOCKED,
             "bad is blocked, and 1 more",
             id="blocked",
         ),
         pytest.param(
             found(tables=(replace(TABLE, condition="rolled back"),)),
-            StatusLimits(),
+            {},
             StatusVerdict.BLOCKED,
             "shop.orders: its ledger is rolled back",
             id="a ledger needs a person",
         ),
         pytest.param(
             found(partitions=(at(3, start=5),)),
-            StatusLimits(lag=99),
+            {"lag": 99},
             StatusVerdict.BLOCKED,
             "2 offsets of",
             id="removed",
         ),
         pytest.param(
             found(stalled="commits failed", blocked=("a range",)),
-            StatusLimits(),
+            {},
             StatusVerdict.STALLED,
             "commits failed",
             id="stalled is worst",
@@ -157,9 +147,9 @@ def found(**changes: Any) -> Status:
     ],
 )
 def test_the_first_row_that_applies_decides(
-    status: Status, allowed: StatusLimits, standing: StatusVerdict, why: str
+    status: Status, allowed: dict[str, Any], standing: StatusVerdict, why: str
 ) -> None:
-    statuses, reason = status_verdict(status, allowed)
+    statuses, reason = status_verdict(status, **allowed)
     assert statuses is standing
     assert why in reason
     assert bool(reason) is (standing is not StatusVerdict.WELL)
@@ -179,12 +169,12 @@ def test_commits_that_fail_as_often_as_the_landing_reports_are_a_stall(landing: 
 
 
 def test_a_table_that_was_dropped_needs_a_user_unlike_one_that_never_was(landing: FakeLanding) -> None:
-    assert status_verdict(read_status(landing.session), StatusLimits())[0] is StatusVerdict.BEHIND
+    assert status_verdict(read_status(landing.session))[0] is StatusVerdict.BEHIND
     landing.cycle()
     landing.session.tables.catalog.drop_table(DATA)
     shown = read_status(landing.session)
     assert [(t.condition, t.reason[:14]) for t in shown.tables] == [("lost", "it was dropped")]
-    assert status_verdict(shown, StatusLimits()) == (StatusVerdict.BLOCKED, f"{DATA}: its ledger is lost")
+    assert status_verdict(shown) == (StatusVerdict.BLOCKED, f"{DATA}: its ledger is lost")
 
 
 def test_a_ledger_that_was_rolled_back_past_is_not_one_that_never_was(landing: FakeLanding) -> None:
@@ -207,9 +197,9 @@ def test_what_is_reported_and_the_source_has_no_more_is_not_lost(landing: FakeLa
     landing.source.ends = {P0: 40, P1: 10}
     landing.report(landing.open("pending"))
     landing.source.starts = {P0: 40}
-    verdict, why = status_verdict(read_status(landing.session), StatusLimits())
+    verdict, why = status_verdict(read_status(landing.session))
     assert (verdict, why) == (StatusVerdict.BEHIND, "20 offsets are not landed")
     landing.source.ends, landing.source.starts = {P0: 60, P1: 10}, {P0: 50}
-    verdict, why = status_verdict(read_status(landing.session), StatusLimits())
+    verdict, why = status_verdict(read_status(landing.session))
     assert verdict is StatusVerdict.BLOCKED
     assert why.startswith("10 offsets of orders[0] were removed from the source before they were landed")

@@ -26,7 +26,7 @@ from airflow_provider_lakecommit.cycle.session.landing_session import LandingSes
 from airflow_provider_lakecommit.exceptions import SourceError
 from airflow_provider_lakecommit.kafka.source_topic import SourceState
 from airflow_provider_lakecommit.status.status import read_status
-from airflow_provider_lakecommit.status.status_rules import StatusLimits, StatusVerdict, status_verdict
+from airflow_provider_lakecommit.status.status_rules import StatusVerdict, status_verdict
 from tests.fakes.engine import FakeEngine
 from tests.fakes.kafka import FakeSource
 from tests.fakes.session import DATA, DEAD, P1, FakeLanding
@@ -130,9 +130,9 @@ def test_status_names_a_log_that_grew_to_exactly_its_old_end(diverged: FakeLandi
     found = read_status(diverged.session)
     assert found.lag == 0
     assert "orders[0]" in found.diverged
-    assert status_verdict(found, StatusLimits())[0] is StatusVerdict.BLOCKED
+    assert status_verdict(found)[0] is StatusVerdict.BLOCKED
     diverged.source.epochs = {P0: [0, 20]}
-    assert status_verdict(read_status(diverged.session), StatusLimits())[0] is StatusVerdict.WELL
+    assert status_verdict(read_status(diverged.session))[0] is StatusVerdict.WELL
 
 
 def test_what_is_reported_of_a_lost_log_is_named_with_its_table(make_landing: Callable[..., FakeLanding]) -> None:

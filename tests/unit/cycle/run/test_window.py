@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.offsets import SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.cycle.run.window import ANYWAY, LATE, SELDOM, Ahead, Pace, ahead_of, is_full
+from airflow_provider_lakecommit.cycle.run.window import ANYWAY, LATE, SELDOM, Pace, ahead_of, is_full
 
 P0, P1 = (SourcePartition("orders", n, "topic-1") for n in range(2))
 AGE = 2.0
@@ -39,13 +39,13 @@ def test_the_rows_of_the_table(
 ) -> None:
     """The first look after a plan at second 0."""
     full = is_full(records, record_bytes, max_records=max_records, max_bytes=max_bytes)
-    assert Pace.after(0.0, AGE).saw(Ahead(records=records), checked_at=now, now=now, full=full)[1:] == expected
+    assert Pace.after(0.0, AGE).saw(records, checked_at=now, now=now, full=full)[1:] == expected
 
 
 def test_checks_an_idle_topic_become_rare_and_not_too_rare() -> None:
     pace, now, pauses = Pace.after(0.0, AGE), 0.0, []
     for _ in range(8):
-        pace, seconds, _ = pace.saw(Ahead(records=0), checked_at=now, now=now, full=None)
+        pace, seconds, _ = pace.saw(0, checked_at=now, now=now, full=None)
         pauses.append(seconds)
         now += seconds
     assert pauses == [0.5, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0]
@@ -54,7 +54,7 @@ def test_checks_an_idle_topic_become_rare_and_not_too_rare() -> None:
 def test_a_slow_follow_checks_now_and_then_all_the_same() -> None:
     pace = Pace.after(0.0, 3600.0)
     for n in range(5):
-        pace, seconds, _ = pace.saw(Ahead(records=0), checked_at=float(n), now=float(n), full=None)
+        pace, seconds, _ = pace.saw(0, checked_at=float(n), now=float(n), full=None)
         assert seconds <= SELDOM
 
 
@@ -69,7 +69,7 @@ def test_no_record_waits_longer_than_it_may_and_none_is_hurried(comes: float, ag
     while True:
         checked = now
         now += answer
-        pace, seconds, opens = pace.saw(Ahead(records=int(comes <= checked)), checked_at=checked, now=now, full=None)
+        pace, seconds, opens = pace.saw(int(comes <= checked), checked_at=checked, now=now, full=None)
         now += seconds
         if opens:
             break
@@ -79,7 +79,7 @@ def test_no_record_waits_longer_than_it_may_and_none_is_hurried(comes: float, ag
 
 def test_what_is_ahead_counts_new_partitions_complete_and_removed_offsets_not() -> None:
     now = {P0: Watermark(start=30, stable=50, high=57), P1: Watermark(start=0, stable=4, high=4)}
-    assert ahead_of({P0: 20}, now) == Ahead(records=20 + 4, held_up=7)
-    assert ahead_of({P0: 50, P1: 4}, now) == Ahead(records=0, held_up=7)
+    assert ahead_of({P0: 20}, now) == (20 + 4, 7)
+    assert ahead_of({P0: 50, P1: 4}, now) == (0, 7)
     again = {SourcePartition("orders", 0, "topic-2"): Watermark(start=0, stable=3, high=3)}
-    assert ahead_of({P0: 50}, again) == Ahead(records=3)
+    assert ahead_of({P0: 50}, again) == (3, 0)
