@@ -18,7 +18,7 @@ __getattr__ = lazy_names(
         "compact": "Compacted Compaction compact_table compacted_of require_present",
         "debt": "debt_of",
         "delete_files": "Superseded",
-        "executor": "Committer CommitterThread",
+        "executor": "CommitterThread",
         "head": "Head HeadReader",
         "ledger": (
             "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "

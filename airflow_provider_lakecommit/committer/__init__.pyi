@@ -33,7 +33,6 @@ from airflow_provider_lakecommit.committer.debt import debt_of as debt_of
 from airflow_provider_lakecommit.committer.delete_files import Superseded as Superseded
 from airflow_provider_lakecommit.committer.excess_rows import KeyRows as KeyRows
 from airflow_provider_lakecommit.committer.excess_rows import rekey_table as rekey_table
-from airflow_provider_lakecommit.committer.executor import Committer as Committer
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.head import Head as Head
 from airflow_provider_lakecommit.committer.head import HeadReader as HeadReader
