@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The threads for catalog calls: few, reused, and one call of a table at a time, so that a hanging table stops no other.
+"""The threads for catalog calls: few, reused, and one call of a table at a time; a table that hangs stops no other.
 
 Contract: a thread does a call of an event loop, and its result or error is returned or raised where it was awaited.
 Calls of one table begin in order of arrival, each when the one before it is over, whether or not its caller still

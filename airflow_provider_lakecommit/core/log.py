@@ -98,6 +98,9 @@ class CommitFailed(Entry):
     tables: tuple[str, ...] = ()
     directives: Directives = field(default_factory=Directives)
 
+    def concerns(self, table: str) -> bool:
+        return not self.tables or table in self.tables
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceFiles(Entry):
