@@ -15,7 +15,7 @@ __getattr__ = lazy_names(
         "blocking_pool": "BlockingPool ExitError",
         "brought_back": "check_not_brought_back",
         "checks": "Grounds StagedSlice",
-        "compact": "Compacted Compaction compact_table compacted_of require_present",
+        "compact": "Compacted compact_table compacted_of require_present",
         "debt": "debt_of",
         "delete_files": "Superseded",
         "executor": "CommitterThread",

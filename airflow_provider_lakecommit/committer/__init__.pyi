@@ -25,7 +25,6 @@ from airflow_provider_lakecommit.committer.brought_back import check_not_brought
 from airflow_provider_lakecommit.committer.checks import Grounds as Grounds
 from airflow_provider_lakecommit.committer.checks import StagedSlice as StagedSlice
 from airflow_provider_lakecommit.committer.compact import Compacted as Compacted
-from airflow_provider_lakecommit.committer.compact import Compaction as Compaction
 from airflow_provider_lakecommit.committer.compact import compact_table as compact_table
 from airflow_provider_lakecommit.committer.compact import compacted_of as compacted_of
 from airflow_provider_lakecommit.committer.compact import require_present as require_present

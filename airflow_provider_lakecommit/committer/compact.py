@@ -17,14 +17,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.stage import Attempt, Change, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import Swapped, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
 from airflow_provider_lakecommit.core import LAND, LIVE
 from airflow_provider_lakecommit.exceptions import LedgerError, WireError
@@ -67,15 +65,6 @@ def compacted_of(record: SnapshotRecord) -> Compacted | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
-    """The change of one head: new data files in place of others."""
-
-    rewrite: Rewrite
-    files: tuple[DataFile, ...]
-    numbers: Compacted
-
-
 def require_present(state: LedgerState, table: str) -> None:
     """:raises LedgerError: the ledger of the table is absent, or a landing must resolve it first"""
     if state.condition is not Condition.PRESENT:
@@ -92,19 +81,19 @@ def compact_table(
     *,
     landing: str,
     branch: str,
-    decide: Callable[[Table], Compaction | None],
+    decide: Callable[[Table], Change[Compacted] | None],
     staging: Callable[[Attempt], None],
-) -> tuple[Compaction | None, int | None]:
-    """Commit a compaction; returns it and its snapshot, or ``None`` for both.
+) -> Swapped[Compacted]:
+    """Commit a compaction.
 
-    :param decide: called with each head; ``None`` ends the call
+    :param decide: called with each head; returns the new data files in place of others, ``None`` ends the call
     :param staging: takes each request before it is sent
     :raises LedgerError: the table has no ledger, was rolled back, or was recreated
     :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
     :raises CatalogError: the catalog or the storage was unreachable
     """
 
-    def change(loaded: Table) -> Change[Compaction] | None:
+    def change(loaded: Table) -> Change[Compacted] | None:
         state = read_ledger(loaded.metadata, branch)
         if loaded.metadata.table_uuid != table_uuid:
             raise LedgerError("LC3042", f"{table} was dropped and recreated while it was compacted: run it again")
@@ -117,15 +106,13 @@ def compact_table(
             branch=branch,
             landing=landing,
             lane=LIVE,
-            extra={COMPACTED: json.dumps(asdict(decided.numbers), separators=(",", ":"))},
+            extra={COMPACTED: json.dumps(asdict(decided.why), separators=(",", ":"))},
         )
-        made = ledger_change(table, state, record, state.sections, decided, files=decided.files)
-        return replace(made, rewrite=decided.rewrite)
+        return replace(decided, summary=ledger_change(table, state, record, state.sections, None).summary)
 
     def staged(loaded: Table, on: str, made: Change[Any]) -> Attempt:
         attempt = stage(loaded, on, made)
         staging(attempt)
         return attempt
 
-    swapped = compare_and_swap(tables, table, branch, change, staging=staged)
-    return swapped.made, swapped.snapshot_id
+    return compare_and_swap(tables, table, branch, change, staging=staged)

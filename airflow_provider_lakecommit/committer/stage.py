@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -59,8 +59,8 @@ class Change(Generic[T]):
     remove, ``None`` for an append; ``why`` is for the caller.
     """
 
-    summary: Mapping[str, str]
     why: T
+    summary: Mapping[str, str] = field(default_factory=dict)
     files: tuple[DataFile, ...] = ()
     rewrite: Rewrite | None = None
 
