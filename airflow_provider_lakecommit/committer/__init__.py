@@ -40,8 +40,7 @@ __getattr__ = lazy_names(
             "pruned_sections replay_of replay_to_text"
         ),
         "supersede": "bound_of buckets_of",
-        "swap": "Swapped compare_and_swap ledger_change",
-        "tags": "check_tags",
+        "swap": "Swapped check_tags compare_and_swap ledger_change",
         "trim": "expire_older old_snapshots trim_snapshots",
         "excess_rows": "KeyRows rekey_table",
         "upsert_rule": "UpsertRule check_key check_key_columns key_text",

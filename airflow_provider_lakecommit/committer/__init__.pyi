@@ -97,9 +97,9 @@ from airflow_provider_lakecommit.committer.summary_extras import replay_to_text 
 from airflow_provider_lakecommit.committer.supersede import bound_of as bound_of
 from airflow_provider_lakecommit.committer.supersede import buckets_of as buckets_of
 from airflow_provider_lakecommit.committer.swap import Swapped as Swapped
+from airflow_provider_lakecommit.committer.swap import check_tags as check_tags
 from airflow_provider_lakecommit.committer.swap import compare_and_swap as compare_and_swap
 from airflow_provider_lakecommit.committer.swap import ledger_change as ledger_change
-from airflow_provider_lakecommit.committer.tags import check_tags as check_tags
 from airflow_provider_lakecommit.committer.trim import expire_older as expire_older
 from airflow_provider_lakecommit.committer.trim import old_snapshots as old_snapshots
 from airflow_provider_lakecommit.committer.trim import trim_snapshots as trim_snapshots
