@@ -23,9 +23,9 @@ from fastavro import parse_schema
 
 from airflow_provider_lakecommit.control.avro_bounds import FIELD_LIMIT, Measure
 from airflow_provider_lakecommit.control.avro_schemas import SCHEMA_LIMIT, decode_text
+from airflow_provider_lakecommit.control.data_file import PartitionField, iceberg_type
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.packed_text import bounded_json
-from airflow_provider_lakecommit.control.partition import PartitionField, iceberg_type
 
 _NUMBER, _UUID, _RECORD, _RECORDS = "number", "fixed 16", "record", "array of record"
 _BY_TYPE: dict[str, tuple[int, ...]] = {

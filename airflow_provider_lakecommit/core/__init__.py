@@ -42,11 +42,12 @@ __getattr__ = lazy_names(
         "planning.backlog": "Backlog BacklogLimits planned_after unplanned",
         "planning.decide": "PlanInputs abandoned decide_plan empty_plan free_slot",
         "planning.window_target": "lopsided sized",
-        "planning.headroom": "Headroom Retention first_times interval_of next_time oldest_unread threshold_of",
+        "planning.headroom": (
+            "Headroom Retention first_times interval_of next_time oldest_unread source_notes threshold_of"
+        ),
         "planning.measure": "MEASURED WindowCost measure newest to_text",
         "planning.missing": "Missing Watermark WindowLimits by_tables find_missing needs_size_check",
         "planning.restart": "Restart StatedOffsets restart",
-        "planning.source_notes": "source_notes",
         "planning.truncation": (
             "Truncation first_offsets_of goes_on_at in_doubt known_positions lost_rows newest_positions "
             "positions_up_to reported_rows"

@@ -158,6 +158,7 @@ from airflow_provider_lakecommit.core.planning.headroom import first_times as fi
 from airflow_provider_lakecommit.core.planning.headroom import interval_of as interval_of
 from airflow_provider_lakecommit.core.planning.headroom import next_time as next_time
 from airflow_provider_lakecommit.core.planning.headroom import oldest_unread as oldest_unread
+from airflow_provider_lakecommit.core.planning.headroom import source_notes as source_notes
 from airflow_provider_lakecommit.core.planning.headroom import threshold_of as threshold_of
 from airflow_provider_lakecommit.core.planning.measure import MEASURED as MEASURED
 from airflow_provider_lakecommit.core.planning.measure import WindowCost as WindowCost
@@ -173,7 +174,6 @@ from airflow_provider_lakecommit.core.planning.missing import needs_size_check a
 from airflow_provider_lakecommit.core.planning.restart import Restart as Restart
 from airflow_provider_lakecommit.core.planning.restart import StatedOffsets as StatedOffsets
 from airflow_provider_lakecommit.core.planning.restart import restart as restart
-from airflow_provider_lakecommit.core.planning.source_notes import source_notes as source_notes
 from airflow_provider_lakecommit.core.planning.truncation import Truncation as Truncation
 from airflow_provider_lakecommit.core.planning.truncation import first_offsets_of as first_offsets_of
 from airflow_provider_lakecommit.core.planning.truncation import goes_on_at as goes_on_at

@@ -45,8 +45,7 @@ from airflow_provider_lakecommit.iceberg.catalog_errors import (
     wrong_database,
     wrong_warehouse,
 )
-from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients
-from airflow_provider_lakecommit.iceberg.deadline import within
+from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients, within
 from airflow_provider_lakecommit.iceberg.guarded_catalog import connect as connected
 from airflow_provider_lakecommit.iceberg.guarded_catalog import guard
 from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
