@@ -6,17 +6,15 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "adopted": (
-            "ADOPTED_FROM RESCUED SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn "
-            "turn_is_over was_handed"
+        "foreign_rows": (
+            "ADOPTED_FROM RESCUED SinkTurn check_adopted check_not_brought_back check_turn sink_commits "
+            "sink_commits_text sink_turn turn_is_over was_handed"
         ),
         "branch": "Unpublished ensure_branch move_main release require_together restart unpublished",
         "append": "AppendRequest PublishOutcome publish",
         "blocking_pool": "BlockingPool ExitError",
-        "brought_back": "check_not_brought_back",
         "checks": "Grounds StagedSlice",
-        "compact": "Compacted compact_table compacted_of require_present",
-        "debt": "debt_of",
+        "compact": "Compacted compact_table compacted_of debt_of require_present",
         "delete_files": "Superseded",
         "executor": "CommitterThread",
         "head": "Head HeadReader",

@@ -12,7 +12,6 @@ __getattr__ = lazy_names(
             "MOST_NAMES NAME_LENGTH ODD_TIME add_names counts_by_partition report_problem rows_problem spans_problem "
             "summed total_of"
         ),
-        "announced": "announced_in rows_of",
         "blocks": "FAILURES_TO_BLOCK lifted own_budget",
         "budgets": "Over PendingBudget WARNED_RATIO blocking done_reports over_budget over_by_window parse_budget",
         "debt": "DUE TableDebt",
@@ -25,8 +24,9 @@ __getattr__ = lazy_names(
         "formats": "DEFAULTS FORMATS FormatOptions SCHEMA_NAMES SCHEMA_SOURCES UNCOUNTED WITH_REGISTRY",
         "identity": "attempt_id cycle_id group_id is_attempt_at set_of slice_id token transactional_id window_id",
         "log": (
-            "AttemptsVoided CommitFailed CycleClosed CycleOpened Decision Directives EndRequested Entry MOST_TEXT "
-            "Raised SliceFiles SliceReported TablePublished Unreadable kept_decisions"
+            "AttemptsVoided CommitFailed CycleClosed CycleOpened Decision Directives EndRequested Entry "
+            "MOST_TEXT Raised SliceFiles SliceReported TablePublished Unreadable announced_in "
+            "kept_decisions rows_of"
         ),
         "model": (
             "AdoptedSink Budget ControlPosition Counts Cycle FILLED LIVE LedgerSection Plan ReadPosition "

@@ -9,8 +9,6 @@ from airflow_provider_lakecommit.core.accounting import rows_problem as rows_pro
 from airflow_provider_lakecommit.core.accounting import spans_problem as spans_problem
 from airflow_provider_lakecommit.core.accounting import summed as summed
 from airflow_provider_lakecommit.core.accounting import total_of as total_of
-from airflow_provider_lakecommit.core.announced import announced_in as announced_in
-from airflow_provider_lakecommit.core.announced import rows_of as rows_of
 from airflow_provider_lakecommit.core.blocks import FAILURES_TO_BLOCK as FAILURES_TO_BLOCK
 from airflow_provider_lakecommit.core.blocks import lifted as lifted
 from airflow_provider_lakecommit.core.blocks import own_budget as own_budget
@@ -106,7 +104,9 @@ from airflow_provider_lakecommit.core.log import SliceFiles as SliceFiles
 from airflow_provider_lakecommit.core.log import SliceReported as SliceReported
 from airflow_provider_lakecommit.core.log import TablePublished as TablePublished
 from airflow_provider_lakecommit.core.log import Unreadable as Unreadable
+from airflow_provider_lakecommit.core.log import announced_in as announced_in
 from airflow_provider_lakecommit.core.log import kept_decisions as kept_decisions
+from airflow_provider_lakecommit.core.log import rows_of as rows_of
 from airflow_provider_lakecommit.core.model import FILLED as FILLED
 from airflow_provider_lakecommit.core.model import LIVE as LIVE
 from airflow_provider_lakecommit.core.model import AdoptedSink as AdoptedSink
