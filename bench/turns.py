@@ -32,6 +32,7 @@ from pyiceberg.types import LongType, NestedField
 from airflow_provider_lakecommit.committer.append import AppendRequest, publish
 from airflow_provider_lakecommit.committer.blocking_pool import THREADS, BlockingPool
 from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.executor import Committer
 from airflow_provider_lakecommit.committer.ledger_updates import join_table
 from airflow_provider_lakecommit.core.model import Counts, LedgerSection, Span, SpanReport
 from airflow_provider_lakecommit.core.offsets import OffsetRange, SourcePartition
@@ -101,21 +102,19 @@ async def _round(tables: HangingTables, targets: list[Target], turn: int, pool: 
     done: dict[str, float] = {}
     threads = 0
 
-    async def commit(pool: BlockingPool, target: Target) -> None:
+    async def commit(committer: Committer, target: Target) -> None:
         nonlocal threads
         request = _request(target, turn)
-        outcome = await pool.run(target.name, partial(publish, tables, request))
+        outcome = await committer.run_exclusive(target.name, partial(publish, tables, request), about=request)
         if outcome.snapshot_id is None:
             raise RuntimeError(f"{target.name}: nothing was published: {outcome.refused}")
         done[target.name] = time.monotonic() - began
         threads = max(threads, sum(t.name.startswith("lakecommit-catalog") for t in threading.enumerate()))
 
     began = time.monotonic()
-    made = pool(log=lambda _: None)
-    async with asyncio.TaskGroup() as group:
+    async with Committer(pool=pool(log=lambda _: None)) as committer, asyncio.TaskGroup() as group:
         for target in targets:
-            group.create_task(commit(made, target))
-    made.close()
+            group.create_task(commit(committer, target))
     waited = sorted(seconds for name, seconds in done.items() if name not in tables.hanging)
     hung = max((seconds for name, seconds in done.items() if name in tables.hanging), default=0.0)
     tail = waited[int(len(waited) * 0.99)]

@@ -16,7 +16,7 @@ __getattr__ = lazy_names(
         "checks": "Grounds StagedSlice",
         "compact": "Compacted compact_table compacted_of debt_of require_present",
         "delete_files": "Superseded",
-        "executor": "CommitterThread",
+        "executor": "Committer CommitterThread",
         "head": "Head HeadReader",
         "ledger": (
             "Condition LedgerState ancestry expiry_age_ms landing_snapshots read_ledger require_ledger "

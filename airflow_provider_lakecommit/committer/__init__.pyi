@@ -21,6 +21,7 @@ from airflow_provider_lakecommit.committer.compact import require_present as req
 from airflow_provider_lakecommit.committer.delete_files import Superseded as Superseded
 from airflow_provider_lakecommit.committer.excess_rows import KeyRows as KeyRows
 from airflow_provider_lakecommit.committer.excess_rows import rekey_table as rekey_table
+from airflow_provider_lakecommit.committer.executor import Committer as Committer
 from airflow_provider_lakecommit.committer.executor import CommitterThread as CommitterThread
 from airflow_provider_lakecommit.committer.foreign_rows import ADOPTED_FROM as ADOPTED_FROM
 from airflow_provider_lakecommit.committer.foreign_rows import RESCUED as RESCUED

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The threads for catalog calls: few, reused, and one call of a table at a time; a table that hangs stops no other.
+"""The threads for catalog calls: few, reused, and a hanging table takes none from the others.
 
-Contract: a thread does a call of an event loop, and its result or error is returned or raised where it was awaited.
-Calls of one table begin in order of arrival, each when the one before it is over, whether or not its caller still
-waits. At most ``threads`` calls run at a time. A call that has not returned after ``slow_after`` seconds *hangs*: it is
-no longer counted, so that another thread takes its place, up to ``most`` threads. When it returns, excess threads end.
+Contract: a thread does a call of an event loop, and its result or error is returned or raised where it was awaited. At
+most ``threads`` calls run at a time, at most ``per_table`` of one table. A call that has not returned after
+``slow_after`` seconds *hangs*: it is no longer counted, so that another thread takes its place, up to ``most`` threads.
+When it returns, excess threads end. Calls begin in order of arrival; calls of a table at its limit wait and delay no
+other table.
 
-Invariants: a thread cannot be stopped. A cancelled caller leaves at once, but a begun call holds its table until it
-is over; a call that has not begun is withdrawn. A call that awaits another one of the same pool is refused, because
-the two could wait for each other.
+Invariants: a thread cannot be stopped. A begun call is awaited, also by a cancelled caller, so that a turn is held
+until its call is over; a call that has not begun is withdrawn at once.
 
 Failure story: :meth:`BlockingPool.close` abandons hanging calls; the next attempt reads their outcome from the table.
 The threads are daemons, so that a hanging call does not keep the process alive (as those of :mod:`concurrent.futures`
@@ -22,12 +22,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass
-from functools import partial
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -37,6 +36,8 @@ THREADS = 8
 """Concurrent calls of the catalog."""
 MOST = 128
 """Threads, including those of hanging calls."""
+PER_TABLE = 2
+"""Concurrent calls of one table, so that readers of a hanging table take no more."""
 SLOW_AFTER = 1.0
 """Seconds after which a call counts as hanging. If all calls are slow, ``threads / slow_after`` of them begin each
 second, as long as there may be more threads.
@@ -47,7 +48,6 @@ WARN_AFTER = 30.0
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-_inside: ContextVar[Call | None] = ContextVar("lakecommit_call", default=None)
 
 
 class _Worker(threading.Thread):
@@ -77,21 +77,20 @@ class BlockingPool:
         *,
         threads: int = THREADS,
         most: int = MOST,
+        per_table: int = PER_TABLE,
         slow_after: float = SLOW_AFTER,
         warn_after: float = WARN_AFTER,
         log: Callable[[str], None] = _log.warning,
     ) -> None:
-        if not 1 <= threads <= most:
-            raise ValueError(f"threads={threads}, most={most}: at least 1, and threads <= most")
+        if not 1 <= threads <= most or per_table < 1:
+            raise ValueError(f"threads={threads}, most={most}, per_table={per_table}: at least 1, and threads <= most")
         self._loop = asyncio.get_running_loop()
         self._threads = threads
         self._most = most
         self._slow_after = slow_after
         self._warn_after = warn_after
         self._log = log
-        self._ready: OrderedDict[Call, None] = OrderedDict()
-        # The calls that wait for their table, by each table with a ready or begun call.
-        self._behind: dict[Hashable, deque[Call]] = {}
+        self._queue = CallQueue(per_table)
         self._idle: list[_Worker] = []
         self._busy: dict[_Worker, Call] = {}
         self._begun = 0
@@ -107,101 +106,63 @@ class BlockingPool:
         """Return the tables of hanging calls."""
         return tuple(job.table for job in self._busy.values() if job.hangs)
 
-    @property
-    def tables(self) -> frozenset[Hashable]:
-        """Return the tables with a begun or waiting call."""
-        return frozenset(self._behind)
-
     async def run(self, table: Hashable, call: Callable[[], T]) -> T:
-        """Do a blocking call in a thread, alone on a table, after all calls submitted for it before.
+        """Do a blocking call in a thread; a cancelled caller waits until a begun call is over.
 
-        :param table: identifies the table in this process; callers of one table pass equal names
-        :raises ClosedError: the pool was closed before the call returned; only the table shows whether it did its work
-        :raises RuntimeError: called by a call of this pool, or the system does not give a single thread
+        :raises ClosedError: the pool was closed before the call returned
+        :raises RuntimeError: the system does not give a single thread
         """
-        outer = _inside.get()
-        if outer is not None and outer.pool is self and not outer.done.done():
-            raise RuntimeError(f"a turn for {table} was requested inside a turn for {outer.table}: this can deadlock")
         if self._closed:
-            raise _shutting_down(table)
-        job = Call(pool=self, table=table, do=call, context=copy_context(), done=self._loop.create_future())
-        job.context.run(_inside.set, job)
-        if table in self._behind:
-            self._behind[table].append(job)
-        else:
-            self._behind[table] = deque()
-            self._ready[job] = None
+            raise _closed_error(table)
+        job = Call(table=table, do=call, context=copy_context(), done=self._loop.create_future())
+        self._queue.add(job)
         try:
             self._begin()
         except RuntimeError:
-            self._withdraw(job)
+            self._queue.withdraw(job)
             raise
-        try:
-            await asyncio.wait([job.done])
-        except asyncio.CancelledError:
-            if job.begun or job.done.done():
-                job.done.add_done_callback(partial(_unheard, table))
-            else:
-                self._withdraw(job)
-                self._begin()
-            raise
-        result: T = job.done.result()
-        return result
-
-    async def drain(self, grace: float) -> None:
-        """Refuse calls that wait for their table; let the others end within *grace* seconds, then abandon them."""
-        self._closed = True
-        for table, behind in self._behind.items():
-            while behind:
-                _fail(behind.popleft(), _shutting_down(table))
-        if pending := [job.done for job in (*self._ready, *self._busy.values())]:
-            await asyncio.wait(pending, timeout=grace)
-        self.close()
+        cancelled: asyncio.CancelledError | None = None
+        while not job.done.done():
+            try:
+                await asyncio.wait([job.done])
+            except asyncio.CancelledError as e:
+                if not job.begun:
+                    self._queue.withdraw(job)
+                    self._begin()
+                    raise
+                cancelled = e
+        if cancelled is None:
+            result: T = job.done.result()
+            return result
+        if (error := job.done.exception()) and not isinstance(error, ClosedError):
+            _log.warning("A catalog call for %s failed after it was cancelled: %s", table, error)
+        raise cancelled
 
     def close(self) -> None:
         """Abandon all calls: their callers get :class:`ClosedError`, threads end when they return."""
         self._closed = True
-        waiting = [*self._ready, *(job for behind in self._behind.values() for job in behind)]
+        waiting = [*self._queue.ready, *(job for aside in self._queue.aside.values() for job in aside)]
+        self._queue = CallQueue(self._queue.per_table)
         for job in (*waiting, *self._busy.values()):
             job.stop_timer()
             if not job.done.done():
-                _fail(
-                    job,
-                    ClosedError(
-                        "LC3006",
-                        f"{job.table}: the committer of this process abandoned its calls; the next attempt reads the "
-                        "result of this one from the table",
-                    ),
-                )
+                job.done.set_exception(_closed_error(job.table))
+                # An exception without a caller would be logged as never retrieved.
+                job.done.exception()
         for worker in (*self._idle, *self._busy):
             worker.inbox.put(None)
-        for held in (self._ready, self._behind, self._idle, self._busy):
-            held.clear()
+        self._idle.clear()
+        self._busy.clear()
 
     # -- the threads --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Give waiting jobs to threads, up to the limit."""
-        while self._ready and self._counted < self._threads and (worker := self._worker()):
-            job, _ = self._ready.popitem(last=False)
+        while self._queue.ready and self._counted < self._threads and (worker := self._worker()):
+            job, _ = self._queue.ready.popitem(last=False)
             job.timer = self._loop.call_later(self._slow_after, self._hangs, worker)
             self._busy[worker] = job
             worker.inbox.put(job)
-
-    def _withdraw(self, job: Call) -> None:
-        """Drop a call that has not begun."""
-        if job in self._ready:
-            del self._ready[job]
-            self._free(job.table)
-        else:
-            self._behind[job.table].remove(job)
-
-    def _free(self, table: Hashable) -> None:
-        """Let the next call of a table begin, whose ready or begun call is over."""
-        if behind := self._behind[table]:
-            self._ready[behind.popleft()] = None
-        else:
-            del self._behind[table]
 
     @property
     def _counted(self) -> int:
@@ -248,7 +209,7 @@ class BlockingPool:
         if self._busy.pop(worker, None) is None:
             return
         job.stop_timer()
-        self._free(job.table)
+        self._queue.free(job.table)
         if len(self._idle) + self._counted < self._threads:
             self._idle.append(worker)
         else:
@@ -256,21 +217,11 @@ class BlockingPool:
         self._begin()
 
 
-def _fail(job: Call, error: ClosedError) -> None:
-    job.done.set_exception(error)
-    # An exception without a caller would be logged as never retrieved.
-    job.done.exception()
-
-
-def _unheard(table: Hashable, done: asyncio.Future[Any]) -> None:
-    """Log the failure of a call whose caller was cancelled."""
-    if (error := done.exception()) is not None and not isinstance(error, ClosedError):
-        _log.warning("A catalog call for %s failed after it was cancelled: %s", table, error)
-
-
-def _shutting_down(table: Hashable) -> ClosedError:
+def _closed_error(table: Hashable) -> ClosedError:
     return ClosedError(
-        "LC3038", f"{table}: the committer of this process is shutting down; the next attempt continues from here"
+        "LC3006",
+        f"{table}: the committer of this process abandoned its calls; the next attempt reads the result of this one "
+        "from the table",
     )
 
 
@@ -280,7 +231,6 @@ class ExitError(RuntimeError):
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Call:
-    pool: BlockingPool
     table: Hashable
     do: Callable[[], Any]
     context: Context
@@ -319,3 +269,43 @@ class Call:
             error = ExitError(f"a call of {self.table} ended with {self.error!r}")
             error.__cause__ = self.error
             self.done.set_exception(error)
+
+
+@dataclass(slots=True)
+class CallQueue:
+    """Waiting calls, in order; those of tables at their limit are passed over."""
+
+    per_table: int
+    ready: OrderedDict[Call, None] = field(default_factory=OrderedDict)
+    aside: dict[Hashable, OrderedDict[Call, None]] = field(default_factory=dict)
+    taken: Counter[Hashable] = field(default_factory=Counter)
+
+    def add(self, call: Call) -> None:
+        if self.taken[call.table] < self.per_table:
+            self.taken[call.table] += 1
+            self.ready[call] = None
+        else:
+            self.aside.setdefault(call.table, OrderedDict())[call] = None
+
+    def free(self, table: Hashable) -> None:
+        """Note that a ready or begun call of the table is over."""
+        self.taken[table] -= 1
+        if waiting := self.aside.get(table):
+            call, _ = waiting.popitem(last=False)
+            self.taken[table] += 1
+            self.ready[call] = None
+        self._forget(table)
+
+    def withdraw(self, call: Call) -> None:
+        if call in self.ready:
+            del self.ready[call]
+            self.free(call.table)
+        elif call in (waiting := self.aside.get(call.table, OrderedDict())):
+            del waiting[call]
+            self._forget(call.table)
+
+    def _forget(self, table: Hashable) -> None:
+        if not self.aside.get(table, True):
+            del self.aside[table]
+        if not self.taken[table]:
+            del self.taken[table]

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from airflow_provider_lakecommit.committer import executor
+from airflow_provider_lakecommit.committer.executor import TableTask
 from airflow_provider_lakecommit.cycle.commit import commit
 from airflow_provider_lakecommit.cycle.commit.close import close_cycle
+from airflow_provider_lakecommit.cycle.commit.commit import TableCommit
 from airflow_provider_lakecommit.cycle.results import Closed, Opened
 from airflow_provider_lakecommit.cycle.session.concurrent import ConcurrentLandings
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
-from airflow_provider_lakecommit.exceptions import CatalogError
+from airflow_provider_lakecommit.exceptions import CatalogError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import World, records
@@ -118,6 +121,34 @@ def test_a_table_that_hangs_holds_up_no_other_of_its_landing(
     assert [p.table for p in ended[0].published] == ["shop.rows", "shop.dead"]
     assert ended[0].valid_through is not None
     assert world.run().reason == "nothing new"
+    world.check(Counter(range(20)))
+
+
+@pytest.mark.heavy
+def test_a_stage_added_before_the_commit_is_passed_and_callers_do_not_know(
+    make_world: Make, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[tuple[str, str]] = []
+    refused = {"shop.rows"}
+
+    async def audit(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        about = task.about
+        assert isinstance(about, TableCommit)
+        passed.append((about.step, about.name))
+        if about.step == "publish":
+            assert about.table is not None
+            if about.name in refused:
+                raise TableError("LC9999", f"the audit of {about.name} found something")
+        return await go_on()
+
+    world, opened = written(make_world(), produce)
+    monkeypatch.setattr(executor, "INTERCEPTORS", (audit,))
+    with pytest.raises(TableError, match=r"the audit of shop\.rows found something"):
+        world.close("a", opened)
+    assert (world.rows(), len(world.rows("shop.dead"))) == ([], 1)
+    assert passed == [(step, table) for step in ("prepare", "publish") for table in ("shop.rows", "shop.dead")]
+    refused.clear()
+    assert world.close("a", opened, retry=True).rows == 20
     world.check(Counter(range(20)))
 
 

@@ -103,7 +103,7 @@ def _trim(commits: TableCommits, closed: Closed, executor: CommitterThread) -> N
     for name in dict.fromkeys(p.table for p in closed.published):
         expire = partial(trim, name, session.landing.branch)
         try:
-            if expired := executor.run_exclusive(session.key(name), expire):
+            if expired := executor.run_exclusive(session.key(name), expire, about=commits.about(name, "trim")):
                 session.log(f"{name}: expired {expired} old snapshots")
         except LakecommitError as e:
             session.log(f"{name}: could not expire old snapshots; the next commit tries again: {e}")
@@ -162,7 +162,7 @@ def _close(commits: TableCommits, executor: CommitterThread, run: RunIdentity, f
         return _closed(commits, folded, None, failing.lines())
 
     def exclusive(name: str, move: Callable[[], bool]) -> bool:
-        return executor.run_exclusive(session.key(name), move)
+        return executor.run_exclusive(session.key(name), move, about=commits.about(name, "audit"))
 
     commits.on_main = audit(session, commits.landed, exclusive)
     return _complete(commits, folded)

@@ -3,7 +3,9 @@
 
 Contract: each table is prepared in one turn and published in another, in the landing's order. A table proceeds when the
 previous one is done, or after :data:`NEXT_TABLE_AFTER` seconds; so a table that hangs or fails delays no other by more
-than that, and normally the durable steps have one order.
+than that, and normally the durable steps have one order. Work is submitted as a
+:class:`~airflow_provider_lakecommit.committer.executor.TableTask` about a :class:`TableCommit`; other work of a turn
+(an audit) is unknown here.
 
 Invariants: the cycle is read once, with the tables known by then; if it is complete, nothing is published. A table
 publishes on the newest read of the log, a late table on its own. The control position moves only if all tables were
@@ -21,10 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
-from airflow_provider_lakecommit.committer import BlockingPool, ExitError
+from airflow_provider_lakecommit.committer import Committer, ExitError
 from airflow_provider_lakecommit.core import CycleState, TableLedger
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.commit.refusals import Refusals, block_over_ratio
@@ -39,6 +41,20 @@ NEXT_TABLE_AFTER = 3.0
 
 _NO_TABLES = (ClosedError, ControlTopicError, FencedError)
 """Errors in the commit of a table that are not the table's own."""
+
+Step = Literal["prepare", "publish", "audit", "trim"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """The subject of a table task. ``table`` is set from the step ``publish`` on: its ledger, schema and head."""
+
+    landing: str
+    lane: str
+    commit_id: UUID
+    name: str
+    step: Step
+    table: PreparedTable | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,11 +122,11 @@ class TableCommits:
         """Return True if the cycle was complete before."""
         return self.state is not None and self.state.complete
 
-    async def prepare(self, pool: BlockingPool) -> tuple[PreparedTable, ...]:
+    async def prepare(self, committer: Committer) -> tuple[PreparedTable, ...]:
         """Prepare every table, without a commit; return those with a ledger of this stream."""
         running: list[asyncio.Task[Any]] = []
         try:
-            preparing = await self._preparing(pool, running)
+            preparing = await self._preparing(committer, running)
             await asyncio.wait(preparing)
         finally:
             _cancel(running)
@@ -118,14 +134,14 @@ class TableCommits:
         self._account(name for name, table in zip(self.session.landing.tables, found, strict=True) if table is None)
         return tuple(table for table in found if table is not None)
 
-    async def run(self, pool: BlockingPool) -> None:
+    async def run(self, committer: Committer) -> None:
         """Prepare and publish every table that is tried."""
         tables = self._tried
         running: list[asyncio.Task[Any]] = []
         try:
-            preparing = await self._preparing(pool, running)
+            preparing = await self._preparing(committer, running)
             await asyncio.wait(preparing, timeout=NEXT_TABLE_AFTER)
-            publish = [partial(self._publish, pool, n, preparing) for n in range(len(tables))]
+            publish = [partial(self._publish, committer, n, preparing) for n in range(len(tables))]
             await asyncio.wait(await _in_order(publish, running))
         finally:
             _cancel(running)
@@ -176,21 +192,24 @@ class TableCommits:
     # -- one table ----------------------------------------------------------------------------------------------------
 
     async def _preparing(
-        self, pool: BlockingPool, running: list[asyncio.Task[Any]]
+        self, committer: Committer, running: list[asyncio.Task[Any]]
     ) -> list[asyncio.Task[PreparedTable | None]]:
-        return await _in_order([partial(self._prepare, pool, n) for n in self._tried], running)
+        return await _in_order([partial(self._prepare, committer, n) for n in self._tried], running)
 
-    async def _prepare(self, pool: BlockingPool, name: str) -> PreparedTable | None:
+    async def _prepare(self, committer: Committer, name: str) -> PreparedTable | None:
         """Return ``None`` if the table has no ledger of this stream, or failed."""
+        about = self.about(name, "prepare")
         found: PreparedTable | None = None
         with self._keeping(name):
-            found = await pool.run(self.session.key(name), partial(prepare_table, self.session, name))
+            found = await committer.run_exclusive(
+                self.session.key(name), partial(prepare_table, self.session, name), about=about
+            )
             if found is None:
                 self._done.add(name)
         return found
 
     async def _publish(
-        self, pool: BlockingPool, index: int, preparing: Sequence[asyncio.Task[PreparedTable | None]]
+        self, committer: Committer, index: int, preparing: Sequence[asyncio.Task[PreparedTable | None]]
     ) -> None:
         # Waited for, not awaited: cancelling this must not cancel that.
         await asyncio.wait([preparing[index]])
@@ -200,9 +219,10 @@ class TableCommits:
         known = [found for each in preparing if (found := _found(each)) is not None]
         without = [name for name in self.session.landing.tables if name not in {t.name for t in known}]
         whole = all(name in self._done for name in without)
+        about = self.about(table.name, "publish", table)
         call = partial(self._published_by, table, [t.ledger for t in known], whole)
         with self._keeping(table.name):
-            await pool.run(self.session.key(table.name), call)
+            await committer.run_exclusive(self.session.key(table.name), call, about=about)
             self._done.add(table.name)
 
     def _published_by(self, table: PreparedTable, known: Sequence[TableLedger], whole: bool) -> None:
@@ -227,6 +247,13 @@ class TableCommits:
         with self._lock:
             if self.folded is None or len(folded.ledgers) >= len(self.folded.ledgers):
                 self.folded = folded
+
+    def about(self, name: str, step: Step, table: PreparedTable | None = None) -> TableCommit:
+        """Return the subject of a task about a table."""
+        landing, commit_id = self.session.landing.name, self.ticket.commit_id
+        return TableCommit(
+            landing=landing, lane=self.session.lane, commit_id=commit_id, name=name, step=step, table=table
+        )
 
     def _account(self, names: Iterable[str]) -> None:
         for name in names:

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
-from airflow_provider_lakecommit.committer import BlockingPool, CommitterThread, ExitError
+from airflow_provider_lakecommit.committer import BlockingPool, Committer, CommitterThread, ExitError
 from airflow_provider_lakecommit.cycle.session.landing_session import LandingSession
 from airflow_provider_lakecommit.exceptions import ClosedError
 
@@ -34,16 +34,20 @@ T = TypeVar("T")
 
 
 class ConcurrentLandings:
-    """Runs the landings of one call. A context manager."""
+    """Runs the landings of one call. A context manager.
+
+    :param make: makes the committer, in its loop
+    """
 
     def __init__(
         self,
+        make: Callable[[], Committer] = Committer,
         *,
         threads: int = THREADS,
         most: int = MOST,
         slow_after: float = SLOW_AFTER,
     ) -> None:
-        self.executor = CommitterThread()
+        self.executor = CommitterThread(make)
         self._threads = threads
         self._most = most
         self._slow_after = slow_after
@@ -93,7 +97,7 @@ class ConcurrentLandings:
             except Exception as e:
                 ended[name] = e
 
-        async def every(_: BlockingPool) -> None:
+        async def every(_: Committer) -> None:
             # It has its own threads: a landing waits for tables, which must not wait for landings.
             pool = BlockingPool(threads=self._threads, most=self._most, slow_after=self._slow_after, log=_nobody)
             try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -123,88 +122,25 @@ def test_threads_are_bounded_also_when_all_hang() -> None:
     run(test())
 
 
-def test_calls_of_one_table_come_one_after_the_other_and_in_order() -> None:
+def test_one_table_takes_no_more_than_its_share() -> None:
     async def test() -> None:
-        pool = BlockingPool(threads=4, most=4, slow_after=NEVER)
-        calls = [Call(n) for n in range(4)]
+        pool = BlockingPool(threads=4, most=4, per_table=2, slow_after=NEVER)
+        calls = [Call(n) for n in range(5)]
         waiting = [asyncio.create_task(pool.run("stuck", call)) for call in calls]
-        await until(calls[0].begun.is_set)
+        await until(lambda: calls[0].begun.is_set() and calls[1].begun.is_set())
         for table in range(10):
             assert await pool.run(table, lambda: "done") == "done"
-        assert [call.begun.is_set() for call in calls] == [True, False, False, False]
-        assert pool.tables == {"stuck"}
-        waiting.pop(2).cancel()
+        assert [call.begun.is_set() for call in calls] == [True, True, False, False, False]
+        waiting.pop(3).cancel()
         calls[0].gate.set()
-        await until(calls[1].begun.is_set)
-        assert not calls[3].begun.is_set()
+        await until(calls[2].begun.is_set)
         calls[1].gate.set()
-        await until(calls[3].begun.is_set)
-        assert not calls[2].begun.is_set()
-        calls[3].gate.set()
-        assert await asyncio.gather(*waiting) == [0, 1, 3]
-        assert pool.tables == frozenset()
+        await until(calls[4].begun.is_set)
+        assert not calls[3].begun.is_set()
+        for call in calls:
+            call.gate.set()
+        assert await asyncio.gather(*waiting) == [0, 1, 2, 4]
         pool.close()
-
-    run(test())
-
-
-@pytest.mark.parametrize("result", ["done", ValueError("no")], ids=["returns", "raises"])
-def test_a_caller_leaves_at_once_and_its_call_keeps_the_table(result: Any, caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        pool = BlockingPool(slow_after=NEVER)
-        call, following = Call(result), Call("following")
-        caller = asyncio.create_task(pool.run("shop.orders", call))
-        behind = asyncio.create_task(pool.run("shop.orders", following))
-        await until(call.begun.is_set)
-        caller.cancel()
-        await asyncio.wait([caller])
-        assert caller.cancelled()
-        await at_rest()
-        assert not following.begun.is_set()
-        call.gate.set()
-        following.gate.set()
-        assert await behind == "following"
-        await pool.drain(5)
-
-    with caplog.at_level(logging.WARNING):
-        run(test())
-    failed = "A catalog call for shop.orders failed after it was cancelled: no"
-    assert [r.getMessage() for r in caplog.records] == ([] if result == "done" else [failed])
-
-
-def test_a_call_in_a_call_is_refused_while_the_outer_one_runs() -> None:
-    async def test() -> None:
-        pool, other, loop = BlockingPool(), BlockingPool(), asyncio.get_running_loop()
-
-        def nested(of: BlockingPool) -> str:
-            return asyncio.run_coroutine_threadsafe(of.run("b", lambda: "inner"), loop).result(60)
-
-        with pytest.raises(RuntimeError, match="a turn for b was requested inside a turn for a"):
-            await pool.run("a", lambda: nested(pool))
-        assert await pool.run("a", lambda: nested(other)) == "inner"
-        context = await pool.run("a", contextvars.copy_context)
-        assert await asyncio.create_task(pool.run("b", lambda: "after it"), context=context) == "after it"
-        await pool.drain(5)
-        await other.drain(5)
-
-    run(test())
-
-
-def test_draining_lets_calls_end_and_begins_nothing_more() -> None:
-    async def test() -> None:
-        pool = BlockingPool(slow_after=NEVER)
-        first, second = Call("first"), Call("second")
-        ahead, behind = (asyncio.create_task(pool.run("t", call)) for call in (first, second))
-        await until(first.begun.is_set)
-        draining = asyncio.create_task(pool.drain(30))
-        with pytest.raises(ClosedError, match="LC3038"):
-            await behind
-        with pytest.raises(ClosedError, match="LC3038"):
-            await pool.run("t", lambda: "third")
-        first.gate.set()
-        assert await ahead == "first"
-        await draining
-        assert not second.begun.is_set()
 
     run(test())
 
@@ -224,6 +160,26 @@ def test_a_call_that_was_not_begun_is_withdrawn_at_once() -> None:
         third.gate.set()
         assert await asyncio.gather(ahead, behind) == ["first", "third"]
         assert not second.begun.is_set()
+        pool.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("result", ["done", ValueError("no")], ids=["returns", "raises"])
+def test_a_caller_cancelled_in_a_call_waits_until_it_is_over(result: Any) -> None:
+    async def test() -> None:
+        pool = BlockingPool(slow_after=NEVER)
+        call = Call(result)
+        caller = asyncio.create_task(pool.run("a", call))
+        await until(call.begun.is_set)
+        for _ in range(3):
+            caller.cancel()
+            await at_rest()
+            assert not caller.done()
+        call.gate.set()
+        await asyncio.wait([caller])
+        assert call.over.is_set()
+        assert caller.cancelled()
         pool.close()
 
     run(test())
@@ -305,7 +261,7 @@ def test_without_more_threads_it_goes_on_with_those_it_has(monkeypatch: pytest.M
     run(test())
 
 
-@pytest.mark.parametrize("wrong", [{"threads": 0}, {"threads": 9, "most": 8}])
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"threads": 9, "most": 8}, {"per_table": 0}])
 def test_impossible_bounds_are_refused(wrong: dict[str, int]) -> None:
     async def test() -> None:
         with pytest.raises(ValueError, match="at least 1"):

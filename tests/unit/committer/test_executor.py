@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool and its thread as callers see them."""
+"""Turns, threads and stages together, as callers see them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer import executor
 from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool
-from airflow_provider_lakecommit.committer.executor import CommitterThread
+from airflow_provider_lakecommit.committer.executor import Committer, CommitterThread, TableTask
 from airflow_provider_lakecommit.exceptions import ClosedError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,10 +51,70 @@ class Tables:
         return len(before) + 1
 
 
+async def publish_all(committer: Committer, tables: Tables, rows: int) -> list[int]:
+    """A caller. It knows nothing of stages."""
+
+    async def publish(table: str, row: str) -> int:
+        return await committer.run_exclusive(table, lambda: tables.append(table, row), about=row)
+
+    return await asyncio.gather(*(publish(t, f"{t}{n}") for n in range(rows) for t in ("a", "b", "c")))
+
+
+def test_a_stage_that_is_added_changes_nothing_for_callers() -> None:
+    async def audit(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        assert task.table not in under_audit
+        under_audit.add(task.table)
+        await asyncio.sleep(0.001)
+        audited.append((task.table, task.about))
+        result = await go_on()
+        under_audit.remove(task.table)
+        return result
+
+    under_audit: set[object] = set()
+    audited: list[tuple[object, object]] = []
+
+    async def test() -> None:
+        plain, behind = Tables(), Tables()
+        async with Committer() as committer:
+            expected = await publish_all(committer, plain, 10)
+        async with Committer(interceptors=[audit]) as committer:
+            assert await publish_all(committer, behind, 10) == expected
+        assert behind.rows == plain.rows == {t: [f"{t}{n}" for n in range(10)] for t in ("a", "b", "c")}
+        assert {t: [about for table, about in audited if table == t] for t in ("a", "b", "c")} == plain.rows
+
+    run(test())
+
+
+def test_a_stage_may_refuse_and_outer_stages_come_first() -> None:
+    class RefusedError(Exception):
+        pass
+
+    passed: list[str] = []
+
+    async def outer(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        passed.append(f"outer {task.about}")
+        return await go_on()
+
+    def inner(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        passed.append(f"inner {task.about}")
+        if task.about == "bad":
+            raise RefusedError
+        return go_on()
+
+    async def test() -> None:
+        async with Committer(interceptors=[outer, inner]) as committer:
+            with pytest.raises(RefusedError):
+                await committer.run_exclusive("t", lambda: passed.append("done"), about="bad")
+            await committer.run_exclusive("t", lambda: passed.append("done"), about="good")
+        assert passed == ["outer bad", "inner bad", "outer good", "inner good", "done"]
+
+    run(test())
+
+
 @pytest.mark.heavy(but=("20",))
 @pytest.mark.parametrize("stuck", [1, 20])
 def test_of_a_thousand_tables_those_that_hang_hold_up_no_other(stuck: int) -> None:
-    """While they hang, all others commit, three times; and those that hang do not fill the threads."""
+    """While they hang, all others commit, twice, and are read; and those that hang do not fill the threads."""
 
     async def test() -> None:
         gate, rows = threading.Event(), Tables()
@@ -67,21 +126,24 @@ def test_of_a_thousand_tables_those_that_hang_hold_up_no_other(stuck: int) -> No
                 assert gate.wait(60)
             return rows.append(f"t{n}", row)
 
-        pool = BlockingPool(slow_after=0.02, log=lambda _: None)
-        hanging, others = [], []
-        for n in range(1000):
-            work = [pool.run(n, lambda n=n, r=r: commit(n, r)) for r in ("one", "two", "three")]  # type: ignore[misc]
-            (hanging if n < stuck else others).extend(asyncio.create_task(each) for each in work)
-        assert await asyncio.gather(*others) == [1, 2, 3] * (1000 - stuck)
-        assert pool.tables == set(range(stuck))
-        assert not any(task.done() for task in hanging)
-        # One thread for each, though more is waiting for these tables.
-        await until(lambda: len(abandoned) == stuck)
-        assert sorted(abandoned) == list(range(stuck))
-        gate.set()
-        assert await asyncio.gather(*hanging) == [1, 2, 3] * stuck
-        assert pool.tables == frozenset()
-        await pool.drain(5)
+        committer = Committer(pool=BlockingPool(slow_after=0.02, log=lambda _: None))
+        async with committer:
+            hanging, others = [], []
+            for n in range(1000):
+                work = [committer.run_exclusive(n, lambda n=n, r=r: commit(n, r)) for r in ("one", "two")]  # type: ignore[misc]
+                work += [
+                    committer.run_shared(n, lambda n=n: len(rows.rows[f"t{n}"])) for _ in range(10 if n < stuck else 1)
+                ]  # type: ignore[misc]
+                (hanging if n < stuck else others).extend(asyncio.create_task(each) for each in work)
+            assert await asyncio.gather(*others) == [1, 2, 2] * (1000 - stuck)
+            assert committer.table_locks.busy == set(range(stuck))
+            assert not any(task.done() for task in hanging)
+            # One thread for each, though more is waiting for these tables.
+            await until(lambda: len(abandoned) == stuck)
+            assert sorted(abandoned) == list(range(stuck))
+            gate.set()
+            assert await asyncio.gather(*hanging) == [1, 2, *[2] * 10] * stuck
+            assert committer.table_locks.busy == frozenset()
         await until(lambda: threads() == 0)
 
     run(test())
@@ -95,15 +157,14 @@ def test_a_caller_that_gives_up_on_a_hanging_call_returns_at_once_and_the_turn_s
             assert gate.wait(60)
             order.append("stuck")
 
-        pool = BlockingPool()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
-                await pool.run("t", stuck)
-        following = asyncio.create_task(pool.run("t", lambda: order.append("following")))
-        await pool.run("other", lambda: order.append("other"))
-        gate.set()
-        await following
-        await pool.drain(5)
+        async with Committer() as committer:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await committer.run_exclusive("t", stuck)
+            following = asyncio.create_task(committer.run_exclusive("t", lambda: order.append("following")))
+            await committer.run_exclusive("other", lambda: order.append("other"))
+            gate.set()
+            await following
         assert order == ["other", "stuck", "following"]
 
     run(test())
@@ -117,13 +178,13 @@ def test_closing_leaves_no_turn_kept_though_calls_hang() -> None:
             entered.set()
             assert gate.wait(60)
 
-        pool = BlockingPool()
-        callers = [asyncio.create_task(pool.run("t", stuck)) for _ in range(3)]
+        committer = Committer()
+        callers = [asyncio.create_task(committer.run_exclusive("t", stuck)) for _ in range(3)]
         await until(entered.is_set)
-        await pool.drain(0.01)
-        assert pool.tables == frozenset()
-        for caller, code in zip(callers, ("LC3006", "LC3038", "LC3038"), strict=True):
-            with pytest.raises(ClosedError, match=code):
+        assert await committer.close(0.01) == frozenset()
+        assert committer.table_locks.busy == frozenset()
+        for caller in callers:
+            with pytest.raises(ClosedError):
                 await caller
         gate.set()
         await until(lambda: threads() == 0)
@@ -145,9 +206,9 @@ def test_a_signal_reaches_a_caller_without_a_loop_whatever_hangs() -> None:
         os.kill(os.getpid(), signal.SIGUSR1)
         assert gate.wait(60)
 
-    async def work(pool: BlockingPool) -> None:
+    async def work(committer: Committer) -> None:
         try:
-            await pool.run("t", stuck)
+            await committer.run_exclusive("t", stuck)
         except asyncio.CancelledError:
             signalled.set()
             raise
@@ -155,11 +216,11 @@ def test_a_signal_reaches_a_caller_without_a_loop_whatever_hangs() -> None:
     before = signal.signal(signal.SIGUSR1, ring)
     try:
         with CommitterThread(grace=0.05) as committer:
-            assert committer.run(lambda c: c.run("t", lambda: "done")) == "done"
+            assert committer.run(lambda c: c.run_exclusive("t", lambda: "done")) == "done"
             with pytest.raises(AlarmError):
                 committer.run(work)
             assert signalled.wait(30)
-            assert committer.run(lambda c: c.run("other", lambda: "goes on")) == "goes on"
+            assert committer.run(lambda c: c.run_exclusive("other", lambda: "goes on")) == "goes on"
     finally:
         signal.signal(signal.SIGUSR1, before)
         gate.set()
@@ -174,7 +235,7 @@ def test_a_signal_before_anybody_holds_the_work_cancels_it_too(monkeypatch: pyte
         assert begun.wait(60)
         raise AlarmError
 
-    async def work(pool: BlockingPool) -> None:
+    async def work(committer: Committer) -> None:
         begun.set()
         try:
             await asyncio.sleep(600)
@@ -188,22 +249,21 @@ def test_a_signal_before_anybody_holds_the_work_cancels_it_too(monkeypatch: pyte
         assert ended.wait(60)
 
 
-def test_what_keeps_a_pool_from_being_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make() -> BlockingPool:
+def test_what_keeps_a_committer_from_being_made_is_reported() -> None:
+    def make() -> Committer:
         raise ValueError("no")
 
-    monkeypatch.setattr(executor, "BlockingPool", make)
-    with pytest.raises(ValueError, match="no"), CommitterThread():
+    with pytest.raises(ValueError, match="no"), CommitterThread(make):
         raise AssertionError("never")
 
 
 ENDLESS = """
 import asyncio, threading
-from airflow_provider_lakecommit.committer.executor import CommitterThread
+from airflow_provider_lakecommit.committer.executor import Committer, CommitterThread
 
-async def work(pool):
+async def work(committer):
     async with asyncio.timeout(0.1):
-        await pool.run("t", threading.Event().wait)
+        await committer.run_exclusive("t", threading.Event().wait)
 
 with CommitterThread(grace=0.1) as committer:
     try:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from airflow_provider_lakecommit.committer.blocking_pool import BlockingPool
+from airflow_provider_lakecommit.committer.executor import Committer, Interceptor, TableTask
 from airflow_provider_lakecommit.core.model import Counts
 from airflow_provider_lakecommit.core.offsets import Coverage
 from airflow_provider_lakecommit.core.state import TableLedger
 from airflow_provider_lakecommit.cycle.commit import commit
-from airflow_provider_lakecommit.cycle.commit.commit import TableCommits
+from airflow_provider_lakecommit.cycle.commit.commit import TableCommit, TableCommits
 from airflow_provider_lakecommit.cycle.commit.publish import TablePublisher
 from airflow_provider_lakecommit.cycle.plan.tables import PreparedTable, prepare_table
 from airflow_provider_lakecommit.cycle.results import PublishedSnapshot
@@ -45,11 +45,10 @@ class Commits:
         patch.setattr(fake.session, "read_state", self.read_state)
         self.commits = TableCommits(session=fake.session, ticket=self.opened.ticket)
 
-    def run(self, make: Callable[[], BlockingPool] = BlockingPool) -> TableCommits:
+    def run(self, *stages: Interceptor) -> TableCommits:
         async def go() -> None:
-            pool = make()
-            await asyncio.wait_for(self.commits.run(pool), 60)
-            await pool.drain(5)
+            async with Committer(interceptors=stages) as committer:
+                await asyncio.wait_for(self.commits.run(committer), 60)
 
         asyncio.run(go())
         return self.commits
@@ -182,13 +181,12 @@ def test_what_is_no_error_of_ours_is_raised_first_and_nothing_is_begun_after_it(
 
 
 def test_work_that_was_cancelled_behind_our_back_has_failed(landing: Commits) -> None:
-    class Cancelling(BlockingPool):
-        async def run(self, table: Hashable, call: Callable[[], Any]) -> Any:
-            if table == landing.fake.session.key(DEAD):
-                raise asyncio.CancelledError
-            return await super().run(table, call)
+    async def cancelled(task: TableTask, go_on: Callable[[], Awaitable[Any]]) -> Any:
+        if isinstance(task.about, TableCommit) and task.about.name == DEAD:
+            raise asyncio.CancelledError
+        return await go_on()
 
-    done = landing.run(Cancelling)
+    done = landing.run(cancelled)
     assert published(done) == [DATA]
     with pytest.raises(ClosedError, match=rf"{DEAD}.*LC6201"):
         done.check()
