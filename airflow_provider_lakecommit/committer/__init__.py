@@ -6,7 +6,7 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "foreign_rows": (
+        "other_rows": (
             "ADOPTED_FROM RESCUED SinkTurn check_adopted check_not_brought_back check_turn sink_commits "
             "sink_commits_text sink_turn turn_is_over was_handed"
         ),

@@ -37,6 +37,10 @@ from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 
 COMPACTED = "compacted"
 """Extra key of a snapshot: the numbers of a compaction, as JSON."""
+GOOD_ENOUGH = 64
+"""A file of this part of the target size is no debt: it costs more to read than to open. Otherwise the first load of a
+long topic, in files of one slice each, would wait for compactions.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +127,6 @@ def compact_table(
         return attempt
 
     return compare_and_swap(tables, table, branch, change, staging=staged)
-
-
-GOOD_ENOUGH = 64
-"""A file of this part of the target size is no debt: it costs more to read than to open. Otherwise the first load of a
-long topic, in files of one slice each, would wait for compactions.
-"""
 
 
 class Limits(Protocol):

@@ -41,6 +41,27 @@ _SCALARS = (
     ("f145", "long", "content_size_in_bytes"),
 )
 _UNKNOWN_SPEC = -1
+PartitionValue = bool | int | float | str | bytes | UUID | Decimal | None
+_PARAMETERS = re.compile(r"(?P<kind>decimal|fixed)[(\[](?P<first>\d+)(?:, ?(?P<second>\d+))?[)\]]")
+_PLAIN: dict[str, str | dict[str, Any]] = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "time": {"type": "long", "logicalType": "time-micros"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
+    "timestamptz": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
+    "timestamp_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False},
+    "timestamptz_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
+    "uuid": {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"},
+}
+_PRECISIONS = range(1, 39)
+_BITS = {"int": 32, "date": 32}
+_PYTHON: dict[str, type] = {"boolean": bool, "float": float, "double": float, "string": str, "bytes": bytes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,30 +162,6 @@ class FileCodec:
             file_size_in_bytes=body["f104"],
             **optional,
         )
-
-
-PartitionValue = bool | int | float | str | bytes | UUID | Decimal | None
-
-_PARAMETERS = re.compile(r"(?P<kind>decimal|fixed)[(\[](?P<first>\d+)(?:, ?(?P<second>\d+))?[)\]]")
-_PLAIN: dict[str, str | dict[str, Any]] = {
-    "boolean": "boolean",
-    "int": "int",
-    "long": "long",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "binary": "bytes",
-    "date": {"type": "int", "logicalType": "date"},
-    "time": {"type": "long", "logicalType": "time-micros"},
-    "timestamp": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
-    "timestamptz": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
-    "timestamp_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False},
-    "timestamptz_ns": {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
-    "uuid": {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"},
-}
-_PRECISIONS = range(1, 39)
-_BITS = {"int": 32, "date": 32}
-_PYTHON: dict[str, type] = {"boolean": bool, "float": float, "double": float, "string": str, "bytes": bytes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

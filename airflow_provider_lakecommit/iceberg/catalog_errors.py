@@ -50,6 +50,9 @@ _SQLITE = b"SQLite format 3\0"
 """The first bytes of a database."""
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
 """The extra that installs the client of each type of catalog; for PostgreSQL it is `postgres`."""
+_FEW = 20
+_SHOWN = 60
+_NO_CATALOG = "HTTP status {} with {!r}, which is not the answer of an Iceberg REST catalog"
 
 
 def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
@@ -164,11 +167,6 @@ def _wrong_address(properties: Mapping[str, str], error: Exception) -> str:
             begin = properties.get("uri", "")[:8]
             return f"`uri` of a REST catalog begins with http:// or https://, not with {begin!r}"
     return ""
-
-
-_FEW = 20
-_SHOWN = 60
-_NO_CATALOG = "HTTP status {} with {!r}, which is not the answer of an Iceberg REST catalog"
 
 
 def denies(error: Exception) -> bool:

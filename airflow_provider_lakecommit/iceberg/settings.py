@@ -27,29 +27,6 @@ from contextlib import suppress
 from typing import Any
 
 _MAPPINGS = frozenset({"auth", "ssl"})
-
-
-def as_text(properties: Mapping[str, Any]) -> dict[str, str]:
-    """All of them as text."""
-    return {k: json.dumps(v) if isinstance(v, Mapping) else str(v) for k, v in properties.items()}
-
-
-def for_client(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The same for pyiceberg.
-
-    :raises ValueError: ``auth`` or ``ssl`` is no mapping
-    """
-    out: dict[str, Any] = dict(properties)
-    for key in _MAPPINGS & properties.keys():
-        with suppress(ValueError):
-            out[key] = json.loads(out[key])
-        if not isinstance(out[key], dict):
-            raise ValueError(
-                f"`{key}` must be a mapping, as in pyiceberg's configuration of REST catalogs, or JSON of one"
-            )
-    return out
-
-
 SIGNING = frozenset({"s3.signer", "s3.signer.uri", "s3.signer.endpoint", "s3.remote-signing-enabled"})
 """For a catalog that signs each request itself. pyiceberg knows one signer by name and imports no other."""
 _GOOGLE_TOKEN = "gcs.oauth2.token"
@@ -80,6 +57,27 @@ _STORAGE = SIGNING | {
 _STORAGE_OF_ACCOUNTS = ("adls.sas-token.", "adls.sas-token-expires-at-ms.")
 _CLIENT = frozenset({"prefix", "uri", "token", "rest-page-size", "namespace-separator", "view-endpoints-supported"})
 _PLAIN = (str, int, float)
+
+
+def as_text(properties: Mapping[str, Any]) -> dict[str, str]:
+    """All of them as text."""
+    return {k: json.dumps(v) if isinstance(v, Mapping) else str(v) for k, v in properties.items()}
+
+
+def for_client(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The same for pyiceberg.
+
+    :raises ValueError: ``auth`` or ``ssl`` is no mapping
+    """
+    out: dict[str, Any] = dict(properties)
+    for key in _MAPPINGS & properties.keys():
+        with suppress(ValueError):
+            out[key] = json.loads(out[key])
+        if not isinstance(out[key], dict):
+            raise ValueError(
+                f"`{key}` must be a mapping, as in pyiceberg's configuration of REST catalogs, or JSON of one"
+            )
+    return out
 
 
 def storage_settings(answer: Mapping[str, Any]) -> dict[str, str]:

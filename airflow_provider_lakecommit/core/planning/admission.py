@@ -34,6 +34,20 @@ from airflow_provider_lakecommit.core.state import LandingState
 
 UNKNOWN_RECORD_BYTES = 1024
 """Assumed size until records have landed."""
+REASON_LENGTH = 500
+"""Characters kept of an error message, so that a refused cycle stays small on the control topic."""
+BUT_HOLES = frozenset(
+    {
+        RefusalState.PENDING_SLICES,
+        RefusalState.PENDING_FILES,
+        RefusalState.PENDING_BYTES,
+        RefusalState.DEBT,
+        RefusalState.SLOWING,
+    }
+)
+"""States in which ranges that pending slices wait for are planned all the same."""
+HANDED_BACK = f"which lands in its place until `{CONNECT_ADOPT}` takes it over"
+"""End of the reason of a landing whose table was handed back to a connector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,20 +165,6 @@ def only_holes(missing: Missing, landing_state: LandingState) -> Missing:
     return replace(missing, ranges=ranges)
 
 
-REASON_LENGTH = 500
-"""Characters kept of an error message, so that a refused cycle stays small on the control topic."""
-BUT_HOLES = frozenset(
-    {
-        RefusalState.PENDING_SLICES,
-        RefusalState.PENDING_FILES,
-        RefusalState.PENDING_BYTES,
-        RefusalState.DEBT,
-        RefusalState.SLOWING,
-    }
-)
-"""States in which ranges that pending slices wait for are planned all the same."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """A landing's terms of admission.
@@ -207,10 +207,6 @@ class Refuse:
 
     def __str__(self) -> str:
         return f"{self.state}: {self.reason}; cleared by {self.clears}"
-
-
-HANDED_BACK = f"which lands in its place until `{CONNECT_ADOPT}` takes it over"
-"""End of the reason of a landing whose table was handed back to a connector."""
 
 
 def resumed_by(suspended: str) -> str:

@@ -123,42 +123,37 @@ def _continued(
     """
     offset, landed, first = stated.offsets.get(p), section.covered[p], section.starts.get(p, 0)
     end = (landed | passed).reach(first)
+    if offset is None:
+        return end, None, {"covered": landed | RangeSet.of((first, end))}
 
     def up_to(at: int) -> RangeSet:
         # What lies before the first offset was landed by others.
         return landed & RangeSet.of((0, at)) | RangeSet.of((min(first, at), at))
 
-    if offset is not None and (to := _rewound(offset, end, mark, differs, back=stated.back)) is not None:
+    if (to := _rewound(offset, end, mark, differs, back=stated.back)) is not None:
         # What the log has there in place of records that it lost.
         lost = {"given_up": RangeSet.of((differs, to))} if differs is not None and differs < to else {}
         start = min(first, to) if p in section.starts else None
         return to, start, {"back": RangeSet.of((to, end)), "covered": up_to(to), **lost}
     # Behind a range that the table lacks it may have more.
     reached = max(end, landed.ranges[-1].end) if landed else end
-    if offset is not None and offset < reached and stated.again:
+    if offset < reached and stated.again:
         # What the source has removed is not read again, so it stays as it is.
         to = min(reached, max(offset, mark.start))
         again, given_up = landed & RangeSet.of((to, reached)), RangeSet.of((min(end, to), to)) - landed
         return to, min(first, to), {"again": again, "given_up": given_up, "covered": up_to(to)}
     # What the log has in place of records that it lost is left to the lane, too.
     same = end if differs is None else min(end, differs)
-    if offset is not None and stated.fill and (target := max(same, offset)) > same:
+    if stated.fill and (target := max(same, offset)) > same:
         kept = landed & RangeSet.of((0, same)) if same < end else landed
         there = max(same, min(mark.start, target))
-        return (
-            target,
-            target,
-            {
-                "back": RangeSet.of((same, end)),
-                "given_up": RangeSet.of((same, there)) - kept,
-                "filled": RangeSet.of((there, target)) - kept,
-                "covered": kept | RangeSet.of((min(first, same), same)),
-            },
-        )
-    target = end if offset is None else max(end, offset)
-    unread = end if offset is None else same
-    behind = {"behind": RangeSet.of((min(offset, end), end))} if offset is not None and stated.back else {}
-    given_up = RangeSet.of((unread, end)) | (RangeSet.of((end, target)) - landed)
+        filled, given_up = RangeSet.of((there, target)) - kept, RangeSet.of((same, there)) - kept
+        covered = kept | RangeSet.of((min(first, same), same))
+        back = RangeSet.of((same, end))
+        return target, target, {"back": back, "given_up": given_up, "filled": filled, "covered": covered}
+    target = max(end, offset)
+    behind = {"behind": RangeSet.of((min(offset, end), end))} if stated.back else {}
+    given_up = RangeSet.of((same, end)) | (RangeSet.of((end, target)) - landed)
     return target, None, {"given_up": given_up, "covered": landed | RangeSet.of((first, target)), **behind}
 
 
