@@ -50,9 +50,16 @@ from airflow_provider_lakecommit.core.identity import window_id
 from airflow_provider_lakecommit.core.log import Directives, Entry
 from airflow_provider_lakecommit.core.model import LIVE, Counts, Cycle, Plan, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.offsets import SourcePartition
-from airflow_provider_lakecommit.core.planning.admission import Admit, Refuse, Terms, admit, catalog_away
+from airflow_provider_lakecommit.core.planning.admission import (
+    Admit,
+    Refuse,
+    Terms,
+    admit,
+    catalog_away,
+    only_holes,
+    pressure_of,
+)
 from airflow_provider_lakecommit.core.planning.missing import Watermark, WindowLimits, choose, find_missing
-from airflow_provider_lakecommit.core.planning.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.planning.slicing import cut, window_of
 from airflow_provider_lakecommit.core.settle import chunks, settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState, TableLedger

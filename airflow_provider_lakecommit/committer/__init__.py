@@ -6,17 +6,15 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "adopted": (
-            "ADOPTED_FROM RESCUED SinkTurn check_adopted check_turn sink_commits sink_commits_text sink_turn "
-            "turn_is_over was_handed"
+        "other_rows": (
+            "ADOPTED_FROM RESCUED SinkTurn check_adopted check_not_brought_back check_turn sink_commits "
+            "sink_commits_text sink_turn turn_is_over was_handed"
         ),
         "branch": "Unpublished ensure_branch move_main release require_together restart unpublished",
         "append": "AppendRequest PublishOutcome publish",
         "blocking_pool": "BlockingPool ExitError",
-        "brought_back": "check_not_brought_back",
         "checks": "Grounds StagedSlice",
-        "compact": "Compacted Compaction compact_table compacted_of require_present",
-        "debt": "debt_of",
+        "compact": "Compacted compact_table compacted_of debt_of require_present",
         "delete_files": "Superseded",
         "executor": "Committer CommitterThread",
         "head": "Head HeadReader",
@@ -40,8 +38,7 @@ __getattr__ = lazy_names(
             "pruned_sections replay_of replay_to_text"
         ),
         "supersede": "bound_of buckets_of",
-        "swap": "Swapped compare_and_swap ledger_change",
-        "tags": "check_tags",
+        "swap": "Swapped check_tags compare_and_swap ledger_change",
         "trim": "expire_older old_snapshots trim_snapshots",
         "excess_rows": "KeyRows rekey_table",
         "upsert_rule": "UpsertRule check_key check_key_columns key_text",

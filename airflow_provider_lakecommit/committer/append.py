@@ -14,7 +14,7 @@ Failure story: see :mod:`airflow_provider_lakecommit.committer.swap`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -23,11 +23,18 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.checks import AppendDecision, Refused, StagedSlice, evaluate_slices
+from airflow_provider_lakecommit.committer.checks import (
+    AppendDecision,
+    Refused,
+    StagedSlice,
+    evaluate_slices,
+    record_of_slices,
+    with_slices,
+)
 from airflow_provider_lakecommit.committer.ledger import LedgerState, read_ledger, require_ledger
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Change
-from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.committer.upsert_rule import UpsertRule, check_key
 from airflow_provider_lakecommit.core import (
@@ -35,14 +42,8 @@ from airflow_provider_lakecommit.core import (
     RESET_ASSERT,
     RESET_OFFSETS,
     ControlPosition,
-    Coverage,
     Decision,
     LedgerSection,
-    ReadPosition,
-    SourcePartition,
-    added,
-    counts_by_partition,
-    merged,
     newest_positions,
     token,
 )
@@ -180,25 +181,21 @@ def _change(
 ) -> Change[AppendDecision]:
     chosen = judgement.accepted
     upserted = {} if superseded is None else superseded.extra
-    ranges = Coverage.union(s.coverage for s in chosen)
-    record = SnapshotRecord(
-        kind=SnapshotKind.APPEND,
+    record = record_of_slices(
+        SnapshotKind.APPEND,
+        chosen,
         branch=request.branch,
         landing=request.landing,
         lane=request.lane,
         token=_token(request, metadata, judgement),
         commit_id=request.commit_id,
-        slices=len(chosen),
-        windows=tuple(dict.fromkeys(s.window_id for s in chosen)),
-        ranges=ranges,
-        accounting=counts_by_partition(r for s in chosen for r in s.spans),
-        rows=sum(s.rows for s in chosen),
         spec_version=request.spec_version or section.spec_version,
         control_end=request.control_end,
         extra={**request.extra, **upserted},
         decisions=request.decisions,
     )
-    sections = _replaced(state.sections, _next(request, section, chosen, whole=not judgement.refused))
+    others = (s for s in state.sections if s is not section)
+    sections = (*others, _next(request, section, chosen, whole=not judgement.refused))
     files = tuple(f for s in chosen for f in s.files)
     change = ledger_change(request.table, state, record, sections, judgement, files=files)
     return replace(change, rewrite=superseded.rewrite if superseded else None)
@@ -211,23 +208,12 @@ def _token(request: AppendRequest, metadata: TableMetadata, judgement: AppendDec
 def _next(
     request: AppendRequest, section: LedgerSection, chosen: Sequence[StagedSlice], *, whole: bool
 ) -> LedgerSection:
+    read = ((r.span.partition, r.position) for s in chosen for r in s.spans if r.position is not None)
     return replace(
-        section,
-        covered=section.covered | Coverage.union(s.coverage for s in chosen),
-        evaluated=merged(section.evaluated, ((s.rules, s.coverage) for s in chosen)),
-        provenance=added(section.provenance, (e for s in chosen for e in s.provenance)),
-        positions=newest_positions((*section.positions.items(), *_read(chosen))),
+        with_slices(section, chosen),
+        positions=newest_positions((*section.positions.items(), *read)),
         control=request.control if request.control and whole else section.control,
         record_bytes=section.record_bytes if request.record_bytes is None else request.record_bytes,
         spec_version=request.spec_version or section.spec_version,
         upsert_key=request.upsert.key if request.upsert else (),
     )
-
-
-def _read(chosen: Iterable[StagedSlice]) -> Iterator[tuple[SourcePartition, ReadPosition]]:
-    return ((r.span.partition, r.position) for s in chosen for r in s.spans if r.position is not None)
-
-
-def _replaced(sections: Iterable[LedgerSection], new: LedgerSection) -> tuple[LedgerSection, ...]:
-    key = new.key
-    return (*(s for s in sections if s.key != key), new)

@@ -192,7 +192,7 @@ def ensure_branch(tables: Tables, name: str, table: Table, branch: str, *, dry: 
 
 
 def _first(table: Table) -> Change[None] | None:
-    return None if MAIN_BRANCH in table.metadata.refs else Change(summary={}, why=None)
+    return None if MAIN_BRANCH in table.metadata.refs else Change(why=None)
 
 
 def require_together(found: Unpublished, table: str, branch: str, *, brings_back: bool = False) -> None:
@@ -245,7 +245,7 @@ def move_main(tables: Tables, table: str, branch: str, snapshot_id: int, *, land
                 f"have not passed: state another `publish.branch` in one of the landings. `{RESET_BLOCKED} SPEC "
                 "--release` publishes all of them",
             )
-        return Change(summary={}, why=None) if passed else None
+        return Change(why=None) if passed else None
 
     def staged(loaded: Table, on: str, _: Change[Any]) -> Attempt:
         ledger = next(filter(has_ledger, line(loaded)))

@@ -14,8 +14,9 @@ it is *kept*: it may be appended under its own spec, in a commit of its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from pyiceberg.exceptions import ResolveError
@@ -25,6 +26,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.control import DataFile as WireFile
 from airflow_provider_lakecommit.core import (
     NOTHING,
@@ -36,7 +38,10 @@ from airflow_provider_lakecommit.core import (
     SliceReport,
     SourcePartition,
     SpanReport,
+    added,
+    counts_by_partition,
     holes,
+    merged,
     rows_problem,
     spans_problem,
 )
@@ -129,6 +134,30 @@ class Grounds(StrEnum):
     """It would leave a hole: it waits for the offsets before it."""
 
 
+def with_slices(section: LedgerSection, slices: Iterable[StagedSlice]) -> LedgerSection:
+    """Return an entry that also has these slices."""
+    slices = tuple(slices)
+    return replace(
+        section,
+        covered=section.covered | Coverage.union(s.coverage for s in slices),
+        evaluated=merged(section.evaluated, ((s.rules, s.coverage) for s in slices)),
+        provenance=added(section.provenance, (e for s in slices for e in s.provenance)),
+    )
+
+
+def record_of_slices(kind: SnapshotKind, slices: Sequence[StagedSlice], **more: Any) -> SnapshotRecord:
+    """Return the record of a snapshot with the files of these slices."""
+    return SnapshotRecord(
+        kind=kind,
+        slices=len(slices),
+        windows=tuple(dict.fromkeys(s.window_id for s in slices)),
+        ranges=Coverage.union(s.coverage for s in slices),
+        accounting=counts_by_partition(r for s in slices for r in s.spans),
+        rows=sum(s.rows for s in slices),
+        **more,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A slice that is not appended. ``void``: its range is read again, unless another slice lands it; otherwise it
@@ -149,8 +178,6 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendDecision:
-    """Slices by disposition."""
-
     accepted: tuple[StagedSlice, ...]
     already: tuple[StagedSlice, ...]
     refused: tuple[Refused, ...]

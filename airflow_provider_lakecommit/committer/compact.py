@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot of a compaction: the same rows in other files, with the ledger of the table.
+"""Compaction: how much a table needs it, and its snapshot: the same rows in other files, with the ledger of the table.
 
-Contract: the files to remove are chosen on the head that the request asserts. The ledger stays the same, and so does
-the coverage of every landing. A compaction never clears a rollback: a table whose ledger is not present is refused.
+Contract: :func:`debt_of` uses the summary of the head and the ancestry of the branch: no manifest is read. The number
+of data files that a table needs follows from its size. A partitioned table needs more: how many is known only after
+the first compaction. Until then, it may seem to have more files than it needs.
+
+The files to remove are chosen on the head that the request asserts. The ledger stays the same, and so does the coverage
+of every landing. A compaction never clears a rollback: a table whose ledger is not present is refused.
 :class:`Compacted` is written to the summary and read back unchanged, so that `verify` can compare rows in with rows out
 and deleted ones.
 
@@ -14,24 +18,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from math import ceil
+from typing import Any, Protocol
 from uuid import UUID
 
-from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION, TableMetadata
+from pyiceberg.table.snapshots import Operation, Snapshot
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger
-from airflow_provider_lakecommit.committer.overwrite import Rewrite
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, read_ledger
 from airflow_provider_lakecommit.committer.stage import Attempt, Change, stage
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
-from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
+from airflow_provider_lakecommit.committer.swap import Swapped, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.control import CORRUPTION, bounded_json, count
-from airflow_provider_lakecommit.core import LAND, LIVE
+from airflow_provider_lakecommit.core import DUE, LAND, LIVE, TableDebt
 from airflow_provider_lakecommit.exceptions import LedgerError, WireError
-from airflow_provider_lakecommit.iceberg import Tables
+from airflow_provider_lakecommit.iceberg import KEEP_SNAPSHOTS, Tables
 
 COMPACTED = "compacted"
 """Extra key of a snapshot: the numbers of a compaction, as JSON."""
+GOOD_ENOUGH = 64
+"""A file of this part of the target size is no debt: it costs more to read than to open. Otherwise the first load of a
+long topic, in files of one slice each, would wait for compactions.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +76,6 @@ def compacted_of(record: SnapshotRecord) -> Compacted | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
-    """The change of one head: new data files in place of others."""
-
-    rewrite: Rewrite
-    files: tuple[DataFile, ...]
-    numbers: Compacted
-
-
 def require_present(state: LedgerState, table: str) -> None:
     """:raises LedgerError: the ledger of the table is absent, or a landing must resolve it first"""
     if state.condition is not Condition.PRESENT:
@@ -92,19 +92,19 @@ def compact_table(
     *,
     landing: str,
     branch: str,
-    decide: Callable[[Table], Compaction | None],
+    decide: Callable[[Table], Change[Compacted] | None],
     staging: Callable[[Attempt], None],
-) -> tuple[Compaction | None, int | None]:
-    """Commit a compaction; returns it and its snapshot, or ``None`` for both.
+) -> Swapped[Compacted]:
+    """Commit a compaction.
 
-    :param decide: called with each head; ``None`` ends the call
+    :param decide: called with each head; returns the new data files in place of others, ``None`` ends the call
     :param staging: takes each request before it is sent
     :raises LedgerError: the table has no ledger, was rolled back, or was recreated
     :raises CommitUnknownError: a request was sent, and its outcome stayed unknown
     :raises CatalogError: the catalog or the storage was unreachable
     """
 
-    def change(loaded: Table) -> Change[Compaction] | None:
+    def change(loaded: Table) -> Change[Compacted] | None:
         state = read_ledger(loaded.metadata, branch)
         if loaded.metadata.table_uuid != table_uuid:
             raise LedgerError("LC3042", f"{table} was dropped and recreated while it was compacted: run it again")
@@ -117,15 +117,65 @@ def compact_table(
             branch=branch,
             landing=landing,
             lane=LIVE,
-            extra={COMPACTED: json.dumps(asdict(decided.numbers), separators=(",", ":"))},
+            extra={COMPACTED: json.dumps(asdict(decided.why), separators=(",", ":"))},
         )
-        made = ledger_change(table, state, record, state.sections, decided, files=decided.files)
-        return replace(made, rewrite=decided.rewrite)
+        return replace(decided, summary=ledger_change(table, state, record, state.sections, None).summary)
 
     def staged(loaded: Table, on: str, made: Change[Any]) -> Attempt:
         attempt = stage(loaded, on, made)
         staging(attempt)
         return attempt
 
-    swapped = compare_and_swap(tables, table, branch, change, staging=staged)
-    return swapped.made, swapped.snapshot_id
+    return compare_and_swap(tables, table, branch, change, staging=staged)
+
+
+class Limits(Protocol):
+    """The section ``maintain`` of a landing."""
+
+    @property
+    def compact(self) -> bool | None: ...
+    @property
+    def max_files(self) -> int: ...
+    @property
+    def max_dead(self) -> float: ...
+    @property
+    def max_snapshots(self) -> int: ...
+
+
+def debt_of(metadata: TableMetadata, branch: str, limits: Limits) -> TableDebt | None:
+    """Return the debt of a branch's head; ``None`` if its summary states no totals."""
+    line = list(ancestry(metadata, branch))
+    if not line or _total(line[0], "data-files") is None:
+        return None
+    since = next((n for n, s in enumerate(line) if s.summary and s.summary.operation is Operation.REPLACE), len(line))
+    left = _total(line[since], "data-files") if since < len(line) else None
+    files, size = _total(line[0], "data-files") or 0, _total(line[0], "files-size") or 0
+    target = metadata.properties.get(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, "")
+    target_size = int(target) if target.isdecimal() else TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+    needed = min(files, max(left or 0, ceil(size * GOOD_ENOUGH / max(1, target_size))))
+    rows, dead = _total(line[0], "records") or 0, _total(line[0], "position-deletes") or 0
+    # Many snapshots of few files are harmless.
+    snapshots = since / limits.max_snapshots if files - needed >= limits.max_snapshots else 0.0
+    crowding = max((files - needed) / limits.max_files, snapshots)
+    deletion = dead / max(1, rows) / limits.max_dead
+    # Files with equality deletes are left alone.
+    able = metadata.format_version <= SUPPORTED_TABLE_FORMAT_VERSION and not _total(line[0], "equality-deletes")
+    compacted = able and (KEEP_SNAPSHOTS in metadata.properties if limits.compact is None else limits.compact)
+    return TableDebt(
+        files=files,
+        bytes=size,
+        needed=needed,
+        delete_files=_total(line[0], "delete-files") or 0,
+        rows=rows,
+        dead_rows=dead,
+        snapshots=since,
+        compacted=compacted,
+        share=max(crowding, deletion),
+        # A file is rewritten from half the limit of deleted rows on, and some file has as many as the table.
+        due=compacted and (crowding >= DUE or deletion >= 1 / 2),
+    )
+
+
+def _total(snapshot: Snapshot, what: str) -> int | None:
+    text = snapshot.summary.additional_properties.get(f"total-{what}", "") if snapshot.summary else ""
+    return int(text) if text.isdecimal() else None

@@ -14,15 +14,12 @@ from dataclasses import replace
 from enum import StrEnum
 from uuid import UUID, uuid4
 
-from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, read_ledger, require_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
-from airflow_provider_lakecommit.committer.stage import Change
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, require_ledger
+from airflow_provider_lakecommit.committer.ledger_updates import record_of_change, swap_sections
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.committer.summary_extras import HAD, PRUNED, had_to_text
-from airflow_provider_lakecommit.committer.swap import compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import RESET_OFFSETS, Coverage, Decision, LedgerSection, is_filled
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.iceberg import Tables
@@ -88,11 +85,8 @@ def set_section(
             )
         return (*_with(state, section, _others_back(state, table, section, others), keep), *alongside())
 
-    decisions = () if decision is None else (decision,)
     # `update` fills `extra` before the record is written.
-    record = SnapshotRecord(
-        kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, extra=extra, decisions=decisions
-    )
+    record = record_of_change(SnapshotKind.INIT, (landing, lane), branch, decision, extra=extra)
     return swap_sections(tables, table, record, update, rehearse=rehearse)
 
 
@@ -139,14 +133,7 @@ def assert_section(
             back = _others_back(state, table, section, rows_of_others)
         return _with(state, _apart(state, section), back, keep)
 
-    record = SnapshotRecord(
-        kind=SnapshotKind.INIT,
-        branch=branch,
-        landing=section.landing,
-        lane=section.lane,
-        extra={"attested": source},
-        decisions=() if decision is None else (decision,),
-    )
+    record = record_of_change(SnapshotKind.INIT, section.key, branch, decision, extra={"attested": source})
     return swap_sections(tables, table, record, update, rehearse=rehearse)
 
 
@@ -166,22 +153,19 @@ def prune_sections(
         compare-and-swap. The rest has a new epoch, so that no report of lost ranges is accepted again
     :raises LedgerError: the ledger is missing, or its rollback is not resolved
     """
-    landing, lane = own
-    decisions = () if decision is None else (decision,)
+    extra: dict[str, str] = {}
 
-    def decide(loaded: Table) -> Change[None] | None:
-        state = read_ledger(loaded.metadata, branch)
+    def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         require_ledger(state, table)
         if not (changed := prune(state.sections)):
             return None
+        extra[PRUNED] = json.dumps(sorted(changed))
         left = (changed.get(s.key, s) for s in state.sections)
-        extra = {PRUNED: json.dumps(sorted(changed))}
-        record = SnapshotRecord(
-            kind=SnapshotKind.INIT, branch=branch, landing=landing, lane=lane, extra=extra, decisions=decisions
-        )
-        return ledger_change(table, state, record, tuple(s for s in left if s is not None), None)
+        return tuple(s for s in left if s is not None)
 
-    return read_ledger(compare_and_swap(tables, table, branch, decide).metadata, branch)
+    # `update` fills `extra` before the record is written.
+    record = record_of_change(SnapshotKind.INIT, own, branch, decision, extra=extra)
+    return swap_sections(tables, table, record, update)
 
 
 def _without(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 from pyiceberg.table import Table
@@ -67,13 +68,7 @@ def join_table(
         require_ledger(state, table)
         return None if state.section(section.landing, section.lane) else (*state.sections, section)
 
-    record = SnapshotRecord(
-        kind=SnapshotKind.ORIGIN,
-        branch=branch,
-        landing=section.landing,
-        lane=section.lane,
-        decisions=() if decision is None else (decision,),
-    )
+    record = record_of_change(SnapshotKind.ORIGIN, section.key, branch, decision)
     return swap_sections(tables, table, record, update, retry_policy)
 
 
@@ -98,7 +93,7 @@ def renew_epochs(
             return None
         return tuple(replace(s, epoch=uuid4()) for s in state.sections) or None
 
-    record = SnapshotRecord(kind=SnapshotKind.EPOCH, branch=branch, landing=landing, lane=lane)
+    record = record_of_change(SnapshotKind.EPOCH, (landing, lane), branch)
     return swap_sections(tables, table, record, update, retry_policy)
 
 
@@ -128,7 +123,7 @@ def restore_tag(
             )
         return state.sections
 
-    record = SnapshotRecord(kind=SnapshotKind.CARRY, branch=branch, landing=landing, lane=lane)
+    record = record_of_change(SnapshotKind.CARRY, (landing, lane), branch)
     return swap_sections(tables, table, record, update, newest=True)
 
 
@@ -185,11 +180,16 @@ def change_section(
         new = change(now)
         return None if new is None else tuple(new if s is now else s for s in state.sections)
 
-    decisions = () if decision is None else (decision,)
-    record = SnapshotRecord(
-        kind=kind, branch=branch, landing=landing, lane=lane, control_end=control_end, decisions=decisions
-    )
+    record = record_of_change(kind, (landing, lane), branch, decision, control_end=control_end)
     return swap_sections(tables, table, record, update)
+
+
+def record_of_change(
+    kind: SnapshotKind, own: tuple[str, str], branch: str, decision: Decision | None = None, **more: Any
+) -> SnapshotRecord:
+    """Return the record of a snapshot without files; *own* are the landing and the stream that it is about."""
+    decisions = () if decision is None else (decision,)
+    return SnapshotRecord(kind=kind, branch=branch, landing=own[0], lane=own[1], decisions=decisions, **more)
 
 
 def swap_sections(

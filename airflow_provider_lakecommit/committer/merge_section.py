@@ -21,8 +21,8 @@ from uuid import uuid4
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from airflow_provider_lakecommit.committer.ledger import LedgerState, require_ledger
-from airflow_provider_lakecommit.committer.ledger_updates import swap_sections
-from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.ledger_updates import record_of_change, swap_sections
+from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.committer.summary_extras import HAD, MERGED, had_to_text
 from airflow_provider_lakecommit.core import (
     FILLED,
@@ -58,31 +58,23 @@ def merge_section(
     :param decision: of the user who closed it before it was complete
     :raises LedgerError: the ledger is missing
     """
-    landing, lane = own
     extra: dict[str, str] = {}
 
     def update(state: LedgerState) -> tuple[LedgerSection, ...] | None:
         require_ledger(state, table)
-        section = state.section(landing, lane)
+        section = state.section(*own)
         if section is None:
             return None
         passed = Coverage.union(had.values()) - state.covered()
         extra.clear()
-        extra[MERGED] = json.dumps([[landing, lane]])
+        extra[MERGED] = json.dumps([own])
         if passed:
             extra[HAD] = had_to_text(passed)
         read = merged(section.evaluated, evaluated_in(had, passed).items(), most=None)
         closed = replace(section, evaluated=read)
         return _with_closed(state.sections, closed, passed, cluster_id or section.cluster_id)
 
-    record = SnapshotRecord(
-        kind=SnapshotKind.CARRY,
-        branch=branch,
-        landing=landing,
-        lane=lane,
-        extra=extra,
-        decisions=() if decision is None else (decision,),
-    )
+    record = record_of_change(SnapshotKind.CARRY, own, branch, decision, extra=extra)
     return swap_sections(tables, table, record, update)
 
 

@@ -25,7 +25,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice, evaluate_slices
+from airflow_provider_lakecommit.committer.checks import StagedSlice, evaluate_slices, record_of_slices
 from airflow_provider_lakecommit.committer.ledger import (
     Condition,
     LedgerState,
@@ -37,7 +37,7 @@ from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.replaced import REPLACED, Replaced, renewed_epoch, sections_after
 from airflow_provider_lakecommit.committer.stage import Attempt, Change, stage
-from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind, SnapshotRecord
+from airflow_provider_lakecommit.committer.summary import LogPoint, SnapshotKind
 from airflow_provider_lakecommit.committer.swap import Swapped, compare_and_swap, ledger_change
 from airflow_provider_lakecommit.core import (
     BACKFILL,
@@ -48,7 +48,6 @@ from airflow_provider_lakecommit.core import (
     Coverage,
     Decision,
     Provenance,
-    counts_by_partition,
     shares_of,
     token,
     unmarked,
@@ -259,18 +258,14 @@ def _check_slices(request: ReplaceRequest, metadata: TableMetadata, state: Ledge
 def _change(request: ReplaceRequest, state: LedgerState, removal: Removal) -> Change[Removal]:
     own, slices = (request.landing, request.lane), request.slices
     section = state.section(*own)
-    record = SnapshotRecord(
-        kind=SnapshotKind.REPLACE,
+    record = record_of_slices(
+        SnapshotKind.REPLACE,
+        slices,
         branch=request.branch,
         landing=request.landing,
         lane=request.lane,
         token=request.token,
         commit_id=request.commit_id,
-        slices=len(slices),
-        windows=tuple(dict.fromkeys(s.window_id for s in slices)),
-        ranges=request.landed,
-        accounting=counts_by_partition(r for s in slices for r in s.spans),
-        rows=sum(s.rows for s in slices),
         spec_version=None if section is None else section.spec_version,
         control_end=request.control_end,
         extra={**request.extra, REPLACED: removal.replaced.to_text()},

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid5
 
-from airflow_provider_lakecommit.committer.checks import StagedSlice
+from airflow_provider_lakecommit.committer.checks import StagedSlice, with_slices
 from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord
 from airflow_provider_lakecommit.control import (
     CORRUPTION,
@@ -34,9 +34,7 @@ from airflow_provider_lakecommit.core import (
     LedgerSection,
     Provenance,
     SourcePartition,
-    added,
     evaluated_in,
-    merged,
     positions_up_to,
 )
 from airflow_provider_lakecommit.exceptions import WireError
@@ -146,12 +144,7 @@ def _after(
     :param reading: the next generation, if ranges that the entry may have reported are lost
     """
     kept, own = s.covered - taken, Coverage.union(one.coverage for one in slices)
-    changed = replace(
-        s,
-        covered=kept | own,
-        evaluated=merged(evaluated_in(s.evaluated, kept), ((one.rules, one.coverage) for one in slices)),
-        provenance=added(s.provenance, (e for one in slices for e in one.provenance)),
-    )
+    changed = with_slices(replace(s, covered=kept, evaluated=evaluated_in(s.evaluated, kept)), slices)
     return replace(
         changed,
         epoch=renewed_epoch(token, s) if reading is not None or s.covered & own else s.epoch,

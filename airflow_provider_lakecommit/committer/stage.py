@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -59,8 +59,8 @@ class Change(Generic[T]):
     remove, ``None`` for an append; ``why`` is for the caller.
     """
 
-    summary: Mapping[str, str]
     why: T
+    summary: Mapping[str, str] = field(default_factory=dict)
     files: tuple[DataFile, ...] = ()
     rewrite: Rewrite | None = None
 
@@ -249,9 +249,7 @@ def _written_or_error(
             f"to {SUPPORTED_TABLE_FORMAT_VERSION}",
         )
     try:
-        if rewrite is None:
-            return _appended(table, branch, files, summary)
-        return _overwritten(table, branch, files, summary, rewrite)
+        return _written(table, branch, files, summary, rewrite)
     except OSError as e:
         raise StorageError(
             "LC3030",
@@ -260,42 +258,25 @@ def _written_or_error(
         ) from None
 
 
-def _appended(table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str]) -> Snapshot:
-    specs = {f.spec_id for f in files} or {table.metadata.default_spec_id}
-    if len(specs) > 1:
-        raise TableError(
-            "LC3031", f"files of partition specs {sorted(specs)} of {'.'.join(table.name())} cannot share one commit"
-        )
-    transaction = _Staging(table, specs.pop())
-    append = MergingAppend(
-        operation=Operation.APPEND,
-        transaction=transaction,
-        io=table.io,
-        # Its leftovers are then known by name.
-        commit_uuid=attempt_id(table.metadata.table_uuid, uuid4()),
-        branch=branch,
-        snapshot_properties=summary,
-    )
-    return _staged(table, transaction, append, files)
-
-
-def _overwritten(
-    table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], rewrite: Rewrite
+def _written(
+    table: Table, branch: str, files: Sequence[DataFile], summary: dict[str, str], rewrite: Rewrite | None
 ) -> Snapshot:
-    transaction = _Staging(table, table.metadata.default_spec_id)
-    overwrite = OverwritingFiles(
-        transaction,
-        rewrite,
-        commit_uuid=attempt_id(table.metadata.table_uuid, uuid4()),
-        branch=branch,
-        snapshot_properties=summary,
-    )
-    return _staged(table, transaction, overwrite, files)
-
-
-def _staged(
-    table: Table, transaction: _Staging, producer: MergingAppend | OverwritingFiles, files: Sequence[DataFile]
-) -> Snapshot:
+    # Its leftovers are then known by name.
+    commit_uuid = attempt_id(table.metadata.table_uuid, uuid4())
+    named: dict[str, Any] = {"commit_uuid": commit_uuid, "branch": branch, "snapshot_properties": summary}
+    producer: MergingAppend | OverwritingFiles
+    if rewrite is None:
+        specs = {f.spec_id for f in files} or {table.metadata.default_spec_id}
+        if len(specs) > 1:
+            raise TableError(
+                "LC3031",
+                f"files of partition specs {sorted(specs)} of {'.'.join(table.name())} cannot share one commit",
+            )
+        transaction = _Staging(table, specs.pop())
+        producer = MergingAppend(operation=Operation.APPEND, transaction=transaction, io=table.io, **named)
+    else:
+        transaction = _Staging(table, table.metadata.default_spec_id)
+        producer = OverwritingFiles(transaction, rewrite, **named)
     for file in files:
         producer.append_data_file(file)
     producer.commit()

@@ -6,6 +6,10 @@ that decide on the same state, at most one is applied, however they retry, time 
 request (:mod:`~airflow_provider_lakecommit.committer.stage`): with the ledger and its tag, or for files of other
 writers. After a rollback of the table, :func:`ledger_change` only makes a change that gives every entry a new epoch.
 
+A read after the commit detects a catalog that accepts a commit with a tag and drops the tag. If the newest ledger was
+written for a tag that is missing again, :func:`check_tags` tests the catalog before another one is written: with a tag
+of its own that adds no snapshot and is removed again. So a landing that retries for days leaves one snapshot.
+
 Invariants: **every** exception of a request leaves its outcome unknown until the table is read again (a conflict too: a
 catalog or a proxy may answer a retry of a request that was applied). At most one attempt of a call is applied, because
 the next decision reads its result. pyiceberg's own retry is not used: it rebases an append without checking what the
@@ -13,12 +17,14 @@ table has by then.
 
 Failure story: a sent request is never undone and never guessed about (see
 :mod:`airflow_provider_lakecommit.committer.outcome_lookup`). An interrupt (KeyboardInterrupt, a task's timeout) is
-raised at once; the next attempt finds what it left.
+raised at once; the next attempt finds what it left. A kill between the two requests of :func:`check_tags` leaves the
+tag :data:`PROBE`; nothing reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
@@ -26,15 +32,18 @@ from typing import Generic, TypeVar
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
-from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry
+from airflow_provider_lakecommit.committer.ledger import Condition, LedgerState, ancestry, landing_snapshots, tag_name
 from airflow_provider_lakecommit.committer.outcome_lookup import OutcomeLookup, RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Attempt, Change, Staging, remove_leftovers, stage
-from airflow_provider_lakecommit.committer.summary import SnapshotRecord, to_summary
-from airflow_provider_lakecommit.committer.tags import no_tags
+from airflow_provider_lakecommit.committer.summary import SnapshotKind, SnapshotRecord, to_summary
 from airflow_provider_lakecommit.core import LedgerSection, kept_decisions
-from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError
+from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
 from airflow_provider_lakecommit.iceberg import Tables
+
+PROBE = "lakecommit-asks-for-tags"
 
 T = TypeVar("T")
 
@@ -167,3 +176,38 @@ def _landed(
     """Return this call's attempt that is on the branch."""
     line = {s.snapshot_id for s in ancestry(metadata, branch)} if sent else ()
     return next((one for one in sent if one[0].snapshot.snapshot_id in line), None)
+
+
+def no_tags(tables: Tables, identifier: str, tag: str) -> TableError:
+    """Return the error. Without the tag, every later read would find a rollback, and void what is pending."""
+    return TableError(
+        "LC3039",
+        f"{identifier}: catalog {tables.name} accepted a commit that sets tag {tag}, but the table has no such tag: "
+        "the catalog stores branches only. The tag marks the newest ledger, so nothing can be landed through this "
+        "catalog. Use a catalog, or a release of it, that stores tags (Iceberg's snapshot references). Nothing is "
+        "lost: the first run after that voids pending slices and continues",
+    )
+
+
+def check_tags(tables: Tables, identifier: str, state: LedgerState) -> None:
+    """Check, before a missing tag is created, that the newest ledger was written with one.
+
+    :raises TableError: it was, and the catalog keeps none
+    :raises CatalogError: the catalog is unreachable
+    """
+    table = tables.load(identifier)
+    newest = next(landing_snapshots(table.metadata, state.branch), None)
+    if state.tag_id is not None or newest is None or newest.kind not in (SnapshotKind.EPOCH, SnapshotKind.ORIGIN):
+        return
+    own = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+    tag = {"ref-name": PROBE, "snapshot-id": newest.snapshot_id, "type": SnapshotRefType.TAG}
+    try:
+        tables.commit(table, own, (SetSnapshotRefUpdate.model_validate(tag),))
+    except Exception:
+        # Another commit, or an unreachable catalog: creating the tag will report it.
+        return
+    table = tables.load(identifier)
+    if PROBE not in table.metadata.refs:
+        raise no_tags(tables, identifier, tag_name(state.branch))
+    with suppress(Exception):
+        tables.commit(table, own, (RemoveSnapshotRefUpdate.model_validate({"ref-name": PROBE}),))

@@ -16,13 +16,12 @@ __getattr__ = lazy_names(
         "control_watch": "ControlWatch",
         "control_writer": "ControlWriter",
         "coverage": "coverage_from_json coverage_to_json offsets_from_json offsets_to_json spans_from_json",
-        "data_file": "DataFile",
+        "data_file": "DataFile PartitionField PartitionValue",
         "packed_text": "CORRUPTION bounded_json check_text count pack text unpack",
         "errors": "ControlEventError",
         "events": "decode glance head",
         "headers": "CORRUPT_BATCH HEADER",
         "ledger": "LEDGER_LIMIT decode_ledger encode_ledger",
-        "partition": "PartitionField PartitionValue",
         "payloads": "CommitComplete CommitToTable DataComplete DataWritten PayloadType StartCommit TableReference",
         "plan": (
             "MAX_SLICES YEARS plan_digest plan_from_json plan_to_json refusal_from_json time_from_json time_to_json"

@@ -24,6 +24,8 @@ from airflow_provider_lakecommit.control.coverage import offsets_from_json as of
 from airflow_provider_lakecommit.control.coverage import offsets_to_json as offsets_to_json
 from airflow_provider_lakecommit.control.coverage import spans_from_json as spans_from_json
 from airflow_provider_lakecommit.control.data_file import DataFile as DataFile
+from airflow_provider_lakecommit.control.data_file import PartitionField as PartitionField
+from airflow_provider_lakecommit.control.data_file import PartitionValue as PartitionValue
 from airflow_provider_lakecommit.control.errors import ControlEventError as ControlEventError
 from airflow_provider_lakecommit.control.events import decode as decode
 from airflow_provider_lakecommit.control.events import glance as glance
@@ -40,8 +42,6 @@ from airflow_provider_lakecommit.control.packed_text import count as count
 from airflow_provider_lakecommit.control.packed_text import pack as pack
 from airflow_provider_lakecommit.control.packed_text import text as text
 from airflow_provider_lakecommit.control.packed_text import unpack as unpack
-from airflow_provider_lakecommit.control.partition import PartitionField as PartitionField
-from airflow_provider_lakecommit.control.partition import PartitionValue as PartitionValue
 from airflow_provider_lakecommit.control.payloads import CommitComplete as CommitComplete
 from airflow_provider_lakecommit.control.payloads import CommitToTable as CommitToTable
 from airflow_provider_lakecommit.control.payloads import DataComplete as DataComplete

@@ -17,8 +17,8 @@ import unicodedata
 from functools import lru_cache
 from typing import Any, Literal
 
+from airflow_provider_lakecommit.control.data_file import PartitionField, avro_type
 from airflow_provider_lakecommit.control.errors import ControlEventError
-from airflow_provider_lakecommit.control.partition import PartitionField, avro_type
 
 Form = Literal["1.12", "1.10"]
 

@@ -23,9 +23,9 @@ from fastavro import parse_schema
 
 from airflow_provider_lakecommit.control.avro_bounds import FIELD_LIMIT, Measure
 from airflow_provider_lakecommit.control.avro_schemas import SCHEMA_LIMIT, decode_text
+from airflow_provider_lakecommit.control.data_file import PartitionField, iceberg_type
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.packed_text import bounded_json
-from airflow_provider_lakecommit.control.partition import PartitionField, iceberg_type
 
 _NUMBER, _UUID, _RECORD, _RECORDS = "number", "fixed 16", "record", "array of record"
 _BY_TYPE: dict[str, tuple[int, ...]] = {
@@ -79,58 +79,24 @@ _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "b
 _KEY = Measure.primitive("string")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Shape:
-    """A runnable schema, the class name of the event's payload, and the partition fields of its files. ``tree`` and
-    ``names`` are the schema for :class:`~.avro_bounds.Body`; ``plain`` if all fields are known.
+    """The structure of a schema, by one pass over it: ``schema`` is what fastavro runs, ``payload`` the class name of
+    the event's payload, ``partition_fields`` are those of its files. ``tree`` and ``names`` are the schema for
+    :class:`~.avro_bounds.Body`; ``plain`` if all fields are known. A type without a measure in ``measures`` is not
+    complete yet.
     """
 
-    schema: Any
-    payload: str
-    partition_fields: tuple[PartitionField, ...]
-    tree: Any
-    names: Mapping[str, Any]
-    plain: bool
-
-
-@lru_cache(maxsize=256)
-def shape_of(schema_text: bytes) -> Shape:
-    try:
-        written = bounded_json(decode_text(schema_text), limit=SCHEMA_LIMIT)
-        walk = _Walk()
-        tree, _ = walk.visit(written, "")
-        runnable = parse_schema(tree)
-    except ControlEventError:
-        raise
-    except Exception as error:  # whatever a parser may say about bytes from anybody
-        raise ControlEventError("LC2313", f"a control event has an unreadable Avro schema: {error!r}") from error
-    root = written.get("name") if isinstance(written, dict) else None
-    if walk.root != EVENT or walk.payload is None or tree is not walk.runnable.get(_flat(EVENT)):
-        raise ControlEventError(
-            "LC2314", f"a record is not a control event: its Avro schema is of {walk.root or root!r:.200}"
-        )
-    return Shape(
-        schema=runnable,
-        payload=walk.payload,
-        partition_fields=walk.partition_fields,
-        tree=tree,
-        names=walk.runnable,
-        plain=walk.plain,
-    )
-
-
-@dataclass(slots=True)
-class _Walk:
-    """One pass over a schema. A type without a measure in ``measures`` is not complete yet."""
-
-    definitions: dict[str, Any] = field(default_factory=dict)
-    runnable: dict[str, Any] = field(default_factory=dict)
-    measures: dict[str, Measure] = field(default_factory=dict)
-    fields: int = 0
-    plain: bool = True
-    root: str | None = None
+    schema: Any = None
     payload: str | None = None
     partition_fields: tuple[PartitionField, ...] = ()
+    tree: Any = None
+    names: dict[str, Any] = field(default_factory=dict)
+    plain: bool = True
+    root: str | None = None
+    definitions: dict[str, Any] = field(default_factory=dict)
+    measures: dict[str, Measure] = field(default_factory=dict)
+    fields: int = 0
 
     def visit(self, written: Any, namespace: str, *, partition: bool = False) -> tuple[Any, Measure]:
         if isinstance(written, str):
@@ -162,7 +128,7 @@ class _Walk:
     def _fixed(self, written: dict[str, Any], namespace: str) -> tuple[Any, Measure]:
         name = self._define(written, namespace)
         self.measures[name] = Measure.fixed(written["size"])
-        found = self.runnable[_flat(name)] = {"type": "fixed", "name": _flat(name), "size": written["size"]}
+        found = self.names[_flat(name)] = {"type": "fixed", "name": _flat(name), "size": written["size"]}
         return found, self.measures[name]
 
     def _record(self, written: dict[str, Any], namespace: str, *, partition: bool) -> tuple[Any, Measure]:
@@ -180,8 +146,8 @@ class _Walk:
                 "LC2317", f"a control event has an Avro schema in which {name!r:.200} has a field twice"
             )
         self.measures[name] = Measure.record([measure for _, measure in found])
-        self.runnable[_flat(name)] = {"type": "record", "name": _flat(name), "fields": fields}
-        return self.runnable[_flat(name)], self.measures[name]
+        self.names[_flat(name)] = {"type": "record", "name": _flat(name), "fields": fields}
+        return self.names[_flat(name)], self.measures[name]
 
     def _field(
         self, written: dict[str, Any], position: int, namespace: str, *, known: bool
@@ -192,7 +158,7 @@ class _Walk:
             self.payload = self._record_name(written["type"], namespace)
         elif field_id == PARTITION_ID:
             self.partition_fields = self._partition_fields(self._record_name(written["type"], namespace))
-        if known and field_id in KNOWN and not fits(field_id, shape, self.runnable):
+        if known and field_id in KNOWN and not fits(field_id, shape, self.names):
             raise ControlEventError(
                 "LC2318", f"a control event has an Avro schema in which field {field_id} is of another type"
             )
@@ -244,6 +210,25 @@ class _Walk:
                 "LC2322", f"partition field {name!r:.200} of a control event has an unknown Avro type: {avro!r:.200}"
             )
         return PartitionField(name=name, field_id=written["field-id"], type=found)
+
+
+@lru_cache(maxsize=256)
+def shape_of(schema_text: bytes) -> Shape:
+    shape = Shape()
+    try:
+        written = bounded_json(decode_text(schema_text), limit=SCHEMA_LIMIT)
+        shape.tree, _ = shape.visit(written, "")
+        shape.schema = parse_schema(shape.tree)
+    except ControlEventError:
+        raise
+    except Exception as error:  # whatever a parser may say about bytes from anybody
+        raise ControlEventError("LC2313", f"a control event has an unreadable Avro schema: {error!r}") from error
+    root = written.get("name") if isinstance(written, dict) else None
+    if shape.root != EVENT or shape.payload is None or shape.tree is not shape.names.get(_flat(EVENT)):
+        raise ControlEventError(
+            "LC2314", f"a record is not a control event: its Avro schema is of {shape.root or root!r:.200}"
+        )
+    return shape
 
 
 def _flat(name: str) -> str:

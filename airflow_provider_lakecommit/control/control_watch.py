@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.control.bounded_records import FETCH, size_of, 
 from airflow_provider_lakecommit.control.control_log import ControlRecord, checked, control_record
 from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.exceptions import ControlTopicError, LakecommitError
-from airflow_provider_lakecommit.kafka import CORRUPTION, STAYS_SECONDS, LastError, made, unreachable
+from airflow_provider_lakecommit.kafka import CORRUPTION, READER_SETTINGS, STAYS_SECONDS, LastError, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 from airflow_provider_lakecommit.signing import SigningKeys
 
@@ -32,18 +32,7 @@ AT_ONCE = 64
 POLL_SECONDS = 0.1
 PROBE_SECONDS = 2.0
 
-_SETTINGS: dict[str, Any] = {
-    "group.id": "lakecommit-watches-without-group",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "error",
-    "enable.partition.eof": True,
-    "allow.auto.create.topics": False,
-    "fetch.wait.max.ms": 250,
-    "queued.max.messages.kbytes": 16384,
-    "check.crcs": True,
-}
+_SETTINGS = {**READER_SETTINGS, "group.id": "lakecommit-watches-without-group", "fetch.wait.max.ms": 250, **FETCH}
 # More than mostly comes in fetch.wait.max.ms, unless there is a log to be read. A broker never has more for one
 # partition than a fetch may bring of it, and would wait each time if it were asked for that.
 _GATHER: dict[str, Any] = {"fetch.min.bytes": FETCH["fetch.message.max.bytes"] // 2}
@@ -76,7 +65,7 @@ class ControlWatch:
             self._info = control.describe()
         self._partitions = range(self._info.partitions)
         self._heard = LastError(config.get("error_cb"))
-        self._consumer = made(Consumer, config, self._heard, **{**_SETTINGS, **FETCH}, **(_GATHER if gather else {}))
+        self._consumer = made(Consumer, config, self._heard, **_SETTINGS, **(_GATHER if gather else {}))
         try:
             self._consumer.assign(self._start_positions(since, newest, timeout))
         except KafkaException as e:

@@ -163,7 +163,7 @@ def _walked_head(data: bytes, start: int) -> tuple[EventHead, int]:
             found[name] = body.take(body.long())
         else:
             body.skip(field["type"])
-    kind = _kind(found["f10501"], shape.payload.removeprefix(_PACKAGE))
+    kind = _kind(found["f10501"], (shape.payload or "").removeprefix(_PACKAGE))
     return _head(found["f10500"], kind, found["f10502"], found["f10503"], found["commit_id"]), body.at
 
 
@@ -235,7 +235,7 @@ def _kind(number: int, payload: str) -> PayloadType:
 
 
 def _event(body: dict[str, Any], shape: Shape) -> Event:
-    kind = _kind(body["f10501"], shape.payload.removeprefix(_PACKAGE))
+    kind = _kind(body["f10501"], (shape.payload or "").removeprefix(_PACKAGE))
     return Event(
         id=UUID(bytes=body["f10500"]),
         timestamp=from_micros(body["f10502"]),

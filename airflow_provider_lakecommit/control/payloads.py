@@ -17,9 +17,8 @@ from functools import lru_cache
 from typing import Any, ClassVar
 from uuid import UUID
 
-from airflow_provider_lakecommit.control.data_file import DataFile, FileCodec
+from airflow_provider_lakecommit.control.data_file import DataFile, FileCodec, PartitionField
 from airflow_provider_lakecommit.control.errors import ControlEventError
-from airflow_provider_lakecommit.control.partition import PartitionField
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

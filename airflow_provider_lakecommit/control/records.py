@@ -24,7 +24,7 @@ from uuid import UUID, uuid5
 from airflow_provider_lakecommit.control import headers as h
 from airflow_provider_lakecommit.control.coverage import coverage_from_json, coverage_to_json
 from airflow_provider_lakecommit.control.errors import UnverifiedError
-from airflow_provider_lakecommit.control.events import Event, decode, encode, head
+from airflow_provider_lakecommit.control.events import Event, encode, head
 from airflow_provider_lakecommit.control.packed_text import CORRUPTION, count, text
 from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
@@ -244,12 +244,6 @@ def entry_from_values(
         return None
 
 
-def _table_uuid(value: bytes) -> UUID | None:
-    """Return the uuid of the event: headers of earlier releases lack it."""
-    payload = decode(value).payload
-    return payload.table.table_uuid if isinstance(payload, CommitToTable) else None
-
-
 def _entry(
     record: LogRecord, kind: PayloadType, commit_id: UUID, v: Mapping[str, Any], published: Coverage | None = None
 ) -> Entry | None:
@@ -282,7 +276,7 @@ def _entry(
                 token=UUID(v["token"]),
                 coverage=coverage_from_json(v["ranges"]) if published is None else published,
                 directives=h.directives_from_json(v),
-                uuid=UUID(v["uuid"]) if "uuid" in v else _table_uuid(record.value or b""),
+                uuid=UUID(v["uuid"]) if "uuid" in v else None,
                 debt=float(v["debt"]) if isinstance(v.get("debt"), int | float) else None,
             )
         case (PayloadType.COMMIT_COMPLETE, "closed"):

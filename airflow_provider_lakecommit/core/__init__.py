@@ -12,10 +12,8 @@ __getattr__ = lazy_names(
             "MOST_NAMES NAME_LENGTH ODD_TIME add_names counts_by_partition report_problem rows_problem spans_problem "
             "summed total_of"
         ),
-        "agreement": "current_readings differing",
-        "announced": "announced_in rows_of",
         "blocks": "FAILURES_TO_BLOCK lifted own_budget",
-        "budgets": "PendingBudget WARNED_RATIO over_budget parse_budget",
+        "budgets": "Over PendingBudget WARNED_RATIO blocking done_reports over_budget over_by_window parse_budget",
         "debt": "DUE TableDebt",
         "commands": (
             "BACKFILL CONNECT_ADOPT CONNECT_RESCUE DEAD_LETTERS DOCTOR HISTORY LAND MAINTAIN "
@@ -26,8 +24,9 @@ __getattr__ = lazy_names(
         "formats": "DEFAULTS FORMATS FormatOptions SCHEMA_NAMES SCHEMA_SOURCES UNCOUNTED WITH_REGISTRY",
         "identity": "attempt_id cycle_id group_id is_attempt_at set_of slice_id token transactional_id window_id",
         "log": (
-            "AttemptsVoided CommitFailed CycleClosed CycleOpened Decision Directives EndRequested Entry MOST_TEXT "
-            "Raised SliceFiles SliceReported TablePublished Unreadable kept_decisions"
+            "AttemptsVoided CommitFailed CycleClosed CycleOpened Decision Directives EndRequested Entry "
+            "MOST_TEXT Raised SliceFiles SliceReported TablePublished Unreadable announced_in "
+            "kept_decisions rows_of"
         ),
         "model": (
             "AdoptedSink Budget ControlPosition Counts Cycle FILLED LIVE LedgerSection Plan ReadPosition "
@@ -42,28 +41,33 @@ __getattr__ = lazy_names(
         "planning.admission": "HANDED_BACK REASON_LENGTH Refuse Terms catalog_away resumed_by spec_waits",
         "planning.backlog": "Backlog BacklogLimits planned_after unplanned",
         "planning.decide": "PlanInputs abandoned decide_plan empty_plan free_slot",
-        "planning.disposition": "RefusedRange other_rules outruled",
         "planning.window_target": "lopsided sized",
-        "planning.headroom": "Headroom Retention first_times interval_of next_time oldest_unread threshold_of",
+        "planning.headroom": (
+            "Headroom Retention first_times interval_of next_time oldest_unread source_notes threshold_of"
+        ),
         "planning.measure": "MEASURED WindowCost measure newest to_text",
         "planning.missing": "Missing Watermark WindowLimits by_tables find_missing needs_size_check",
         "planning.restart": "Restart StatedOffsets restart",
-        "planning.source_notes": "source_notes",
         "planning.truncation": (
             "Truncation first_offsets_of goes_on_at in_doubt known_positions lost_rows newest_positions "
             "positions_up_to reported_rows"
         ),
-        "planning.voiding": "Loss Rescued irreplaceable losses losses_text removed rescued voidable_slices",
+        "planning.voiding": (
+            "Loss RefusedRange Rescued irreplaceable losses losses_text other_rules outruled removed "
+            "rescued voidable_slices"
+        ),
         "provenance": (
             "COORDINATES Provenance RowsPerOffset Share added past_shares same_readings shares_of unmarked without_rows"
         ),
         "refusal": "WHY_BLOCKED RefusalState",
         "destinations": ("BY_FIELD BY_SCHEMA DEAD_LETTER FAIL NOT_ROUTED Role Route role_of schemas_of tables_for"),
-        "rules": "EvaluatedBy UNKNOWN evaluated_in evaluated_otherwise merged rules_of unevaluated",
+        "rules": (
+            "EvaluatedBy UNKNOWN current_readings differing evaluated_in evaluated_otherwise merged "
+            "rules_of unevaluated"
+        ),
         "settle": "CLOCKS_APART chunks holes passed_by_all passed_ends valid_through",
         "formatting": "partitions_text short_number",
         "state": "AcceptedSlice CycleState LandingState TableLedger granted",
-        "window_budget": "Over blocking done_reports over_by_window",
         "status_fields": "account_fields cycle_fields lag_fields partition_fields pending_fields",
     },
 )

@@ -6,9 +6,8 @@ tasks need no coordination: per table, a complete report is accepted or redundan
 (:mod:`~airflow_provider_lakecommit.core.acceptance`); repeated failures block
 (:mod:`~airflow_provider_lakecommit.core.blocks`).
 
-The log is not trusted: a report counts only for a planned slice (:mod:`~airflow_provider_lakecommit.core.planned`), an
-attempt reports once, and copies of a record are ignored. Unreadable records and contradictory reports are quarantined;
-their ranges are planned again.
+The log is not trusted: a report counts only for a planned slice, an attempt reports once, and copies of a record are
+ignored. Unreadable records and contradictory reports are quarantined; their ranges are planned again.
 
 Invariants: claims of open cycles are disjoint when made, their slots always. Clocks only end claims, so a wrong clock
 causes extra work, never wrong results. A log whose head was removed can only make reports incomplete, hence redundant.
@@ -24,7 +23,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.acceptance import Acceptance
+from airflow_provider_lakecommit.core.acceptance import Acceptance, not_planned
 from airflow_provider_lakecommit.core.accounting import report_problem
 from airflow_provider_lakecommit.core.blocks import Blocks
 from airflow_provider_lakecommit.core.log import (
@@ -42,11 +41,9 @@ from airflow_provider_lakecommit.core.log import (
 )
 from airflow_provider_lakecommit.core.model import Cycle, Slice, SliceReport
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planned import not_planned
 from airflow_provider_lakecommit.core.state import (
     AcceptedSlice,
     CycleState,
-    FailedCycle,
     LandingState,
     TableLedger,
     granted,
@@ -96,7 +93,7 @@ class _Folding:
         self.swept: set[UUID] = set()
         self.planned: dict[UUID, dict[UUID, Slice]] = {}
         self.reported_slices: dict[UUID, set[UUID]] = {}
-        self.failing: dict[UUID, FailedCycle] = {}
+        self.failing: dict[UUID, CommitFailed] = {}
         self.quarantined: deque[Unreadable] = deque(maxlen=MOST_QUARANTINED)
         self.quarantined_count = 0
         self.observed: datetime | None = None
@@ -173,7 +170,7 @@ class _Folding:
     def commit_failed(self, e: CommitFailed) -> None:
         if (c := self.cycles.get(e.commit_id)) is not None:
             self.cycles[e.commit_id] = replace(c, failed={**c.failed, e.task_attempt: e.reason})
-        self.failing[e.commit_id] = FailedCycle.of(e, c)
+        self.failing[e.commit_id] = e
         self.apply(e.directives, e.offset)
 
     def reported(self, e: SliceReported) -> None:

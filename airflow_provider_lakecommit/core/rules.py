@@ -4,17 +4,22 @@
 Rules are one text, equal for readings that judge every record alike; ids, comments and the order of columns are not
 part of it, since records and rows have columns by name.
 Ledgers and reports record the rules of their ranges. A range that one table has by some rules is never read for another
-table by other rules (:func:`evaluated_otherwise`): a record could end up in both tables, or in none.
+table by other rules (:func:`evaluated_otherwise`): a record could end up in both tables, or in none. Tables that have a
+range by different readings under different known rules disagree about it (:func:`differing`). Another engine's rollback
+of one table alone can cause that.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage
+from airflow_provider_lakecommit.core.provenance import Provenance, same_readings, shares_of
 
 UNKNOWN = ""
 """Rules of a reading that recorded none."""
@@ -75,3 +80,26 @@ def evaluated_otherwise(known: EvaluatedBy, coverage: Coverage, rules: str) -> C
         if r != rules and UNKNOWN not in (r, rules):
             found = found | (coverage & c)
     return found
+
+
+def differing(one: Sequence[LedgerSection], other: Sequence[LedgerSection]) -> Coverage:
+    """Return the ranges about which two tables disagree, each given by its ledger entries of one landing.
+
+    Ranges that an open replay has replaced in one table only are left out.
+    """
+    same = same_readings(current_readings(one), current_readings(other))
+    evaluated = merged({}, _evaluated(one), most=None)
+    found = Coverage.union(evaluated_otherwise(evaluated, ranges, rules) for rules, ranges in _evaluated(other))
+    replaying = Coverage.union(s.bounds for s in (*one, *other) if s.replaces)
+    return found - same - replaying
+
+
+def current_readings(sections: Sequence[LedgerSection]) -> list[Provenance]:
+    """Return the entries of current rows, each cut to the ranges that no later reading has."""
+    covered = Coverage.union(s.covered for s in sections if not s.replaces)
+    entries = [e for s in sections if not s.replaces for e in s.provenance]
+    return [replace(share.entry, coverage=share.part) for share in shares_of(entries, covered)]
+
+
+def _evaluated(sections: Sequence[LedgerSection]) -> list[tuple[str, Coverage]]:
+    return [item for s in sections if not s.replaces for item in evaluated_in(s.evaluated, s.covered).items()]

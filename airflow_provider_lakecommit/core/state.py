@@ -183,31 +183,13 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedCycle:
-    """A cycle whose newest commit attempt failed, for these tables or for all. ``window``: it had planned something."""
-
-    commit_id: UUID
-    tables: frozenset[str]
-    reason: str
-    window: bool
-
-    @classmethod
-    def of(cls, e: CommitFailed, cycle: CycleState | None) -> FailedCycle:
-        window = cycle is not None and bool(cycle.plan.slices)
-        return cls(commit_id=e.commit_id, tables=frozenset(e.tables), reason=e.reason, window=window)
-
-    def concerns(self, table: str) -> bool:
-        return not self.tables or table in self.tables
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LandingState:
     """The state of a landing: the ledgers and the log, folded.
 
     ``recut`` ranges were over budget together, ``failed`` ones failed: each is tried alone. ``evidence`` are the log
-    offsets of failures, recuts and raised budgets of ranges that some ledger lacks. ``failing`` are cycles whose
-    commits failed since the last COMMIT_COMPLETE, by first failure. ``quarantined`` are the newest ignored records of
-    ``quarantined_count``.
+    offsets of failures, recuts and raised budgets of ranges that some ledger lacks. ``failing`` has, of each cycle
+    whose commits failed since the last COMMIT_COMPLETE, the newest failure, by first failure. ``quarantined`` are the
+    newest ignored records of ``quarantined_count``.
     """
 
     ledgers: Mapping[str, TableLedger]
@@ -219,7 +201,7 @@ class LandingState:
     recut: Coverage
     evidence: tuple[int, ...]
     announced: frozenset[UUID]
-    failing: tuple[FailedCycle, ...] = ()
+    failing: tuple[CommitFailed, ...] = ()
     quarantined: tuple[Unreadable, ...] = ()
     quarantined_count: int = 0
     failed: Coverage = field(default_factory=Coverage)
@@ -229,9 +211,9 @@ class LandingState:
         """Return what is to be tried alone."""
         return self.recut | self.failed
 
-    def failed_in_a_row(self, table: str) -> tuple[FailedCycle, ...]:
+    def failed_in_a_row(self, table: str) -> tuple[CommitFailed, ...]:
         """Return the newest cycles in a row whose commits failed for this table."""
-        row: list[FailedCycle] = []
+        row: list[CommitFailed] = []
         for failed in reversed(self.failing):
             if not failed.concerns(table):
                 break

@@ -6,7 +6,8 @@ from airflow_provider_lakecommit.core.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
-        "catalog": "KEEP_SNAPSHOTS Tables is_no_room",
+        "catalog": "KEEP_SNAPSHOTS Tables",
+        "catalog_errors": "is_no_room",
         "data_files": "is_data partition_fields rows_in_footer to_pyiceberg to_wire",
         "arrow_io": "ArrowFileIO",
         "file_io": "GuardedFileIO location_problem",

@@ -2,7 +2,7 @@
 from airflow_provider_lakecommit.iceberg.arrow_io import ArrowFileIO as ArrowFileIO
 from airflow_provider_lakecommit.iceberg.catalog import KEEP_SNAPSHOTS as KEEP_SNAPSHOTS
 from airflow_provider_lakecommit.iceberg.catalog import Tables as Tables
-from airflow_provider_lakecommit.iceberg.catalog import is_no_room as is_no_room
+from airflow_provider_lakecommit.iceberg.catalog_errors import is_no_room as is_no_room
 from airflow_provider_lakecommit.iceberg.data_files import is_data as is_data
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields as partition_fields
 from airflow_provider_lakecommit.iceberg.data_files import rows_in_footer as rows_in_footer

@@ -16,7 +16,6 @@ redacted in the texts of drivers. After :meth:`Tables.close` every call is refus
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -24,17 +23,7 @@ from typing import Any, TypeVar
 
 import pydantic
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    AuthorizationExpiredError,
-    BadRequestError,
-    ForbiddenError,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    OAuthError,
-    RESTError,
-    UnauthorizedError,
-    ValidationError,
-)
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -44,19 +33,22 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from airflow_provider_lakecommit.core import CONNECTION_ID, connection_suffix
 from airflow_provider_lakecommit.exceptions import CatalogError, ClosedError, SpecError, StorageError, TableError
-from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients
-from airflow_provider_lakecommit.iceberg.deadline import within
-from airflow_provider_lakecommit.iceberg.guarded_catalog import connect as connected
-from airflow_provider_lakecommit.iceberg.guarded_catalog import guard
-from airflow_provider_lakecommit.iceberg.rest_answers import brief, denies, is_no_answer, of_something_else
-from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
-from airflow_provider_lakecommit.iceberg.settings_refusal import (
+from airflow_provider_lakecommit.iceberg.catalog_errors import (
+    NO_RIGHT,
     OF_FOLDERS,
+    brief,
+    denies,
+    is_no_answer,
     missing_folder,
     mistake_in,
+    remedy,
     wrong_database,
     wrong_warehouse,
 )
+from airflow_provider_lakecommit.iceberg.clients import MANY, CatalogClients, within
+from airflow_provider_lakecommit.iceberg.guarded_catalog import connect as connected
+from airflow_provider_lakecommit.iceberg.guarded_catalog import guard
+from airflow_provider_lakecommit.iceberg.settings import as_text, for_client
 from airflow_provider_lakecommit.iceberg.sql_catalog import catalog_name, found_under
 from airflow_provider_lakecommit.iceberg.storage import OF_STORAGE, TableStorage, storage_of
 from airflow_provider_lakecommit.redaction import redacted
@@ -78,10 +70,6 @@ CREATED_TABLE_PROPERTIES: Mapping[str, str] = {
 }
 """Properties of tables that landings create. Every commit leaves a metadata file and a snapshot, so old ones go."""
 
-_NO_RIGHT = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
-_NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
-_NO_ROOM = ("database or disk is full", "attempt to write a readonly database", "No space left on device")
-"""What databases of catalogs say in the same case."""
 _SNAPSHOTS = "snapshot-loading-mode"
 """A setting of REST catalogs. With `refs`, they return only the snapshots of branches and tags. Snapshots between the
 ledger and the head, and the outcome of a commit request, would then be unknown."""
@@ -301,9 +289,9 @@ class Tables:
 
     def unavailable(self, doing: str, error: Exception, kind: type[CatalogError] = CatalogError) -> CatalogError:
         """Return the error for an exception of the catalog."""
-        what = "refused the credentials" if isinstance(error, _NO_RIGHT) else "failed"
-        remedy = self.without_secrets(missing_folder(self._properties)) or _remedy(error)
-        return kind("LC3361", f"{self._reached} {what} while {doing} ({self.describe(error)}): {remedy}")
+        what = "refused the credentials" if isinstance(error, NO_RIGHT) else "failed"
+        way = self.without_secrets(missing_folder(self._properties)) or remedy(error)
+        return kind("LC3361", f"{self._reached} {what} while {doing} ({self.describe(error)}): {way}")
 
     def describe(self, error: BaseException) -> str:
         """What an exception of the catalog says, without secrets."""
@@ -313,35 +301,6 @@ class Tables:
         """A text without those of the connection, and those that the catalog handed out."""
         handed_out = (storage.properties for storage in tuple(self._storage.values()))
         return redacted(text, self._properties, *handed_out)
-
-
-def is_no_room(error: BaseException) -> bool:
-    """Return True if an exception reports a full disk or a missing right to write. No waiting helps."""
-    written = isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN
-    return written or any(text in str(error) for text in _NO_ROOM)
-
-
-def _remedy(error: Exception) -> str:
-    if isinstance(error, _NO_RIGHT):
-        return "correct the login: `credential`, `token` or `auth`; in a connection also its login and password"
-    if type(error) in (RESTError, BadRequestError) and not of_something_else(error):
-        return "correct what it reports, for example `warehouse`"
-    if "No default path is set" in str(error):
-        return "set `warehouse` there, as file:///folder or s3://bucket/folder: new tables are created in it"
-    check = "it is up and reachable from here at this address"
-    if of_something_else(error):
-        check = (
-            "it is up and reachable, and that `uri` is the address of an Iceberg REST catalog: without /v1, which "
-            "clients add, and with the path of the product, such as /api/catalog (Polaris) or /iceberg (Nessie)"
-        )
-    elif is_no_room(error):
-        where = "the storage of its tables" if isinstance(error, OSError) else "the disk of its database"
-        check = f"{where} has free space and is writable"
-    elif type(error) in (OSError, FileNotFoundError):
-        check = "the storage of its tables (`warehouse` and the configured endpoint) exists and is reachable from here"
-    elif "unable to open database file" in str(error):
-        check = "the folder of its database exists and is writable"
-    return f"check that {check}; the next attempt continues where this one stopped"
 
 
 def _make_namespaces(catalog: Catalog, namespace: tuple[str, ...]) -> None:

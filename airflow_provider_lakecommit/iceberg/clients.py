@@ -1,24 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of one catalog, each lent to one call at a time and reused.
+"""Clients of one catalog, each lent to one call at a time and reused, and a deadline for their calls.
 
 pyiceberg makes no promise for shared clients: Hive's has one connection, which any call opens and closes; REST's
-refreshes its token without a lock; a SQL client has 15 connections, and as many hanging calls block all others.
+refreshes its token without a lock; a SQL client has 15 connections, and as many hanging calls block all others. Its
+calls, and those of database drivers, have no deadline: they wait forever for a server that hangs.
 
 Contract: a client belongs to its borrower until the end of the block, from any thread. A client that did not answer in
-time is not reused: its connection may be dead, and its call may still hang.
+time is not reused: its connection may be dead, and its call may still hang. :func:`within` returns or raises a call's
+result, an interrupt of the process included, or raises ``TimeoutError`` at the deadline. Its own thread makes the call,
+so the caller can be interrupted wherever the call hangs.
 
-Failure story: after :meth:`CatalogClients.close` none is lent, not even to a thread that was in a hanging call.
+Failure story: after :meth:`CatalogClients.close` none is lent, not even to a thread that was in a hanging call. A
+thread cannot be stopped: an abandoned call may still complete, so its outcome is unknown; its thread is a daemon and
+does not keep the process alive.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-
-from pyiceberg.catalog import Catalog
+from contextvars import copy_context
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_lakecommit.exceptions import ClosedError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+T = TypeVar("T")
 
 MANY = 1000
 ROOM_SECONDS = 1.0
@@ -109,3 +120,22 @@ def _close(catalog: Catalog) -> None:
     # Its errors do not matter: it is not used again.
     with suppress(Exception):
         catalog.close()
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """Return the result of a call.
+
+    :raises TimeoutError: it has none by then
+    """
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as e:  # raised in the caller, of any kind
+            answer.set_exception(e)
+
+    threading.Thread(target=copy_context().run, args=(run,), name="answer", daemon=True).start()
+    if not wait([answer], seconds).done:
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    return answer.result()

@@ -22,8 +22,8 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from pyiceberg.utils.config import Config, merge_config
 
 from airflow_provider_lakecommit.core import PROVIDER
-from airflow_provider_lakecommit.iceberg.allowed_settings import storage_settings
 from airflow_provider_lakecommit.iceberg.file_io import with_light_io
+from airflow_provider_lakecommit.iceberg.settings import storage_settings
 
 if TYPE_CHECKING:
     from pyiceberg.table import StagedTable, Table

@@ -2,7 +2,7 @@
 """A REST catalog's client that uses only allowed parts of the server's answers, and only answers of bounded size.
 
 Contract: the server's configuration may set the properties that
-:func:`~airflow_provider_lakecommit.iceberg.allowed_settings.client_settings` lists. Login, certificates, classes and
+:func:`~airflow_provider_lakecommit.iceberg.settings.client_settings` lists. Login, certificates, classes and
 profiles are always the connection's. A table's files are opened with the properties that the server issues for the
 table, never with the table's own. :attr:`RestClient.credentials` are those of the newest answer about a table.
 
@@ -19,8 +19,8 @@ from pyiceberg.table import Table
 from requests import Response, Session
 
 from airflow_provider_lakecommit.exceptions import CatalogError
-from airflow_provider_lakecommit.iceberg.allowed_settings import client_settings, storage_settings
 from airflow_provider_lakecommit.iceberg.bounded import bounded_body, check_json
+from airflow_provider_lakecommit.iceberg.settings import client_settings, storage_settings
 
 _CHUNK = 16 << 10
 """Bytes read at once: unpacked, they are a thousand times as many at most."""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_provider_lakecommit.iceberg.deadline import within
+from airflow_provider_lakecommit.iceberg.clients import within
 
 ANSWER_SECONDS = 30.0
 """How long the database may take. Whoever connects to it next waits anew."""

@@ -7,7 +7,7 @@ hour and for this table only ("vended credentials"). They are in its settings, i
 its ``storage-credentials``, of which the one with the longest prefix counts. pyiceberg requests them by default.
 
 Contract: in ascending priority, properties are the connection's, the server's settings, ``config`` and the credential,
-as far as :mod:`~airflow_provider_lakecommit.iceberg.allowed_settings` allows them; table properties set nothing. Of
+as far as :mod:`~airflow_provider_lakecommit.iceberg.settings` allows them; table properties set nothing. Of
 several issued credentials, pyiceberg uses the one for the metadata file, and a writer gets the one for the folder of
 the data files. Signing by the catalog is used only if the connection sets it, since no task contacts a catalog.
 
@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_lakecommit.iceberg.allowed_settings import SIGNING, storage_settings
+from airflow_provider_lakecommit.iceberg.settings import SIGNING, storage_settings
 from airflow_provider_lakecommit.redaction import is_secret, redacted, secrets_in
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from airflow_provider_lakecommit.kafka.copied import CopyPosition as CopyPositio
 from airflow_provider_lakecommit.kafka.copied import PartitionLog as PartitionLog
 from airflow_provider_lakecommit.kafka.copied import position_in_copy as position_in_copy
 from airflow_provider_lakecommit.kafka.partition_tail import CORRUPTION as CORRUPTION
+from airflow_provider_lakecommit.kafka.partition_tail import READER_SETTINGS as READER_SETTINGS
 from airflow_provider_lakecommit.kafka.partition_tail import STAYS_SECONDS as STAYS_SECONDS
 from airflow_provider_lakecommit.kafka.partition_tail import CorruptBatch as CorruptBatch
 from airflow_provider_lakecommit.kafka.partition_tail import PartitionTail as PartitionTail

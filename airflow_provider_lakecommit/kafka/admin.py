@@ -51,10 +51,6 @@ class TopicFacts:
     operations: frozenset[AclOperation] = frozenset()
 
 
-Border = tuple[int, int | None]
-"""An offset, and the leader's epoch that came with it."""
-
-
 class Edge(Enum):
     """A border of a partition's log. The last two are one past the last record that can be read, and that there is."""
 
@@ -115,7 +111,13 @@ class ClusterAdmin(AdminRequests):
             {(p.topic, p.partition): self._offset(p, edge, answer) for p, answer in of_edge.items()}
             for edge, of_edge in zip(Edge, answers, strict=True)
         ]
-        return {partition: _watermark(*(of_edge[partition] for of_edge in found)) for partition in partitions}
+        marks = {}
+        for partition in partitions:
+            start, stable, high = (of_edge[partition] for of_edge in found)
+            # Requested together, and each only grows: a record may be after the first and before the second.
+            reach = max(start[0], stable[0])
+            marks[partition] = Watermark(start=start[0], stable=reach, high=max(reach, high[0]), leader_epoch=high[1])
+        return marks
 
     def _about(self, edge: Edge, request: Sequence[TopicPartition]) -> Callable[[float], Mapping[TopicPartition, Any]]:
         level = IsolationLevel.READ_UNCOMMITTED if edge is Edge.HIGH else IsolationLevel.READ_COMMITTED
@@ -230,14 +232,6 @@ class ClusterAdmin(AdminRequests):
         found = self._granted(f"asking for the {edge.value} of {where}", answer)
         epoch = found.leader_epoch
         return int(found.offset), None if epoch is None or epoch < 0 else int(epoch)
-
-
-def _watermark(start: Border, stable: Border, high: Border) -> Watermark:
-    """Combine offsets that were requested together: each only grows, so a record may be after the first and before the
-    second.
-    """
-    reach = max(start[0], stable[0])
-    return Watermark(start=start[0], stable=reach, high=max(reach, high[0]), leader_epoch=high[1])
 
 
 def _listed(names: Iterable[str]) -> str:

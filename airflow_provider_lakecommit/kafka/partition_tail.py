@@ -39,20 +39,24 @@ STAYS_SECONDS = 1.0
 who are slow, and what comes next may be whole.
 """
 
-_SETTINGS: dict[str, Any] = {
-    "group.id": "lakecommit-reads-without-group",
+READER_SETTINGS: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
-    # A read that starts elsewhere waits for the fetch in flight; an end without a record is reported with the next one.
-    "fetch.wait.max.ms": 100,
-    "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 16384,
     # A byte that was altered on a broker's disk would be read as another record.
     "check.crcs": True,
+}
+"""Of a consumer of committed records that joins no group and stores no offset."""
+_SETTINGS: dict[str, Any] = {
+    **READER_SETTINGS,
+    "group.id": "lakecommit-reads-without-group",
+    # A read that starts elsewhere waits for the fetch in flight; an end without a record is reported with the next one.
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 10,
 }
 _MOVED = frozenset(
     {

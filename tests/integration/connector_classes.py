@@ -20,9 +20,8 @@ from uuid import UUID
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.data_file import DataFile, PartitionField, PartitionValue
 from airflow_provider_lakecommit.control.events import Event
-from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
 from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,

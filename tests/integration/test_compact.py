@@ -27,8 +27,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 from airflow_provider_lakecommit.committer import trim
-from airflow_provider_lakecommit.committer.compact import compacted_of
-from airflow_provider_lakecommit.committer.debt import debt_of
+from airflow_provider_lakecommit.committer.compact import compacted_of, debt_of
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.overwrite import Rewrite
 from airflow_provider_lakecommit.committer.stage import Change, stage

@@ -17,9 +17,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.data_file import DataFile, PartitionValue
 from airflow_provider_lakecommit.control.events import Event, decode, encode, head
-from airflow_provider_lakecommit.control.partition import PartitionValue
 from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,

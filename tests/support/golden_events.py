@@ -23,9 +23,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DecimalType, NestedField, StringType, TimestamptzType, UUIDType
 
-from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.data_file import DataFile, PartitionField
 from airflow_provider_lakecommit.control.events import Event
-from airflow_provider_lakecommit.control.partition import PartitionField
 from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,

@@ -23,7 +23,6 @@ LEFT: dict[str, int] = {
     "faults/test_evolve.py": 1,
     "faults/test_evolve_tables.py": 6,
     "faults/test_handed_back.py": 1,
-    "faults/test_in_turns.py": 1,
     "faults/test_lanes.py": 4,
     "faults/test_lanes_closed.py": 3,
     "faults/test_migrate.py": 2,

@@ -18,7 +18,7 @@ from airflow_provider_lakecommit.core.debt import TableDebt
 from airflow_provider_lakecommit.core.identity import window_id
 from airflow_provider_lakecommit.core.model import Plan, ReadPosition, Slice, TableTarget
 from airflow_provider_lakecommit.core.offsets import Coverage, SourcePartition
-from airflow_provider_lakecommit.core.planning.admission import Admit, Refuse, Terms, admit
+from airflow_provider_lakecommit.core.planning.admission import Admit, Refuse, Terms, admit, only_holes, pressure_of
 from airflow_provider_lakecommit.core.planning.missing import (
     Missing,
     RangesByTables,
@@ -28,7 +28,6 @@ from airflow_provider_lakecommit.core.planning.missing import (
     explain,
     mean_size,
 )
-from airflow_provider_lakecommit.core.planning.pressure import only_holes, pressure_of
 from airflow_provider_lakecommit.core.planning.slicing import cut, window_of
 from airflow_provider_lakecommit.core.planning.truncation import known_positions
 from airflow_provider_lakecommit.core.refusal import WHY_BLOCKED, RefusalState

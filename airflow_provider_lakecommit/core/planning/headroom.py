@@ -7,18 +7,19 @@ bound is found by asking for the first offset at or after a time, without readin
 raises the lower bound, a later one lowers the upper bound.
 
 Unanswered questions leave the headroom *unknown*, with a reason. Size-based retention cannot be predicted from offsets.
+:func:`source_notes` warns of what retention and compaction removed before the first record of a topic is landed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
 from airflow_provider_lakecommit.core.log import CycleOpened, Entry
-from airflow_provider_lakecommit.core.offsets import RangeSet, SourcePartition
+from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
 from airflow_provider_lakecommit.core.planning.missing import Watermark
 from airflow_provider_lakecommit.core.state import LandingState
 
@@ -206,3 +207,37 @@ def duration_text(time: timedelta) -> str:
             rest = seconds % size // less
             return f"{seconds // size} {name}" + (f" {rest} {small}" if rest else "")
     return f"{seconds} s"
+
+
+def source_notes(
+    watermarks: Mapping[SourcePartition, Watermark], landed: Coverage, compacted: Collection[str], *, earliest: bool
+) -> Iterator[str]:
+    """Yield one warning per topic of which nothing is landed, if there is one.
+
+    :param compacted: names of compacted topics
+    :param earliest: the landing reads topics from their beginning
+    """
+    known = {p.topic for p in landed.parts}
+    for topic in sorted({p.topic for p in watermarks} - known):
+        of_topic = [mark for p, mark in watermarks.items() if p.topic == topic]
+        removed, end = sum(m.start for m in of_topic), sum(m.high for m in of_topic)
+        rows = (
+            (not end, "is empty: nothing was produced to it; check the topic's name and the cluster"),
+            (
+                earliest and removed == end,
+                f"has no records: its retention removed all {end:,} offsets before they were landed; produce them "
+                "again, or raise retention.ms before the next ones",
+            ),
+            (
+                topic in compacted,
+                "is compacted: Kafka keeps the newest record of each key, so the table lacks the records that were "
+                "replaced before they were landed",
+            ),
+            (
+                earliest and removed > 0,
+                f"begins late: its retention removed {removed:,} of {end:,} offsets before they were landed, and the "
+                "table lacks them",
+            ),
+        )
+        if (note := next((text for applies, text in rows if applies), None)) is not None:
+            yield f"topic {topic} {note}"

@@ -91,8 +91,11 @@ def restart(
     for p, mark in sorted(watermarks.items()):
         offset = stated.offsets.get(p)
         if section is not None and (p.topic, p.topic_id) in topics:
-            known = _Known(p=p, mark=mark, section=section, passed=passed[p], differs=diverged.get(p), stated=stated)
-            target = _continue_at(starts, ranges, known, offset)
+            target, start, own = _continued(p, mark, section, passed[p], diverged.get(p), stated)
+            if start is not None:
+                starts[p] = start
+            for what, some in own.items():
+                ranges[what][p] = some
         elif offset is not None or p in firsts:
             target = starts[p] = firsts[p] if offset is None else max(offset, 0 if stated.again else begun.get(p, 0))
             if section is not None and offset is not None and stated.fill:
@@ -106,67 +109,57 @@ def restart(
     return Restart(starts=starts, unstated=tuple(unstated), **made)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """A partition in the ledger; ``differs`` is where its log diverged."""
+def _continued(
+    p: SourcePartition,
+    mark: Watermark,
+    section: LedgerSection,
+    passed: RangeSet,
+    differs: int | None,
+    stated: StatedOffsets,
+) -> tuple[int, int | None, dict[str, RangeSet]]:
+    """Return where a partition in the ledger continues, where it then starts if that changes, and its ranges.
 
-    p: SourcePartition
-    mark: Watermark
-    section: LedgerSection
-    passed: RangeSet
-    differs: int | None
-    stated: StatedOffsets
+    :param differs: where its log diverged
+    """
+    offset, landed, first = stated.offsets.get(p), section.covered[p], section.starts.get(p, 0)
+    end = (landed | passed).reach(first)
+    if offset is None:
+        return end, None, {"covered": landed | RangeSet.of((first, end))}
 
-    def rewind_to(self, offset: int, end: int) -> int | None:
-        """Return where a decision goes back to, if it does. A known divergence has none of the log's rows behind it."""
-        if self.differs:
-            return max(offset, self.differs) if max(offset, self.differs) < end else None
-        shorter = end > self.mark.high or self.differs is not None
-        return offset if offset < end and shorter and self.stated.back else None
-
-
-def _continue_at(
-    starts: dict[SourcePartition, int], out: Mapping[str, Ranges], known: _Known, offset: int | None
-) -> int:
-    """Move a partition in the ledger; return where it continues."""
-    p, section = known.p, known.section
-    first = section.starts.get(p, 0)
-    end = (section.covered[p] | known.passed).reach(first)
-    if offset is not None and (to := known.rewind_to(offset, end)) is not None:
-        out["back"][p] = RangeSet.of((to, end))
-        if known.differs is not None and known.differs < to:
-            # What the log has there in place of records that it lost.
-            out["given_up"][p] = RangeSet.of((known.differs, to))
-        if p in starts:
-            starts[p] = min(first, to)
+    def up_to(at: int) -> RangeSet:
         # What lies before the first offset was landed by others.
-        out["covered"][p] = section.covered[p] & RangeSet.of((0, to)) | RangeSet.of((min(first, to), to))
-        return to
+        return landed & RangeSet.of((0, at)) | RangeSet.of((min(first, at), at))
+
+    if (to := _rewound(offset, end, mark, differs, back=stated.back)) is not None:
+        # What the log has there in place of records that it lost.
+        lost = {"given_up": RangeSet.of((differs, to))} if differs is not None and differs < to else {}
+        start = min(first, to) if p in section.starts else None
+        return to, start, {"back": RangeSet.of((to, end)), "covered": up_to(to), **lost}
     # Behind a range that the table lacks it may have more.
-    reached = max(end, section.covered[p].ranges[-1].end) if section.covered[p] else end
-    if offset is not None and offset < reached and known.stated.again:
+    reached = max(end, landed.ranges[-1].end) if landed else end
+    if offset < reached and stated.again:
         # What the source has removed is not read again, so it stays as it is.
-        to = min(reached, max(offset, known.mark.start))
-        out["again"][p] = section.covered[p] & RangeSet.of((to, reached))
-        out["given_up"][p] = RangeSet.of((min(end, to), to)) - section.covered[p]
-        starts[p] = min(first, to)
-        out["covered"][p] = section.covered[p] & RangeSet.of((0, to)) | RangeSet.of((min(first, to), to))
-        return to
-    target = end if offset is None else max(end, offset)
+        to = min(reached, max(offset, mark.start))
+        again, given_up = landed & RangeSet.of((to, reached)), RangeSet.of((min(end, to), to)) - landed
+        return to, min(first, to), {"again": again, "given_up": given_up, "covered": up_to(to)}
     # What the log has in place of records that it lost is left to the lane, too.
-    same = end if known.differs is None else min(end, known.differs)
-    if offset is not None and known.stated.fill and (target := max(same, offset)) > same:
-        landed = section.covered[p] & RangeSet.of((0, same)) if same < end else section.covered[p]
-        there = max(same, min(known.mark.start, target))
-        out["back"][p] = RangeSet.of((same, end))
-        out["given_up"][p] = RangeSet.of((same, there)) - landed
-        out["filled"][p] = RangeSet.of((there, target)) - landed
-        out["covered"][p] = landed | RangeSet.of((min(first, same), same))
-        starts[p] = target
-        return target
-    if offset is not None and known.stated.back:
-        out["behind"][p] = RangeSet.of((min(offset, end), end))
-    unread = min(end, end if offset is None or known.differs is None else known.differs)
-    out["given_up"][p] = RangeSet.of((unread, end)) | (RangeSet.of((end, target)) - section.covered[p])
-    out["covered"][p] = section.covered[p] | RangeSet.of((first, target))
-    return target
+    same = end if differs is None else min(end, differs)
+    if stated.fill and (target := max(same, offset)) > same:
+        kept = landed & RangeSet.of((0, same)) if same < end else landed
+        there = max(same, min(mark.start, target))
+        filled, given_up = RangeSet.of((there, target)) - kept, RangeSet.of((same, there)) - kept
+        covered = kept | RangeSet.of((min(first, same), same))
+        back = RangeSet.of((same, end))
+        return target, target, {"back": back, "given_up": given_up, "filled": filled, "covered": covered}
+    target = max(end, offset)
+    behind = {"behind": RangeSet.of((min(offset, end), end))} if stated.back else {}
+    given_up = RangeSet.of((same, end)) | (RangeSet.of((end, target)) - landed)
+    return target, None, {"given_up": given_up, "covered": landed | RangeSet.of((first, target)), **behind}
+
+
+def _rewound(offset: int, end: int, mark: Watermark, differs: int | None, *, back: bool) -> int | None:
+    """Return where a decision goes back to, if it does. A known divergence has none of the log's rows behind it."""
+    if differs:
+        return max(offset, differs) if max(offset, differs) < end else None
+    shorter = end > mark.high or differs is not None
+    return offset if offset < end and shorter and back else None

@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protect reported slices that the source cannot provide again from being voided.
+"""Decide which reported slices a plan voids, so that their ranges are read again, and which missing ranges it refuses.
 
 An unpublished slice may be voided only if its ranges can be read again; otherwise it is published first, or the void is
 refused with its losses. A source partition without watermarks (recreated, no longer read, another cluster) can provide
 nothing. Keeping a slice too long costs a wait, voiding it wrongly loses rows. Offsets beyond the end of a log are
 replaceable: where a log became shorter, other records come there, and a kept slice would block them.
+
+A record goes to exactly one table, so a range that only some tables lack is read for these alone only under the rules
+by which the other tables have it (:mod:`~airflow_provider_lakecommit.core.rules`); :func:`other_rules` returns the
+ranges for which that fails. Slices that are only reported are voided instead (:func:`outruled`), if the source still
+has them: all tables read them again. Unknown rules count as different, unless there never were others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from uuid import UUID
 
 from airflow_provider_lakecommit.core.blocks import blocked_slices
 from airflow_provider_lakecommit.core.model import LedgerSection
 from airflow_provider_lakecommit.core.offsets import Coverage, RangeSet, SourcePartition
-from airflow_provider_lakecommit.core.planning.missing import Watermark
+from airflow_provider_lakecommit.core.planning.missing import Missing, Watermark
+from airflow_provider_lakecommit.core.rules import UNKNOWN, evaluated_otherwise, merged, unevaluated
 from airflow_provider_lakecommit.core.settle import settle
 from airflow_provider_lakecommit.core.state import AcceptedSlice, LandingState
 
@@ -135,3 +142,61 @@ def _below(coverage: Coverage) -> Coverage:
 
 def _removed(s: RangeSet, mark: Watermark | None) -> RangeSet:
     return s if mark is None else s & RangeSet.of((0, mark.start))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRange:
+    """Ranges that ``tables`` lack, and that ``holder`` has by other or unknown rules."""
+
+    tables: tuple[str, ...]
+    holder: str
+    ranges: Coverage
+
+
+def other_rules(
+    landing_state: LandingState, missing: Missing, rules: str, alike: Mapping[str, Coverage] = MappingProxyType({})
+) -> tuple[RefusedRange, ...]:
+    """Return the ranges that cannot be read for the tables that lack them.
+
+    :param rules: the current rules
+    :param alike: by table, ranges of unknown rules that can only have been judged by the current ones
+    """
+    out: list[RefusedRange] = []
+    for tables, lacking in missing.ranges.items():
+        for holder, ledger in landing_state.ledgers.items():
+            if holder in tables:
+                continue
+            pending = ((a.report.rules, a.coverage) for a in landing_state.accepted[holder])
+            same = merged(ledger.evaluated, pending, most=None)
+            landed = lacking & ledger.all_covered
+            present = landed | (lacking & landing_state.accepted_coverage(holder))
+            ranges = evaluated_otherwise(same, present, rules) | (
+                unevaluated(same, present) - alike.get(holder, Coverage())
+            )
+            if ranges:
+                out.append(RefusedRange(tables=tables, holder=holder, ranges=ranges))
+    return tuple(out)
+
+
+def outruled(
+    landing_state: LandingState, rules: str, watermarks: Mapping[SourcePartition, Watermark]
+) -> dict[UUID, str]:
+    """Return the attempts that a plan voids, with the reasons: judged by other rules, and some table lacks their
+    ranges.
+
+    Attempts that a table has landed, or that the source no longer has, are kept.
+    """
+    accepted = (a for some in landing_state.accepted.values() for a in some)
+    others = {a.report.attempt: a for a in accepted if a.report.rules not in (rules, UNKNOWN)}
+    if not others:
+        return {}
+    ledgers = landing_state.ledgers
+    landed = Coverage.union(ledger.all_covered for ledger in ledgers.values())
+    has = {table: ledger.all_covered | landing_state.accepted_coverage(table) for table, ledger in ledgers.items()}
+    out: dict[UUID, str] = {}
+    for attempt, a in others.items():
+        lacking = [table for table, there in has.items() if a.coverage - there]
+        if lacking and not (a.coverage & landed) and not removed(a.coverage, watermarks):
+            why = f"{' and '.join(lacking)} lacks it and would apply other rules: it is read again for all tables"
+            out[attempt] = f"{a.coverage}: {why}"
+    return out

@@ -11,7 +11,7 @@ Failure story: if the source does not report its offsets, that is an error and n
 again.
 
 Before a commit publishes anything, what has too many rejected records is blocked:
-:mod:`~airflow_provider_lakecommit.core.window_budget` decides. Each range that is left out of a complete window is
+:mod:`~airflow_provider_lakecommit.core.budgets` decides. Each range that is left out of a complete window is
 reported as blocked, which takes back its finished slice. What is left out of other windows waits. A slice that the
 source no longer has is published with its dead letters: taking it back would lose it.
 

@@ -3,7 +3,7 @@
 
 Contract: :func:`check_dispositions` accepts a plan whose ranges are missing in all tables of the landing, or are
 evaluated as in the tables that have them. It writes nothing. It reads what the decision of
-:mod:`~airflow_provider_lakecommit.core.planning.disposition` needs.
+:mod:`~airflow_provider_lakecommit.core.planning.voiding` needs.
 
 Failure story: a :class:`~airflow_provider_lakecommit.exceptions.LedgerError` names the ranges, the tables, and the
 remedies: roll back the other table too, so that both are read again together, if that loses no rows of others; delete

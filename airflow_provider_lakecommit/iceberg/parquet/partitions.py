@@ -17,7 +17,6 @@ read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -42,20 +41,6 @@ _PATH_BYTES = 600
 """The longest path of a partition. The whole key of an object has at most 1,024 bytes."""
 _PART_BYTES, _DIGEST = 200, 16
 """The longest name of a folder (file systems allow 255 bytes), and the digest at the end of a shortened one."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionedRows:
-    """The rows of a block by partition: those of ``keys[i]`` are ``order[starts[i]:starts[i + 1]]``."""
-
-    keys: list[Key]
-    order: Numbers
-    starts: Numbers
-
-    @property
-    def rows(self) -> Numbers:
-        """Number of rows of each partition."""
-        return np.diff(self.starts)
 
 
 class _FieldPartition(PartitionKey):
@@ -92,17 +77,16 @@ class Partitioning:
         values = [PartitionFieldValue(f, v) for f, v in zip(self._spec.fields, key, strict=True)]
         return _FieldPartition(values, self._spec, self._schema)
 
-    def deal(self, table: pa.Table) -> PartitionedRows:
-        """The rows of *table* by partition; partitions come in no particular order."""
+    def deal(self, table: pa.Table) -> list[tuple[Key, Numbers]]:
+        """Return each partition with the numbers of its rows; partitions come in no particular order."""
         values = [value(table) for value in self._fields]
         codes, kinds = _codes(values, table.num_rows)
         if kinds == 1:
-            keys = [_key(values, 0)] if table.num_rows else []
-            return PartitionedRows(keys, np.arange(table.num_rows), np.array([0, table.num_rows] if keys else [0]))
+            return [(_key(values, 0), np.arange(table.num_rows))] if table.num_rows else []
         order = np.argsort(codes.astype(np.uint16) if kinds <= 1 << 16 else codes, kind="stable")
         counts = np.bincount(codes, minlength=kinds)
-        starts = np.concatenate(([0], np.cumsum(counts[counts > 0])))
-        return PartitionedRows([_key(values, int(order[at])) for at in starts[:-1]], order, starts)
+        parts = np.split(order, np.cumsum(counts[counts > 0])[:-1])
+        return [(_key(values, int(rows[0])), rows) for rows in parts]
 
 
 def transformed(array: pa.Array, transform: Transform[Any, Any], kind: IcebergType) -> pa.Array:

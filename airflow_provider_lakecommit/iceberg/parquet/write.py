@@ -23,7 +23,7 @@ reported.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -41,7 +41,7 @@ from airflow_provider_lakecommit.iceberg.parquet.layout import Layout
 from airflow_provider_lakecommit.iceberg.parquet.null_parents import relabelled
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
 from airflow_provider_lakecommit.iceberg.parquet.parquet_rows import Numbers
-from airflow_provider_lakecommit.iceberg.parquet.partitions import Key, PartitionedRows
+from airflow_provider_lakecommit.iceberg.parquet.partitions import Key
 from airflow_provider_lakecommit.redaction import redacted
 
 log = logging.getLogger(__name__)
@@ -124,11 +124,6 @@ class FanoutWriter:
         if self._buffered > self._buffer_bytes:
             self._relieve(self._buffer_bytes // 2)
 
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of the rows that wait for a file."""
-        return self._buffered
-
     def close(self) -> list[DataFile]:
         """Write all that waits and finish all files."""
         self._closing = True
@@ -161,10 +156,10 @@ class FanoutWriter:
             pieces: Iterable[tuple[Key, pa.Table]] = [((), block)]
         else:
             dealt = self._layout.partitions.deal(block)
-            if len(dealt.keys) > 1 and block.num_rows < FEW_ROWS * len(dealt.keys):
+            if len(dealt) > 1 and block.num_rows < FEW_ROWS * len(dealt):
                 return False
             # One by one: a small piece of a block that was copied as a whole would keep the memory of all of it.
-            pieces = ((key, rows) for i, key in enumerate(dealt.keys) for rows in _taken(block, dealt, [i]))
+            pieces = ((key, rows) for key, numbers in dealt for rows in _taken(block, [numbers]))
         for key, piece in pieces:
             waiting = self._waiting.setdefault(key, _Waiting())
             waiting.add(piece)
@@ -197,14 +192,15 @@ class FanoutWriter:
         table = _combined(pieces)
         dealt = self._layout.partitions.deal(table)
         row_bytes = max(1.0, table.nbytes / table.num_rows)
-        by_size = np.argsort(-dealt.rows, kind="stable")
-        left = table.num_rows - np.cumsum(dealt.rows[by_size])
+        sizes = np.array([len(numbers) for _, numbers in dealt])
+        by_size = np.argsort(-sizes, kind="stable")
+        left = table.num_rows - np.cumsum(sizes[by_size])
         many = int(np.searchsorted(-left, -keep / row_bytes)) + 1
-        for run in _runs(sorted(by_size[:many].tolist()), dealt.rows, RUN_BYTES / row_bytes):
-            for number, rows in zip(run, _taken(table, dealt, run), strict=True):
-                self._save(dealt.keys[number], [rows])
+        for run in _runs((dealt[i] for i in sorted(by_size[:many].tolist())), RUN_BYTES / row_bytes):
+            for (key, _), rows in zip(run, _taken(table, [numbers for _, numbers in run]), strict=True):
+                self._save(key, [rows])
         if rest := sorted(by_size[many:].tolist()):
-            self._pile.add(table.take(_numbers_of(dealt, rest)))
+            self._pile.add(table.take(np.concatenate([dealt[i][1] for i in rest])))
         self._buffered = self._pile.bytes
 
     def _save(self, key: Key, pieces: list[pa.Table]) -> None:
@@ -247,32 +243,25 @@ class FanoutWriter:
             self._done.append(opened.close(self._layout.spec.spec_id, self._layout.sorting.order_id))
 
 
-def _numbers_of(dealt: PartitionedRows, chosen: Iterable[int]) -> Numbers:
-    """The rows of some partitions."""
-    parts = [dealt.order[dealt.starts[i] : dealt.starts[i + 1]] for i in chosen]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+def _taken(table: pa.Table, parts: Sequence[Numbers]) -> Iterator[pa.Table]:
+    """Yield the rows of some partitions, one table each; copied together, or not at all if one is the whole table."""
+    whole = len(parts) == 1 and len(parts[0]) == table.num_rows
+    together, at = table if whole else table.take(np.concatenate(parts)), 0
+    for part in parts:
+        yield together.slice(at, len(part))
+        at += len(part)
 
 
-def _taken(table: pa.Table, dealt: PartitionedRows, chosen: Iterable[int]) -> Iterator[pa.Table]:
-    """The rows of some partitions, one table each; copied together, and not at all if they are the whole table."""
-    chosen = list(chosen)
-    together = table if len(dealt.keys) == 1 else table.take(_numbers_of(dealt, chosen))
-    at = 0
-    for rows in dealt.rows[chosen].tolist():
-        yield together.slice(at, rows)
-        at += rows
-
-
-def _runs(chosen: Iterable[int], rows: Numbers, most: float) -> Iterator[list[int]]:
-    """Partitions in groups of at most so many rows, or one alone."""
-    run: list[int] = []
-    count = 0
-    for number in chosen:
-        if run and count + rows[number] > most:
+def _runs(dealt: Iterable[tuple[Key, Numbers]], most: float) -> Iterator[list[tuple[Key, Numbers]]]:
+    """Yield partitions in groups of at most so many rows, or one alone."""
+    run: list[tuple[Key, Numbers]] = []
+    rows = 0
+    for part in dealt:
+        if run and rows + len(part[1]) > most:
             yield run
-            run, count = [], 0
-        run.append(number)
-        count += int(rows[number])
+            run, rows = [], 0
+        run.append(part)
+        rows += len(part[1])
     if run:
         yield run
 

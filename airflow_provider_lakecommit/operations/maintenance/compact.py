@@ -31,8 +31,8 @@ from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 
 from airflow_provider_lakecommit.committer import (
     Attempt,
+    Change,
     Compacted,
-    Compaction,
     Condition,
     Head,
     HeadReader,
@@ -205,10 +205,10 @@ class _TableCompaction:
     def _commit(self, written: Sequence[WrittenBin]) -> None:
         made = [w.file.file_path for w in written if w.file is not None]
         sent: list[Attempt] = []
-        done: Compaction | None = None
+        done: Change[Compacted] | None = None
 
         try:
-            done, snapshot_id = compact_table(
+            swapped = compact_table(
                 self._session.tables,
                 self._name,
                 self._table.metadata.table_uuid,
@@ -217,16 +217,17 @@ class _TableCompaction:
                 decide=lambda loaded: self._decided(loaded, written, made),
                 staging=sent.append,
             )
+            done = swapped.landed
         finally:
             # A request with an unknown outcome may still be applied, and it names these files.
             if done is not None or not sent:
-                used = {f.file_path for f in (*done.files, *done.rewrite.deletes)} if done else set()
-                delete_unused(self._table.io, [path for path in made if path not in used])
-        if done is not None and snapshot_id is not None:
-            self._out.snapshots.append(snapshot_id)
-            self._out.numbers += done.numbers
+                used = (*done.files, *done.rewrite.deletes) if done is not None and done.rewrite is not None else ()
+                delete_unused(self._table.io, set(made) - {f.file_path for f in used})
+        if done is not None and swapped.snapshot_id is not None:
+            self._out.snapshots.append(swapped.snapshot_id)
+            self._out.numbers += done.why
 
-    def _decided(self, loaded: Table, written: Sequence[WrittenBin], made: list[str]) -> Compaction | None:
+    def _decided(self, loaded: Table, written: Sequence[WrittenBin], made: list[str]) -> Change[Compacted] | None:
         """Return the bins that can replace their sources on this head."""
         head = self._heads.read(loaded, self._branch)
         kept = [(w, late) for w in written if (late := self._late(loaded, head, w)) is not None]
@@ -246,10 +247,10 @@ class _TableCompaction:
         stay = head.entries.keys() - removed
         over = frozenset(path for path in applied if stay.isdisjoint(self._positions.named_by(path)))
         over |= head.idle_deletes
-        return Compaction(
+        return Change(
             rewrite=Rewrite(removed=removed, removed_deletes=over, deletes=tuple(deletes), same_rows=True),
             files=files,
-            numbers=Compacted(
+            why=Compacted(
                 rows_in=sum(s.file.record_count for s in sources),
                 rows_out=sum(f.record_count for f in files),
                 dead_rows=sum(len(d) for w, _ in kept for d in w.dead.values()),

@@ -18,8 +18,8 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from airflow_provider_lakecommit.committer.adopted import was_handed
 from airflow_provider_lakecommit.committer.ledger import read_ledger
+from airflow_provider_lakecommit.committer.other_rows import was_handed
 from airflow_provider_lakecommit.control.events import Event, encode
 from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.cli.control_log import source_of, to_dict
 from airflow_provider_lakecommit.control.control_log import ControlRecord
-from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.data_file import DataFile, PartitionField
 from airflow_provider_lakecommit.control.events import Event, encode
-from airflow_provider_lakecommit.control.partition import PartitionField
 from airflow_provider_lakecommit.control.payloads import CommitComplete, DataWritten, TableReference
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import LandingSpec

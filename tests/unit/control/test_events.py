@@ -15,9 +15,9 @@ import pytest
 
 from airflow_provider_lakecommit.control.avro_schemas import Form, decode_text, encode_text
 from airflow_provider_lakecommit.control.avro_shapes import shape_of
+from airflow_provider_lakecommit.control.data_file import PartitionField
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.events import Event, EventHead, decode, encode, head
-from airflow_provider_lakecommit.control.partition import PartitionField
 from airflow_provider_lakecommit.control.payloads import CommitComplete, DataWritten, PayloadType, StartCommit
 from airflow_provider_lakecommit.exceptions import WireError
 from tests.support.golden_events import COMMIT, FILE, MOMENT, PAYLOADS, TABLE, golden_bytes, golden_event

@@ -11,10 +11,9 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.data_file import DataFile, PartitionField, PartitionValue
 from airflow_provider_lakecommit.control.errors import ControlEventError
 from airflow_provider_lakecommit.control.events import Event, decode, encode, head
-from airflow_provider_lakecommit.control.partition import PartitionField, PartitionValue
 from airflow_provider_lakecommit.control.payloads import (
     CommitComplete,
     CommitToTable,

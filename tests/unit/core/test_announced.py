@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from airflow_provider_lakecommit.core.announced import announced_in, rows_of
-from airflow_provider_lakecommit.core.log import CycleOpened, Entry, TablePublished
+from airflow_provider_lakecommit.core.log import CycleOpened, Entry, TablePublished, announced_in, rows_of
 from airflow_provider_lakecommit.core.offsets import Coverage
 from tests.support.story import EPOCH, ORDERS, P0, VOID_EPOCH, Ranges, Story, coverage, table_uuid
 

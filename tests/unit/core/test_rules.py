@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage
-from airflow_provider_lakecommit.core.planning.disposition import RefusedRange, other_rules
 from airflow_provider_lakecommit.core.planning.missing import Missing
+from airflow_provider_lakecommit.core.planning.voiding import RefusedRange, other_rules
 from airflow_provider_lakecommit.core.rules import (
     MOST_RULES,
     UNKNOWN,

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.core.budgets import over_ratio
+from airflow_provider_lakecommit.core.budgets import Over, blocking, left_out, over_by_window, over_ratio
 from airflow_provider_lakecommit.core.log import Directives, Raised, SliceReported
 from airflow_provider_lakecommit.core.model import Budget, Counts, Plan, SliceReport, SpanReport
 from airflow_provider_lakecommit.core.state import TableLedger
-from airflow_provider_lakecommit.core.window_budget import Over, blocking, left_out, over_by_window
 from tests.support.story import DEAD, ORDERS, P0, P1, STEADY, Ranges, Story, coverage, ledger, spans
 
 BUDGET = Budget(max_records=100_000, max_ratio=0.05)

@@ -32,9 +32,8 @@ from pyiceberg.transforms import (
 from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField
 
-from airflow_provider_lakecommit.control.data_file import DataFile
+from airflow_provider_lakecommit.control.data_file import DataFile, PartitionField
 from airflow_provider_lakecommit.control.events import Event, decode, encode
-from airflow_provider_lakecommit.control.partition import PartitionField
 from airflow_provider_lakecommit.control.payloads import DataWritten
 from airflow_provider_lakecommit.exceptions import TableError
 from airflow_provider_lakecommit.iceberg.data_files import partition_fields, to_pyiceberg, to_wire

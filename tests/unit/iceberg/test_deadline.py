@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg import catalog as table
-from airflow_provider_lakecommit.iceberg.deadline import within
+from airflow_provider_lakecommit.iceberg.clients import within
 from tests.fakes.lake import Lake
 from tests.support.waiting import PATIENCE, until
 

@@ -7,7 +7,7 @@ import requests
 from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.exceptions import NoSuchTableError
 
-from airflow_provider_lakecommit.iceberg.rest_answers import denies, is_no_answer
+from airflow_provider_lakecommit.iceberg.catalog_errors import denies, is_no_answer
 
 
 def answered(body: bytes) -> NoSuchTableError:

@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.exceptions import NotInstalledError
 
 from airflow_provider_lakecommit.exceptions import CatalogError, SpecError
-from airflow_provider_lakecommit.iceberg import settings_refusal
+from airflow_provider_lakecommit.iceberg import catalog_errors
 from airflow_provider_lakecommit.iceberg.catalog import Tables
-from airflow_provider_lakecommit.iceberg.settings_refusal import (
+from airflow_provider_lakecommit.iceberg.catalog_errors import (
     missing_folder,
     mistake_in,
     wrong_database,
@@ -124,7 +124,7 @@ def test_a_database_path_at_which_there_can_be_none_is_a_mistake(tmp_path: Path)
 
 def test_a_location_that_this_user_cannot_write_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The tests may run as root, to whom everything is allowed.
-    monkeypatch.setattr(settings_refusal.os, "access", lambda path, _: Path(path) != tmp_path)
+    monkeypatch.setattr(catalog_errors.os, "access", lambda path, _: Path(path) != tmp_path)
     assert f"cannot write {tmp_path}" in wrong_database({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"})
     assert f"cannot write {tmp_path}" in wrong_warehouse({"type": "sql", "warehouse": f"file://{tmp_path}/a/b"})
 

@@ -18,7 +18,7 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from airflow_provider_lakecommit.committer.branch import ensure_branch
 from airflow_provider_lakecommit.committer.checks import StagedSlice
-from airflow_provider_lakecommit.committer.debt import debt_of
+from airflow_provider_lakecommit.committer.compact import debt_of
 from airflow_provider_lakecommit.committer.ledger import tag_name
 from airflow_provider_lakecommit.committer.ledger_updates import renew_epochs
 from airflow_provider_lakecommit.core.model import LIVE

@@ -13,19 +13,22 @@ from hypothesis import strategies as st
 
 from airflow_provider_lakecommit.core.budgets import PendingBudget
 from airflow_provider_lakecommit.core.debt import TableDebt
-from airflow_provider_lakecommit.core.log import Directives
+from airflow_provider_lakecommit.core.log import CommitFailed, Directives
 from airflow_provider_lakecommit.core.planning.admission import (
     REASON_LENGTH,
     Admit,
+    Pending,
+    Pressure,
     Refuse,
     Terms,
     admit,
     catalog_away,
+    only_holes,
+    pressure_of,
     refusals,
 )
 from airflow_provider_lakecommit.core.planning.missing import Missing, Watermark, find_missing
-from airflow_provider_lakecommit.core.planning.pressure import Pending, Pressure, only_holes, pressure_of
-from airflow_provider_lakecommit.core.state import FailedCycle, LandingState, TableLedger
+from airflow_provider_lakecommit.core.state import LandingState, TableLedger
 from tests.support.story import DEAD, ORDERS, P0, P1, P2, STEADY, TIMEOUT, Story, coverage, ledger
 
 A, B, C = [(P0, 0, 10)], [(P0, 10, 20)], [(P0, 20, 30)]
@@ -38,8 +41,11 @@ def pressure(story: Story, *ledgers: TableLedger, **more: Any) -> Pressure:
     return pressure_of(story.landing_state(*ledgers), story.now, **more)
 
 
-def failed(n: int, table: str = ORDERS, reason: str = "away", window: bool = False) -> tuple[FailedCycle, ...]:
-    one = FailedCycle(commit_id=Story().id("a"), tables=frozenset({table}), reason=reason, window=window)
+def failed(n: int, table: str = ORDERS, reason: str = "away") -> tuple[CommitFailed, ...]:
+    story = Story()
+    one = CommitFailed(
+        offset=1, at=story.now, commit_id=story.id("a"), reason=reason, task_attempt="1", tables=(table,)
+    )
     return (one,) * n
 
 
@@ -175,7 +181,7 @@ FULL_CASES = {
     "pending files": Pressure(failed={}, pending={ORDERS: Pending(slices=6, files=18)}, slice_files=3),
     "pending bytes": Pressure(failed={}, pending={ORDERS: Pending(slices=1, bytes=901)}, record_bytes=100),
     "compaction debt": Pressure(failed={}, debts={ORDERS: debt(2.0)}),
-    "slowing": Pressure(failed={ORDERS: failed(2, window=True)}, windows_failed=2, since_window=1),
+    "slowing": Pressure(failed={ORDERS: failed(2)}, windows_failed=2, since_window=1),
 }
 
 
@@ -185,7 +191,7 @@ LATER = ("compaction debt", "slowing")
 class TestRefusals:
     def test_the_first_of_several_reasons_decides(self) -> None:
         everything = Pressure(
-            failed={ORDERS: failed(3, window=True)},
+            failed={ORDERS: failed(3)},
             open_cycles=2,
             pending={ORDERS: Pending(slices=10, files=18, bytes=901)},
             slice_files=3,
@@ -220,7 +226,7 @@ class TestRefusals:
             "pending files": Pressure(failed={}, pending={ORDERS: Pending(slices=6, files=17)}, slice_files=3),
             "pending bytes": Pressure(failed={}, pending={ORDERS: Pending(slices=1, bytes=900)}, record_bytes=100),
             "compaction debt": Pressure(failed={}, debts={ORDERS: debt(1.9)}),
-            "slowing": Pressure(failed={ORDERS: failed(2, window=True)}, windows_failed=2, since_window=2),
+            "slowing": Pressure(failed={ORDERS: failed(2)}, windows_failed=2, since_window=2),
         }[state]
         admitted(admit(less, replace(TERMS, slow_down=True)))
 
@@ -283,21 +289,19 @@ class TestWhatIsAdmitted:
         slow = Terms(stalled_cycles=99, slow_down=True)
         planned: list[float] = []
         gaps: list[int] = []
-        row: tuple[FailedCycle, ...] = ()
         since = 0
-        for _ in range(12):
-            windows = sum(f.window for f in row)
-            decision = admit(Pressure(failed={ORDERS: row}, windows_failed=windows, since_window=since), slow)
+        for cycles in range(12):
+            row = failed(cycles)
+            decision = admit(Pressure(failed={ORDERS: row}, windows_failed=len(planned), since_window=since), slow)
             if isinstance(decision, Admit):
                 planned.append(decision.share)
                 gaps.append(since)
             since = 0 if isinstance(decision, Admit) else since + 1
-            row += failed(1, window=isinstance(decision, Admit))
         assert planned == [1.0, 0.5, 0.25, 0.125]
         assert gaps == [0, 1, 2, 3]
 
     def test_without_the_option_windows_stay_complete_up_to_the_stall(self) -> None:
-        found = admitted(admit(Pressure(failed={ORDERS: failed(2, window=True)}, windows_failed=2), TERMS))
+        found = admitted(admit(Pressure(failed={ORDERS: failed(2)}, windows_failed=2), TERMS))
         assert found.share == 1.0
 
     @STEADY

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, SourcePartition
+from airflow_provider_lakecommit.core.planning.headroom import source_notes
 from airflow_provider_lakecommit.core.planning.missing import Watermark
-from airflow_provider_lakecommit.core.planning.source_notes import source_notes
 
 EMPTY = "topic orders is empty: nothing was produced to it"
 EXPIRED = "topic orders has no records: its retention removed all 60,000 offsets before they were landed"

@@ -265,7 +265,7 @@ def test_memory_is_bounded_over_all_partitions(make_table: Callable[..., Table])
     held = []
     for at in range(0, 2000, 50):
         writer.write(data.slice(at, 50))
-        held.append(writer.buffered_bytes)
+        held.append(writer._buffered)
     files = writer.close()
 
     assert max(held) <= bound + 50 * data.nbytes // 2000 + data.nbytes // 100

@@ -1,23 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explain wrong catalog properties, from the errors of pyiceberg and the drivers.
+"""Explain what an error of a catalog means, and what fixes it: wrong properties, a gateway, or the catalog itself.
 
-Contract: :func:`mistake_in` separates errors that only a change of the properties or of the installation can fix from
-those of an unreachable catalog. If an extra of this package is missing, it names the extra.
+Contract: functions of the properties and of the exceptions of pyiceberg and the drivers. :func:`mistake_in` separates
+errors that only a change of the properties or of the installation can fix from those of an unreachable catalog. If an
+extra of this package is missing, it names the extra.
+
+A gateway before a REST catalog that restarts, or that has no route to it, answers 404, or an HTML page with 200.
+Neither is information about a table. If it were trusted, the first would be a missing table, an error that no retry
+fixes (or even a table to create), and the second an unreadable table. In Iceberg's REST specification, an error is a
+JSON object with ``error``, and the answer to a table request is one with ``metadata``.
 
 Failure story: an unknown error keeps its own text.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pydantic
 from pyiceberg.catalog import CatalogType
-from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    ForbiddenError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
 
 from airflow_provider_lakecommit.landing import meant
 
+if TYPE_CHECKING:
+    import requests
+
+NO_RIGHT = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
+_NOT_TO_BE_WRITTEN = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
+_NO_ROOM = ("database or disk is full", "attempt to write a readonly database", "No space left on device")
+"""What databases of catalogs say in the same case."""
 POSTGRES = "postgresql+psycopg2"
 OF_FOLDERS = ("hive", "in-memory", "sql")
 """Types of catalogs that take a warehouse for a folder."""
@@ -25,6 +50,9 @@ _SQLITE = b"SQLite format 3\0"
 """The first bytes of a database."""
 _EXTRAS = {"glue": "glue", "hive": "hive", "sql": "sql-sqlite"}
 """The extra that installs the client of each type of catalog; for PostgreSQL it is `postgres`."""
+_FEW = 20
+_SHOWN = 60
+_NO_CATALOG = "HTTP status {} with {!r}, which is not the answer of an Iceberg REST catalog"
 
 
 def mistake_in(properties: Mapping[str, str], error: Exception) -> str | None:
@@ -139,3 +167,78 @@ def _wrong_address(properties: Mapping[str, str], error: Exception) -> str:
             begin = properties.get("uri", "")[:8]
             return f"`uri` of a REST catalog begins with http:// or https://, not with {begin!r}"
     return ""
+
+
+def denies(error: Exception) -> bool:
+    """Return whether the catalog itself reports that the object does not exist. Catalogs other than REST ones always
+    do.
+    """
+    return _foreign(error) is None
+
+
+def _foreign(error: BaseException) -> requests.Response | None:
+    """Return the answer that an error is about, if it has not the form of a catalog's."""
+    response = getattr(error.__cause__, "response", None)
+    if response is None or isinstance(error, OAuthError):
+        return None
+    try:
+        body = json.loads(response.text)
+    except ValueError:
+        body = None
+    return None if isinstance(body, dict) and isinstance(body.get("error"), dict) else response
+
+
+def is_no_answer(error: pydantic.ValidationError) -> bool:
+    """Whether this is no answer of a REST catalog at all, rather than one that pyiceberg cannot read."""
+    # An answer of something else has an error or two. To list hundreds of thousands takes much memory.
+    if not error.title.endswith("Response") or error.error_count() > _FEW:
+        return False
+    return any(e["type"] == "json_invalid" or (e["type"] == "missing" and len(e["loc"]) == 1) for e in error.errors())
+
+
+def of_something_else(error: BaseException) -> bool:
+    """Return True if a web server, a gateway or a login page answered instead of a catalog."""
+    return is_no_answer(error) if isinstance(error, pydantic.ValidationError) else _foreign(error) is not None
+
+
+def brief(error: BaseException) -> str:
+    """Return an error's own text, or what matters of it: pages, wrappers and hundreds of errors are left out."""
+    if isinstance(error, pydantic.ValidationError):
+        if error.error_count() > _FEW:
+            return f"{error.error_count()} validation errors for {error.title}"
+        return _NO_CATALOG.format(200, str(error.errors()[0]["input"])[:_SHOWN]) if is_no_answer(error) else str(error)
+    if (response := _foreign(error)) is not None:
+        return _NO_CATALOG.format(response.status_code, response.text[:_SHOWN])
+    # requests wraps urllib3's error, which names the host again and the number of attempts.
+    reason = str(getattr(error.args[0] if error.args else None, "reason", ""))
+    return reason.partition("): ")[2] or str(error)
+
+
+def is_no_room(error: BaseException) -> bool:
+    """Return True if an exception reports a full disk or a missing right to write. No waiting helps."""
+    written = isinstance(error, OSError) and error.errno in _NOT_TO_BE_WRITTEN
+    return written or any(text in str(error) for text in _NO_ROOM)
+
+
+def remedy(error: Exception) -> str:
+    """Return what to do about an error of a catalog whose properties may be right."""
+    if isinstance(error, NO_RIGHT):
+        return "correct the login: `credential`, `token` or `auth`; in a connection also its login and password"
+    if type(error) in (RESTError, BadRequestError) and not of_something_else(error):
+        return "correct what it reports, for example `warehouse`"
+    if "No default path is set" in str(error):
+        return "set `warehouse` there, as file:///folder or s3://bucket/folder: new tables are created in it"
+    check = "it is up and reachable from here at this address"
+    if of_something_else(error):
+        check = (
+            "it is up and reachable, and that `uri` is the address of an Iceberg REST catalog: without /v1, which "
+            "clients add, and with the path of the product, such as /api/catalog (Polaris) or /iceberg (Nessie)"
+        )
+    elif is_no_room(error):
+        where = "the storage of its tables" if isinstance(error, OSError) else "the disk of its database"
+        check = f"{where} has free space and is writable"
+    elif type(error) in (OSError, FileNotFoundError):
+        check = "the storage of its tables (`warehouse` and the configured endpoint) exists and is reachable from here"
+    elif "unable to open database file" in str(error):
+        check = "the folder of its database exists and is writable"
+    return f"check that {check}; the next attempt continues where this one stopped"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.committer.adopted import sink_turn
+from airflow_provider_lakecommit.committer.other_rows import sink_turn
 from airflow_provider_lakecommit.core.model import AdoptedSink
 
 SINK = AdoptedSink(connector="sink", group="connect-sink", since={}, sequence=2, lands=True)
