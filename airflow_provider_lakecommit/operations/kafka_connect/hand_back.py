@@ -40,7 +40,7 @@ from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diver
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
-from airflow_provider_lakecommit.operations.kafka_connect.preview import sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
 

@@ -34,7 +34,6 @@ from airflow_provider_lakecommit.committer import (
     ADOPTED_FROM,
     RESCUED,
     Change,
-    RetryPolicy,
     compare_and_swap,
     read_ledger,
     stage_untagged,
@@ -140,8 +139,6 @@ class Rescue:
         group: str,
         branch: str = MAIN_BRANCH,
         offsets: Mapping[tuple[str, int], int] | None = None,
-        most_files: int = MOST_FILES,
-        retry_policy: RetryPolicy | None = None,
         by: str = "",
         taken_over: bool = False,
         topic_id: str = "",
@@ -152,8 +149,6 @@ class Rescue:
         self._branch = branch
         self._group = group
         self._floor_key = f"kafka.connect.offsets.{control_topic}.{group}"
-        self._most_files = most_files
-        self._retry_policy = retry_policy
         reader = LogReader(group)
         for record in records:
             reader.take(record)
@@ -215,7 +210,7 @@ class Rescue:
                 return None
             return Change(files=(), summary={**self._summary(floor), ADOPTED_FROM: self._mark}, why=None)
 
-        done = compare_and_swap(self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged)
+        done = compare_and_swap(self._tables, name, self._branch, decide, staging=stage_untagged)
         snapshot = None if done.snapshot_id is None else done.metadata.snapshot_by_id(done.snapshot_id)
         return (snapshot.sequence_number if snapshot else getattr(done.metadata, "last_sequence_number", 0)) or 0
 
@@ -237,9 +232,7 @@ class Rescue:
             return None if report.taken_by else self._change(table, history, files)
 
         while not report.missing:
-            done = compare_and_swap(
-                self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged
-            )
+            done = compare_and_swap(self._tables, name, self._branch, decide, staging=stage_untagged)
             if done.snapshot_id is None or done.landed is None:
                 break
             brought = {f.file_path for f in done.landed.files}
@@ -260,7 +253,7 @@ class Rescue:
         """Return the first portion of the waiting files, and the floor past it; with the last portion, past
         everything.
         """
-        portions = () if blocking_files(files) else chunks(filtered(files, Disposition.WAITING), self._most_files)
+        portions = () if blocking_files(files) else chunks(filtered(files, Disposition.WAITING), MOST_FILES)
         if not portions:
             return None
         last = portions[0][-1].announced.order if len(portions) > 1 else None
@@ -283,7 +276,6 @@ def read_rescue(
     connector: str,
     group: str | None = None,
     branch: str = MAIN_BRANCH,
-    retry_policy: RetryPolicy | None = None,
     by: str = "",
     taken_over: bool = False,
 ) -> Rescue:
@@ -302,7 +294,6 @@ def read_rescue(
             group=group or source_group(connector),
             branch=branch,
             offsets=offsets,
-            retry_policy=retry_policy,
             by=by,
             taken_over=taken_over,
             topic_id=control.describe().topic_id,

@@ -18,8 +18,7 @@ same command then continues after what it has landed, unless the landing has lan
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from airflow_provider_lakecommit.committer import set_section, was_handed
 from airflow_provider_lakecommit.core import (
@@ -49,28 +48,16 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     stop,
 )
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
-from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of, sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of
+from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import Turn, turn_after
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
-    """The result. ``wrong`` are the findings of `verify` afterwards."""
-
-    preview: AdoptionPreview
-    rescued: int
-    wrong: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON and XCom."""
-        return {**self.preview.to_dict(), "rescued_rows": self.rescued, "wrong": list(self.wrong)}
-
-
 def adopt(
     session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
-) -> Adopted:
+) -> AdoptionPreview:
     """Take the table over, and return where the landing continues.
 
     :param decision: the user who decided, for the table's history
@@ -96,7 +83,7 @@ def adopt(
     if preview.done:
         put_back(session, connector, decision)
         session.log(f"{preview.table}: landing {preview.landing} already continues after connector {connector.name}")
-        return Adopted(preview=preview, rescued=0, wrong=off_things(session))
+        return replace(preview, rescued=0, wrong=off_things(session))
     if preview.reads_again:
         put_back(session, connector, decision)
         log = rescue_of(session, connector, decision.by)
@@ -110,7 +97,7 @@ def adopt(
     session.log(f"{preview.table}: holds all files that connector {connector.name} has announced")
     _set_ledgers(session, preview, sequence, decision, doubled_stay=doubled_stay)
     _check_left_alone(session, connector, dict(progress.offsets))
-    return Adopted(preview=preview, rescued=rescued, wrong=off_things(session))
+    return replace(preview, rescued=rescued, wrong=off_things(session))
 
 
 def put_back(session: LandingSession, connector: KnownConnector, decision: Decision) -> None:
@@ -145,7 +132,7 @@ def _set_ledgers(
     others = (t for t in session.landing.tables if t != preview.table)
     for table in (*(t for t in others if sink_section(session, t).section is not None), preview.table):
         _set_ledger(session, preview, table, sequence, control, known, decision, doubled_stay=doubled_stay)
-    ends = ", ".join(f"{p} {offset}" for p, offset in sorted(preview.offsets.next.items()))
+    ends = ", ".join(f"{p} {offset}" for p, offset in sorted(preview.next.items()))
     session.log(f"{preview.table}: landing {session.landing.name} continues at {ends}")
 
 
@@ -160,7 +147,7 @@ def _set_ledger(
     *,
     doubled_stay: bool,
 ) -> None:
-    connector, ends, read = preview.connector, preview.offsets.next, preview.offsets.read
+    connector, ends, read = preview.connector, preview.next, preview.read
     connected = AdoptedSink(connector=connector.name, group=connector.sink.group, since=ends, sequence=sequence)
     made: list[LedgerSection] = []
     late = preview.sink_snapshots
