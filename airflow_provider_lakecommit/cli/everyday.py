@@ -223,6 +223,7 @@ def _infer_arguments(parser: ArgumentParser) -> None:
 
 
 def _infer(options: Namespace, output: Output) -> int:
+    from airflow_provider_lakecommit.cli.infer_output import output_of
     from airflow_provider_lakecommit.cli.infer_registered import infer_registered
     from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema
 
@@ -240,8 +241,8 @@ def _infer(options: Namespace, output: Output) -> int:
         examples=options.examples,
     )
     if options.registry or (landing and landing.decoding.name in WITH_REGISTRY):
-        return infer_registered(question, output, subject=options.subject)
-    return infer_schema(question, output)
+        return output_of(infer_registered(question, subject=options.subject), output)
+    return output_of(infer_schema(question), output)
 
 
 def _sampled(source: str) -> LandingSpec:

@@ -185,7 +185,6 @@ def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | N
 
 
 def connection_ids(options: Namespace) -> dict[str, str]:
-    """Return the given connections, by the section that they replace."""
     return {s: found for s, option in SECTIONS.items() if (found := getattr(options, option, None))}
 
 

@@ -13,9 +13,8 @@ from contextlib import suppress
 from confluent_kafka import Message
 
 from airflow_provider_lakecommit.cli.infer_parts import row_columns
-from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, infer_schema, output_of, rejected, unread
+from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, infer_schema, rejected, unread
 from airflow_provider_lakecommit.cli.infer_upsert import Fields
-from airflow_provider_lakecommit.cli.terminal.output import Output
 from airflow_provider_lakecommit.core import WITH_REGISTRY, FormatOptions
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.formats import (
@@ -34,8 +33,8 @@ from airflow_provider_lakecommit.formats import (
 from airflow_provider_lakecommit.kafka.sample import sample
 
 
-def infer_registered(question: Question, output: Output, *, subject: str | None = None) -> int:
-    """Read the schema, check it with a sample, and print.
+def infer_registered(question: Question, *, subject: str | None = None) -> Inferred:
+    """Read the schema, and check it with a sample.
 
     :param subject: by default the landing's, or the topic's
     """
@@ -48,13 +47,13 @@ def infer_registered(question: Question, output: Output, *, subject: str | None 
     taken = sample(question.kafka, question.topics, question.records, value_of=value_of, keys=keys)
     if found.kind == JSON:
         unframed = [(location, _unframed(value)) for location, value in taken]
-        return infer_schema(question, output, taken=unframed, keys=keys, format=formats[JSON])
+        return infer_schema(question, taken=unframed, keys=keys, format=formats[JSON])
     landing = question.landing
     message = landing.decoding.message if landing else ""
     columns = row_columns(landing, registered_columns(found, subject, message))
     schema = str(landing.decoding.schema) if landing else ""
     options = FormatOptions(format=formats[found.kind], schema=schema, message=message)
-    inferred = Inferred(
+    return Inferred(
         question=question,
         found=unread(taken),
         columns=columns,
@@ -71,7 +70,6 @@ def infer_registered(question: Question, output: Output, *, subject: str | None 
         records=[(key, value) for key, (_, value) in zip(keys, taken, strict=True)],
         registered=_key_fields(registry, question.topics[0], formats) if any(keys) and registry else None,
     )
-    return output_of(inferred, output)
 
 
 def _key_fields(registry: SchemaRegistry, topic: str, formats: Mapping[str, str]) -> tuple[str, Fields] | None:

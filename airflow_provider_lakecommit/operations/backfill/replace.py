@@ -88,7 +88,6 @@ class ReplacePreview:
         return f"{self.table}: {r.rows} rows of {r.ranges}; {dropped}, {rewritten}"
 
     def request(self, session: LandingSession, commit_id: UUID, **more: Any) -> ReplaceRequest:
-        """Return the request that does it."""
         return ReplaceRequest(
             table=self.table,
             table_uuid=self.table_uuid,
@@ -123,7 +122,6 @@ class _Replacement:
 
     @property
     def past(self) -> Coverage:
-        """Return what earlier readings landed."""
         return Coverage.union(s.part for s in self._past_shares)
 
     def find(self, loaded: Table) -> tuple[tuple[FoundFile, ...], int, dict[Key, tuple[Provenance, ...]]]:
@@ -161,7 +159,6 @@ class _Replacement:
         return outcome
 
     def end(self) -> None:
-        """Delete the copies if no request names them."""
         if not self._attempts:
             self._copier.delete(self._loaded)
 

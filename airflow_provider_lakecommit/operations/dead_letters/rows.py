@@ -60,7 +60,6 @@ class Rows:
         return [*self.landed, *self.filtered]
 
     def abort(self) -> None:
-        """Delete the written files."""
         if self.writer is not None:
             self.writer.abort()
 

@@ -91,7 +91,6 @@ class AdoptionPreview:
         yield from (f"  AGAINST: {reason}" for reason in self.against)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON and XCom."""
         marks = self.source.partitions
         left = spans({p: (max(offset, marks[p].start), marks[p].high) for p, offset in self.next.items()})
         return {
@@ -135,7 +134,6 @@ def preview_of(
     *,
     doubled_stay: bool = False,
 ) -> AdoptionPreview:
-    """Return the preview, from what is known of the connector."""
     landing, config = session.landing, connector.config
     source = session.source.watermarks()
     report = next(iter(log.check([landing.table])), RescueReport(table=landing.table, unread=log.log.unread))

@@ -158,10 +158,7 @@ class Rescue:
         self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key, mark=self._mark)
 
     def check(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
-        """Return every file's disposition, by table; of all tables with announced files, or of these.
-
-        :raises CatalogError: the catalog or the storage is unreachable
-        """
+        """Return every file's disposition, by table; of all tables with announced files, or of these."""
         reports = []
         for name in self._chosen(names):
             table = self._tables.find(name)
@@ -174,7 +171,6 @@ class Rescue:
         """Commit waiting files. A table that fails does not delay the others.
 
         :raises CommitUnknownError: the outcome of a request stays unknown
-        :raises CatalogError: the catalog or the storage is unreachable
         """
         return tuple(self._commit(name) for name in self._chosen(names))
 
@@ -244,7 +240,6 @@ class Rescue:
         return report
 
     def _taken_by(self, table: Table) -> str:
-        """Return the landing that has taken the table over from the connector."""
         sections = () if self._taken_over else read_ledger(table.metadata, self._branch).known_sections
         sinks = ((s.landing, s.sink) for s in sections if s.sink is not None)
         return next((landing for landing, sink in sinks if sink.group == self._group and not sink.lands), "")

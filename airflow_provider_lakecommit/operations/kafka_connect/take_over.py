@@ -47,10 +47,8 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     settled,
     stop,
 )
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
 from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of
 from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
-from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import Turn, turn_after
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history
 
@@ -103,20 +101,18 @@ def adopt(
 def put_back(session: LandingSession, connector: KnownConnector, decision: Decision) -> None:
     """Put the connector's offsets back: nothing that it has read since the landing's turn, or its own, began is in the
     table, and its announcements since are left out. The landing reads all that.
-
-    :raises LakecommitError: a required part is unreachable
     """
     ours = sink_section(session, session.landing.table)
     if not ours.has_nothing_of(connector.name):
         return
-    now = offsets_of_group(connector.kafka, source_group(connector.name), decided=True)
+    now = connector.offsets(decided=True)
     # Offsets expire, and what was announced with them stays.
     read = {**rescue_of(session, connector).log.ends, **now}
     known = ours.known(session.source.watermarks().partitions)
     moved = {key: at for key, at in known.items() if read.get(key, at) != at}
     if moved:
         session.log(f"{connector.name}: moved its offsets back, because the table has no record that it read since")
-        set_group_offsets(connector.kafka, source_group(connector.name), moved)
+        connector.move(moved)
     log = rescue_of(session, connector, decision.by)
     if any(j.announced.read_again for report in log.check([session.landing.table]) for j in report.files):
         log.end_turn(session.landing.table)
@@ -205,7 +201,7 @@ def _set_ledger(
 
 def _check_left_alone(session: LandingSession, connector: KnownConnector, before: dict[tuple[str, int], int]) -> None:
     """:raises ConnectorError: the connector was started again since its offsets were read"""
-    now = offsets_of_group(connector.kafka, source_group(connector.name))
+    now = connector.offsets()
     moved = [
         f"{t}[{n}] {before.get((t, n), 'none')} to {o}" for (t, n), o in sorted(now.items()) if before.get((t, n)) != o
     ]

@@ -122,8 +122,6 @@ def compact(
 
 
 class _TableCompaction:
-    """The compaction of one table."""
-
     def __init__(self, session: LandingSession, name: str, out: CompactedTable, *, tiered: bool) -> None:
         self._session, self._name, self._out = session, name, out
         self._branch = session.landing.branch
@@ -172,7 +170,6 @@ class _TableCompaction:
         return bool(self._bins) or self._settles
 
     def run(self, most_time: timedelta | None, progress: Callable[[CompactedTable], None]) -> None:
-        """Write and commit the bins."""
         if self._settles:
             # Record by a snapshot that the files are as few as possible, as every partition needs some; or remove
             # delete files only.

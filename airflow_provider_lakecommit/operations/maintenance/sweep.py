@@ -48,7 +48,7 @@ from airflow_provider_lakecommit.cycle import LandingSession, PreparedTable
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of
-from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lane_scans
+from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lanes_by_table
 from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile, UnfinishedUploads
 from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
 
@@ -114,10 +114,10 @@ def sweep(
     :raises LakecommitError: the control log cannot be read or written
     """
     swept = tuple(SweptTable(table=name) for name in session.landing.tables)
-    with lane_scans(session) as scans:
+    with lanes_by_table(session) as lanes_of:
         for out in swept:
             try:
-                lanes = TableLanes(out.table, scans)
+                lanes = lanes_of(out.table)
                 with ThreadPoolExecutor(AT_ONCE) as pool:
                     one = _TableSweep(session, lanes, older_than, remove, out, pool)
                     one.run(partial(report, out.table), progress)
