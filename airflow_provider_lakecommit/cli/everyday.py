@@ -13,6 +13,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     Effect,
     add_brokers,
     add_every,
+    calling,
     duration,
     natural,
     on_spec,
@@ -170,13 +171,7 @@ def _history(options: Namespace, output: Output) -> int:
     if not options.spec and not options.dag:
         options.usage_error("give SPEC, or --dag DAG of an Airflow deployment; put SPEC before --control-topic")
     spec = load(options, output)
-    if options.ledger:
-        from airflow_provider_lakecommit.cli.history import ledgers
-
-        return ledgers(spec, output)
-    from airflow_provider_lakecommit.cli.history import history
-
-    return history(spec, output)
+    return calling("history:ledgers" if options.ledger else "history:history")(spec, output)
 
 
 HISTORY = Command(

@@ -29,7 +29,6 @@ from airflow_provider_lakecommit.committer import (
     Removal,
     Replaced,
     ReplaceRequest,
-    RetryPolicy,
     SnapshotKind,
     Swapped,
     epochs_of,
@@ -149,12 +148,8 @@ class _Replacement:
         if is_due(request, self._loaded):
             self.remove(self._loaded)
 
-    def commit(
-        self, session: LandingSession, request: ReplaceRequest, retry_policy: RetryPolicy | None
-    ) -> Swapped[Removal]:
-        outcome = replace_ranges(
-            session.tables, request, self.remove, staging=self._attempts.append, retry_policy=retry_policy
-        )
+    def commit(self, session: LandingSession, request: ReplaceRequest) -> Swapped[Removal]:
+        outcome = replace_ranges(session.tables, request, self.remove, staging=self._attempts.append)
         self._copier.delete(self._loaded, {f.file_path for f in outcome.made.copies} if outcome.made else ())
         return outcome
 
@@ -200,7 +195,6 @@ def replace(
     fewer: bool = False,
     hard: bool = False,
     decision: Decision | None = None,
-    retry_policy: RetryPolicy | None = None,
 ) -> dict[str, Swapped[Removal]]:
     """Remove ranges from the landing's tables.
 
@@ -213,15 +207,11 @@ def replace(
     previewed = replace_preview(session, coverage, hard=hard) if previews is None else previews
     check_rows(previewed, fewer=fewer)
     requests = [p.request(session, commit_id, decision=decision) for p in previewed]
-    return replace_all(session, requests, hard=hard, retry_policy=retry_policy)
+    return replace_all(session, requests, hard=hard)
 
 
 def replace_all(
-    session: LandingSession,
-    requests: Sequence[ReplaceRequest],
-    *,
-    hard: bool = False,
-    retry_policy: RetryPolicy | None = None,
+    session: LandingSession, requests: Sequence[ReplaceRequest], *, hard: bool = False
 ) -> dict[str, Swapped[Removal]]:
     """Perform the requests, table by table. All tables are checked, and all copies made, before the first one is
     changed.
@@ -231,7 +221,7 @@ def replace_all(
         for work, request in zip(works, requests, strict=True):
             stack.callback(work.end)
             work.prepare(request)
-        return {r.table: work.commit(session, r, retry_policy) for work, r in zip(works, requests, strict=True)}
+        return {r.table: work.commit(session, r) for work, r in zip(works, requests, strict=True)}
 
 
 def check_rows(previews: Sequence[ReplacePreview], *, fewer: bool) -> None:

@@ -7,7 +7,7 @@ knowing, it is a note. Unknown settings are never ignored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
@@ -23,65 +23,60 @@ def reasons_against(
 
     :param topics: those in which the connector has read
     """
-    return tuple(
-        reason
-        for reason in (
-            *_of_tables(landing, config),
-            _of_branch(landing, config),
-            _of_group(connector, config),
-            _of_topics(landing, config, topics),
-        )
-        if reason
+    return (
+        *_of_tables(landing, config),
+        *_of_branch(landing, config),
+        *_of_group(connector, config),
+        *_of_topics(landing, config, topics),
     )
 
 
-def _of_tables(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
+def _of_tables(landing: Landing, config: Mapping[str, str]) -> Iterator[str]:
+    tables = _names(config.get("iceberg.tables", ""))
     if _on(config.get(_DYNAMIC)):
         field = config.get(_ROUTE, "?")
-        return (
+        yield (
             f"it names a table by the value of field {field} ({_DYNAMIC}): a landing fills one table, so records "
-            f"that the connector has written elsewhere would go to {landing.table}",
+            f"that the connector has written elsewhere would go to {landing.table}"
         )
-    if route := config.get(_ROUTE):
-        return (
+    elif route := config.get(_ROUTE):
+        yield (
             f"it skips or redirects records by the value of field {route} ({_ROUTE}), but landing {landing.name} lands "
-            f"all of them in {landing.table}",
+            f"all of them in {landing.table}"
         )
-    if len(landing.data_tables) > 1:
-        return (
+    elif len(landing.data_tables) > 1:
+        yield (
             f"landing {landing.name} has several tables of rows (`route`), but the connector has one: adopt it with "
-            f"a landing of {landing.table} alone, and add `route` in a later spec",
+            f"a landing of {landing.table} alone, and add `route` in a later spec"
         )
-    tables = _names(config.get("iceberg.tables", ""))
-    if tables != [landing.table]:
-        return (
+    elif tables != [landing.table]:
+        yield (
             f"it fills {', '.join(tables) or 'no table by name'}, landing {landing.name} fills {landing.table}: only a "
-            "connector with that single table can be adopted, because its offsets apply to all its tables",
+            "connector with that single table can be adopted, because its offsets apply to all its tables"
         )
-    return ()
 
 
-def _of_branch(landing: Landing, config: Mapping[str, str]) -> str:
+def _of_branch(landing: Landing, config: Mapping[str, str]) -> Iterator[str]:
     default = config.get("iceberg.tables.default-commit-branch") or "main"
     branch = config.get(f"iceberg.table.{landing.table}.commit-branch") or default
-    if branch == landing.branch:
-        return ""
-    return f"it commits to branch {branch}, but landing {landing.name} to branch {landing.branch}"
+    if branch != landing.branch:
+        yield f"it commits to branch {branch}, but landing {landing.name} to branch {landing.branch}"
 
 
-def _of_group(connector: str, config: Mapping[str, str]) -> str:
+def _of_group(connector: str, config: Mapping[str, str]) -> Iterator[str]:
     own = config.get("consumer.override.group.id") or source_group(connector)
-    return "" if own == source_group(connector) else f"its tasks read in consumer group {own}, not in the default one"
+    if own != source_group(connector):
+        yield f"its tasks read in consumer group {own}, not in the default one"
 
 
-def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[str]) -> str:
+def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[str]) -> Iterator[str]:
     # A pattern matches any topic: only those in which it has read count.
     its = {*_names(config.get("topics", "")), *topics}
     ours = set(landing.topic_names)
-    left = [f"it reads {', '.join(sorted(its - ours))} too, which no landing would read" if its - ours else ""]
-    left += [f"it does not read {', '.join(sorted(ours - its))}" if ours - its else ""]
-    problem = "; ".join(filter(None, left))
-    return f"{problem}: landing {landing.name} must name the same topics" if problem else ""
+    left = [f"it reads {', '.join(sorted(its - ours))} too, which no landing would read"] if its - ours else []
+    left += [f"it does not read {', '.join(sorted(ours - its))}"] if ours - its else []
+    if left:
+        yield f"{'; '.join(left)}: landing {landing.name} must name the same topics"
 
 
 def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:

@@ -149,7 +149,6 @@ def _set_ledger(
     late = preview.sink_snapshots
     # The dead-letter table follows the data table, whose ledger has the turn.
     data = None if table == preview.table else sink_section(session, preview.table).section
-
     state = ledger_state(session, table)
 
     def turn_of(now: LedgerSection | None) -> Turn:
@@ -182,9 +181,6 @@ def _set_ledger(
         made.append(replace(section, sink=sink, suspended="" if handed else section.suspended, upsert_key=()))
         return made[-1]
 
-    def passed(now: LedgerSection | None) -> Coverage:
-        return turn_of(now).gained
-
     positions = ", ".join(f"{p} {offset}" for p, offset in sorted(ends.items()))
     twice = f"; {preview.turn.twice} is in the table twice" if preview.turn.twice else ""
     set_section(
@@ -193,7 +189,7 @@ def _set_ledger(
         session.landing.name,
         session.lane,
         make,
-        passed=passed,
+        passed=lambda now: turn_of(now).gained,
         branch=session.landing.branch,
         decision=replace(decision, what=f"continues after connector {connector.name} at {positions}{twice}"[:300]),
     )
