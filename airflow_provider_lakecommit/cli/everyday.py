@@ -219,8 +219,7 @@ def _infer_arguments(parser: ArgumentParser) -> None:
 
 def _infer(options: Namespace, output: Output) -> int:
     from airflow_provider_lakecommit.cli.infer_output import output_of
-    from airflow_provider_lakecommit.cli.infer_registered import infer_registered
-    from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema
+    from airflow_provider_lakecommit.cli.infer_schema import Question, infer_registered, infer_schema
 
     by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
     spec = load(options, output) if options.dag else None if by_hand else _sampled(options.source)

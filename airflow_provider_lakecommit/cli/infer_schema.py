@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lakecommit infer-schema`: infer a runnable spec from a sample of a topic, ready to be edited.
 
-The sample is decoded with the schema, so that rejected records are known before anything is landed.
+Of records that name their schemas, the columns are those of the registry's newest version; for JSON behind a schema id
+they are inferred from the sample, too. The sample is decoded with the schema, so that rejected records are known before
+anything is landed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from confluent_kafka import Message
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
@@ -21,21 +25,33 @@ from airflow_provider_lakecommit.cli.infer_parts import (
     csv_as_json,
     parts_of,
     raw_columns,
+    row_columns,
     row_values,
 )
 from airflow_provider_lakecommit.cli.infer_upsert import Fields
-from airflow_provider_lakecommit.core import NOT_ROUTED, FormatOptions
+from airflow_provider_lakecommit.core import NOT_ROUTED, WITH_REGISTRY, FormatOptions
+from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.formats import (
+    JSON,
     MAX_LOCATIONS,
     Decoder,
     InferredColumn,
     Node,
+    RegisteredSchema,
     SampledValues,
     SchemaRegistry,
     UnwrapDecoder,
     decoder_for,
+    framed,
+    framed_value,
+    key_text,
+    needed,
+    newest,
+    registered_columns,
+    registry_of,
     sample_values,
     schema_of,
+    subjects_of,
 )
 from airflow_provider_lakecommit.formats.infer import infer
 from airflow_provider_lakecommit.kafka.sample import sample
@@ -170,3 +186,70 @@ def rejected(
         if len(some := locations.setdefault(reason, [])) < MAX_LOCATIONS:
             some.append(values[reject.index][0])
     return [(reason, n, locations[reason]) for reason, n in counts.most_common()]
+
+
+def infer_registered(question: Question, *, subject: str | None = None) -> Inferred:
+    """Read the schema, and check it with a sample.
+
+    :param subject: by default the landing's, or the topic's
+    """
+    registry, found, subject = _schema(question, subject)
+    formats = {kind: name for name, kind in WITH_REGISTRY.items()}
+    if found.kind not in formats:
+        raise SpecError("LC8017", f"subject {subject} has type {found.kind}, which no format reads")
+    keys = list[bytes | None]()
+    value_of = framed_value if registry else Message.value
+    taken = sample(question.kafka, question.topics, question.records, value_of=value_of, keys=keys)
+    if found.kind == JSON:
+        unframed = [(location, _unframed(value)) for location, value in taken]
+        return infer_schema(question, taken=unframed, keys=keys, format=formats[JSON])
+    landing = question.landing
+    message = landing.decoding.message if landing else ""
+    columns = row_columns(landing, registered_columns(found, subject, message))
+    schema = str(landing.decoding.schema) if landing else ""
+    options = FormatOptions(format=formats[found.kind], schema=schema, message=message)
+    return Inferred(
+        question=question,
+        found=unread(taken),
+        columns=columns,
+        wrong=rejected(
+            taken,
+            columns,
+            options,
+            registry,
+            examples=question.examples,
+            unwrap=landing.transform.unwrap if landing else None,
+        ),
+        format=formats[found.kind],
+        source=f"from subject {subject}, {key_text(found.key)}" if registry else "from the stated schema",
+        records=[(key, value) for key, (_, value) in zip(keys, taken, strict=True)],
+        registered=_key_fields(registry, question.topics[0], formats) if any(keys) and registry else None,
+    )
+
+
+def _key_fields(registry: SchemaRegistry, topic: str, formats: Mapping[str, str]) -> tuple[str, Fields] | None:
+    """Return the format of the topic's keys and their fields; ``None`` if they are no registered records."""
+    subject = f"{topic}-key"
+    with suppress(LakecommitError):
+        found = newest(registry, subject)
+        columns = registered_columns(found, subject)
+        return formats[found.kind], {c.name: c.type for c in columns if c.type is not None}
+    return None
+
+
+def _schema(question: Question, subject: str | None) -> tuple[SchemaRegistry | None, RegisteredSchema, str]:
+    """Return the schema, with its registry and subject, unless the landing declares it."""
+    landing = question.landing
+    if landing and landing.decoding.schema:
+        stated = RegisteredSchema(key=0, kind=WITH_REGISTRY[landing.decoding.name], text=str(landing.decoding.schema))
+        return None, stated, f"of landing {landing.name}"
+    name, format = (landing.name, landing.decoding.name) if landing else (question.topics[0], "avro")
+    registry = needed(registry_of(question.kafka), name, format)
+    subject = subject or (subjects_of(landing)[0] if landing else f"{question.topics[0]}-value")
+    return registry, newest(registry, subject), subject
+
+
+def _unframed(value: bytes | None) -> bytes | None:
+    if value is None or not (groups := framed([value])[0]):
+        return value
+    return value[groups[0].start :]

@@ -22,8 +22,8 @@ from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceT
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, progress_of, rescue_of
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
-from airflow_provider_lakecommit.operations.kafka_connect.scope import notes_on, reads_earliest, reasons_against
 from airflow_provider_lakecommit.operations.kafka_connect.section import SinkSection, sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.sink import notes_on, reads_earliest, reasons_against
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import (
     MADE_ANEW,
     By,
