@@ -100,7 +100,7 @@ class ReplacePreview:
 
 
 class _Replacement:
-    """The work of one table, kept over its scans."""
+    """The work of one table, kept over its scans. ``past`` is what earlier readings landed."""
 
     def __init__(self, session: LandingSession, name: str, loaded: Table, coverage: Coverage, *, hard: bool) -> None:
         self.landing, self.branch, self.name = session.landing.name, session.landing.branch, name
@@ -109,19 +109,14 @@ class _Replacement:
         self._attempts: list[Attempt] = []
         state = read_ledger(loaded.metadata, self.branch)
         self.shares = tuple(s for _, shares in self._shares(state) for s in shares)
-        self._past_shares = tuple(s for section in state.sections for s in self._past(section))
+        self.past = Coverage.union(s.part for section in state.sections for s in self._past(section))
         ranges = RowRanges.of_shares(name, self.shares)
         records = [r for r in landing_snapshots(loaded.metadata, self.branch) if r.kind is SnapshotKind.APPEND]
         # A replacement brings copies of rows of other ranges too.
         taken = Coverage.union(s.part for s in self.shares)
-        self._others = [r.snapshot_id for r in records if not r.ranges.overlaps(taken)]
-        self._survey = Survey(name, ranges, self._others)
+        self._survey = Survey(name, ranges, [r.snapshot_id for r in records if not r.ranges.overlaps(taken)])
         self._alongside: dict[tuple[int, Coverage], Survey] = {}
         self._copier = Copier(name, self.landing, ranges, uuid4())
-
-    @property
-    def past(self) -> Coverage:
-        return Coverage.union(s.part for s in self._past_shares)
 
     def find(self, loaded: Table) -> tuple[tuple[FoundFile, ...], int, dict[Key, tuple[Provenance, ...]]]:
         """Return the files with rows of the ranges, the expected number of rows, and by ledger entry the readings that

@@ -40,7 +40,6 @@ class Part:
 
     name: str
     state: str
-    worker: str
     trace: str = ""
 
     @property
@@ -246,7 +245,6 @@ class ConnectRest:
         return Part(
             name=name,
             state=str(given.get("state", "UNKNOWN")),
-            worker=str(given.get("worker_id", "")),
             # Java quotes the settings that it does not like, logins among them.
             trace=self._clean(str(given.get("trace") or "")),
         )

@@ -190,7 +190,7 @@ def test_waiting_checks_until_it_is_so(worker: Worker) -> None:
     ],
 )
 def test_how_a_connector_is(states: tuple[str, ...], running: bool, paused: bool, stopped: bool) -> None:
-    first, *tasks = (Part(name=str(n), state=state, worker="") for n, state in enumerate(states))
+    first, *tasks = (Part(name=str(n), state=state) for n, state in enumerate(states))
     found = ConnectorStatus(connector=first, tasks=tuple(tasks))
     assert (found.is_running, found.is_paused, found.is_stopped) == (running, paused, stopped)
 
