@@ -24,14 +24,13 @@ from pyiceberg.transforms import IdentityTransform
 
 from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
 from airflow_provider_lakecommit.committer.swap import compare_and_swap
-from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_wire
 from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
 from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY, Rescue, RescueReport, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY, Rescue, RescueReport
 from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from dev.servers.kafka import Broker
 from tests.fakes.catalog import Fault, FaultyCatalog
@@ -60,7 +59,7 @@ def tables(catalog_properties: dict[str, str]) -> Iterator[Tables]:
 
 def read(sink: Sink, tables: Tables, bootstrap: str) -> Rescue:
     kafka = {"bootstrap.servers": bootstrap}
-    return read_rescue(kafka, tables, control_topic=sink.topic, connector=sink.connector)
+    return Rescue(kafka, tables, control_topic=sink.topic, connector=sink.connector)
 
 
 def commit(sink: Sink, tables: Tables, bootstrap: str) -> RescueReport:
@@ -126,9 +125,7 @@ def test_in_portions_the_floor_follows_each(
     sink.begin()
     for n in range(5):
         sink.announce([n])
-    with ControlTopic(sink.topic, {"bootstrap.servers": bootstrap}) as control:
-        rescue = Rescue(tables, control.read_all(), control_topic=sink.topic, group=sink.group)
-    (report,) = rescue.commit()
+    report = commit(sink, tables, bootstrap)
     assert len(report.snapshot_ids) == 3
     assert sink.ids() == list(range(5))
     key = f"kafka.connect.offsets.{sink.topic}.{sink.group}"

@@ -27,7 +27,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import 
     offsets_of_group,
     set_group_offsets,
 )
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, Sink, source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
@@ -97,7 +97,7 @@ def known_connector(
 
 def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") -> Rescue:
     """Return the rescue of its control topic's present content and its tables."""
-    return read_rescue(
+    return Rescue(
         connector.kafka,
         session.tables,
         control_topic=connector.sink.control_topic,

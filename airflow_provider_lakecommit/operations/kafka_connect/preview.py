@@ -179,22 +179,17 @@ def preview_of(
 
 def _of_config(
     session: LandingSession, connector: KnownConnector, log: Rescue, progress: SinkProgress
-) -> tuple[str, ...]:
-    landing = session.landing
+) -> Iterable[str]:
+    landing, topics = session.landing, progress.topics
     if connector.config is not None:
-        return reasons_against(landing, connector.name, connector.config, progress.topics)
-    others = sorted(set(log.log.tables) - {landing.table})
-    topics = progress.topics ^ set(landing.topic_names)
-    found = (
-        [f"it has also announced files for {', '.join(others)}, and its offsets apply to all its tables"]
-        if others
-        else []
-    )
-    if not progress.topics:
-        found += [f"its consumer group has no offsets; Kafka removes them with a deleted topic, and if so, {MADE_ANEW}"]
-    elif topics:
-        found += [f"it read {', '.join(sorted(progress.topics))}, but the landing reads other topics"]
-    return tuple(found)
+        yield from reasons_against(landing, connector.name, connector.config, topics)
+        return
+    if others := sorted(set(log.log.tables) - {landing.table}):
+        yield f"it has also announced files for {', '.join(others)}, and its offsets apply to all its tables"
+    if not topics:
+        yield f"its consumer group has no offsets; Kafka removes them with a deleted topic, and if so, {MADE_ANEW}"
+    elif topics != set(landing.topic_names):
+        yield f"it read {', '.join(sorted(topics))}, but the landing reads other topics"
 
 
 def _of_files(report: RescueReport) -> Iterable[str]:

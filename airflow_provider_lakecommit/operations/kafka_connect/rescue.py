@@ -38,7 +38,7 @@ from airflow_provider_lakecommit.committer import (
     read_ledger,
     stage_untagged,
 )
-from airflow_provider_lakecommit.control import ControlRecord, ControlTopic
+from airflow_provider_lakecommit.control import ControlTopic
 from airflow_provider_lakecommit.core import CONNECT_ADOPT
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.iceberg import Tables, to_pyiceberg
@@ -120,41 +120,39 @@ class RescueReport:
 
 
 class Rescue:
-    """The content of a control topic for one connector, and its tables.
+    """The present content of a control topic for one connector, and its tables.
 
-    :param records: all of the topic, in order of time
-    :param group: the group id in its events, `connect-NAME` by default
-    :param offsets: next source offsets of the group, by topic and partition, if they are known
+    :param group: the group in the connector's events, if its tasks read in another one
     :param by: user, host and reason, for the snapshots' summaries
     :param taken_over: also commit in a table that a landing has taken over
-    :param topic_id: of the control topic, whose offsets begin again if it is recreated
+    :raises ControlTopicError: the topic is missing, or the brokers do not answer
     """
 
     def __init__(
         self,
+        kafka: Mapping[str, Any],
         tables: Tables,
-        records: Iterable[ControlRecord],
         *,
         control_topic: str,
-        group: str,
+        connector: str,
+        group: str | None = None,
         branch: str = MAIN_BRANCH,
-        offsets: Mapping[tuple[str, int], int] | None = None,
         by: str = "",
         taken_over: bool = False,
-        topic_id: str = "",
     ) -> None:
-        self._by = by
-        self._taken_over = taken_over
-        self._tables = tables
-        self._branch = branch
-        self._group = group
-        self._floor_key = f"kafka.connect.offsets.{control_topic}.{group}"
-        reader = LogReader(group)
-        for record in records:
-            reader.take(record)
-        self.log: GroupLog = reader.log(offsets or {})
+        self._tables, self._branch, self._by, self._taken_over = tables, branch, by, taken_over
+        self._group = group or source_group(connector)
+        self._floor_key = f"kafka.connect.offsets.{control_topic}.{self._group}"
+        offsets = offsets_of_group(kafka, source_group(connector))
+        reader = LogReader(self._group)
+        with ControlTopic(control_topic, kafka) as control:
+            records = control.read_all()
+            # If the topic is recreated, its offsets begin again.
+            self._mark = f"{self._group}@{control.describe().topic_id}"
+            for record in records:
+                reader.take(record)
+        self.log: GroupLog = reader.log(offsets)
         self._contents = reader.contents
-        self._mark = f"{group}@{topic_id}"
         self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key, mark=self._mark)
 
     def check(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
@@ -263,38 +261,6 @@ class Rescue:
             yield from to_pyiceberg([file], fields, spec=spec, schema=schema)
 
 
-def read_rescue(
-    kafka: Mapping[str, Any],
-    tables: Tables,
-    *,
-    control_topic: str,
-    connector: str,
-    group: str | None = None,
-    branch: str = MAIN_BRANCH,
-    by: str = "",
-    taken_over: bool = False,
-) -> Rescue:
-    """Return a rescue for the present content of the topic.
-
-    :param taken_over: see :class:`Rescue`
-    :param group: the group in the connector's events, if its tasks read in another one
-    :raises ControlTopicError: the topic is missing, or the brokers do not answer
-    """
-    offsets = offsets_of_group(kafka, source_group(connector))
-    with ControlTopic(control_topic, kafka) as control:
-        return Rescue(
-            tables,
-            control.read_all(),
-            control_topic=control_topic,
-            group=group or source_group(connector),
-            branch=branch,
-            offsets=offsets,
-            by=by,
-            taken_over=taken_over,
-            topic_id=control.describe().topic_id,
-        )
-
-
 def _sum(some: Sequence[EvaluatedFile]) -> dict[str, int]:
     files = [j.file for j in some]
     return {"files": len(files), "rows": sum(f.rows for f in files), "bytes": sum(f.size for f in files)}
@@ -320,7 +286,7 @@ def rescue(
     :raises LakecommitError: a required part is unreachable
     """
     with closing(Tables(catalog)) as tables:
-        found = read_rescue(
+        found = Rescue(
             kafka, tables, control_topic=control_topic, connector=connector, group=group, branch=branch, by=by
         )
         if found.log.unread and not found.log.tables:
