@@ -31,7 +31,7 @@ from airflow_provider_lakecommit.control.control_watch import ControlWatch
 from airflow_provider_lakecommit.exceptions import LakecommitError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.stall.events import observed_record
 from airflow_provider_lakecommit.stall.observe import observe
@@ -160,7 +160,7 @@ def _guarded(scene: Scene, kafka: dict[str, Any], rest: ConnectRest, *, wanted: 
 
 def _report(scene: Scene, kafka: dict[str, Any]) -> RescueReport:
     tables = Tables({}, connect=lambda *_, **__: scene.lake.catalog)
-    (report,) = read_rescue(kafka, tables, control_topic=scene.control, connector=scene.connector).check()
+    (report,) = Rescue(kafka, tables, control_topic=scene.control, connector=scene.connector).check()
     return report
 
 

@@ -13,6 +13,7 @@ from airflow_provider_lakecommit.cli.arguments import (
     Effect,
     add_brokers,
     add_every,
+    calling,
     duration,
     natural,
     on_spec,
@@ -170,13 +171,7 @@ def _history(options: Namespace, output: Output) -> int:
     if not options.spec and not options.dag:
         options.usage_error("give SPEC, or --dag DAG of an Airflow deployment; put SPEC before --control-topic")
     spec = load(options, output)
-    if options.ledger:
-        from airflow_provider_lakecommit.cli.history import ledgers
-
-        return ledgers(spec, output)
-    from airflow_provider_lakecommit.cli.history import history
-
-    return history(spec, output)
+    return calling("history:ledgers" if options.ledger else "history:history")(spec, output)
 
 
 HISTORY = Command(
@@ -223,8 +218,8 @@ def _infer_arguments(parser: ArgumentParser) -> None:
 
 
 def _infer(options: Namespace, output: Output) -> int:
-    from airflow_provider_lakecommit.cli.infer_registered import infer_registered
-    from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema
+    from airflow_provider_lakecommit.cli.infer_output import output_of
+    from airflow_provider_lakecommit.cli.infer_schema import Question, infer_registered, infer_schema
 
     by_hand = any((options.bootstrap, options.kafka_config, options.kafka_conn_id))
     spec = load(options, output) if options.dag else None if by_hand else _sampled(options.source)
@@ -240,8 +235,8 @@ def _infer(options: Namespace, output: Output) -> int:
         examples=options.examples,
     )
     if options.registry or (landing and landing.decoding.name in WITH_REGISTRY):
-        return infer_registered(question, output, subject=options.subject)
-    return infer_schema(question, output)
+        return output_of(infer_registered(question, subject=options.subject), output)
+    return output_of(infer_schema(question), output)
 
 
 def _sampled(source: str) -> LandingSpec:

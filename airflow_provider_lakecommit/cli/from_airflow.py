@@ -56,11 +56,12 @@ def load(options: Namespace, output: Output) -> LandingSpec:
     """Return the landing of a command, with everything that it needs: of a DAG, or of a spec with the given connections
     of Airflow instead of its sections.
     """
-    if options.dag:
-        if (of_set := load_dag_set(options, output)) is not None:
-            from airflow_provider_lakecommit.cli.runs.land_set import landing_of
+    name = getattr(options, "landing", None)
+    if (of_set := _declared_set(options, output)) is not None:
+        from airflow_provider_lakecommit.cli.runs.land_set import landing_of
 
-            return landing_of(of_set, options.landing)
+        return landing_of(of_set, name)
+    if options.dag:
         specs = load_dag(options, output)
         if len(specs) > 1:
             raise SpecError(
@@ -69,12 +70,7 @@ def load(options: Namespace, output: Output) -> LandingSpec:
                 "one by --landing NAME or --task-group GROUP",
             )
         return specs[0]
-    path, name = options.spec, getattr(options, "landing", None)
-    if declares_set(path):
-        declared = _set_file(path, options, output)
-        from airflow_provider_lakecommit.cli.runs.land_set import landing_of
-
-        return landing_of(declared, name)
+    path = options.spec
     if name:
         raise SpecError("LC8014", f"spec {path} is of one landing: --landing NAME is for a set, leave it out")
     spec = load_spec(path, elsewhere=connection_ids(options))
@@ -88,14 +84,16 @@ def load(options: Namespace, output: Output) -> LandingSpec:
 
 def load_set_file(options: Namespace, output: Output) -> LandingSetSpec | None:
     """Return the complete set that a command is given, if any."""
+    return None if options.landing else _declared_set(options, output)
+
+
+def _declared_set(options: Namespace, output: Output) -> LandingSetSpec | None:
+    """Return the set of the DAG or the spec; ``None`` if that declares single landings."""
     if options.dag:
-        return None if options.landing else load_dag_set(options, output)
-    if options.landing or not declares_set(options.spec):
+        return load_dag_set(options, output)
+    path = options.spec
+    if not declares_set(path):
         return None
-    return _set_file(options.spec, options, output)
-
-
-def _set_file(path: str, options: Namespace, output: Output) -> LandingSetSpec:
     spec = load_set(path, elsewhere=connection_ids(options))
     found = _completed(spec, spec.landing_set.with_defaults("all").connections.registry, path, options, output)
     return LandingSetSpec(landing_set=spec.landing_set, **found, variables=spec.variables)
@@ -185,7 +183,6 @@ def connect_connection(options: Namespace, output: Output) -> dict[str, Any] | N
 
 
 def connection_ids(options: Namespace) -> dict[str, str]:
-    """Return the given connections, by the section that they replace."""
     return {s: found for s, option in SECTIONS.items() if (found := getattr(options, option, None))}
 
 

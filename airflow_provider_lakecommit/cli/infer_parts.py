@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -57,7 +56,6 @@ def parts_of(landing: Landing, taken: Sample) -> tuple[dict[str, list[tuple[str,
 
 
 def _text(value: bytes, route: Route, *, unwraps: bool) -> str | None:
-    """Return the text that routes a record; ``None`` also if it is no JSON."""
     try:
         found: Any = json.loads(value)
     except (ValueError, RecursionError):
@@ -73,7 +71,6 @@ def _text(value: bytes, route: Route, *, unwraps: bool) -> str | None:
 
 
 def row_values(landing: Landing, found: SampledValues) -> SampledValues:
-    """Return the rows of the sample, with the refused ones."""
     if landing.transform.unwrap is None:
         return found
     envelopes = [found.root, *(n for n in [found.root.fields.get(PAYLOAD)] if n is not None)]
@@ -135,20 +132,17 @@ def notes_on_wrapping(landing: Landing | None, found: SampledValues, names: Coll
         yield "the records contain their schema: set value.converter.schemas.enable=false of the converter"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlColumns:
-    sql: str
-    columns: Sequence[InferredColumn] = ()
-    wrong: Sequence[str] = ()
-
-
-def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> SqlColumns | None:
-    """Return the columns that a landing's SQL makes of these; ``None`` without SQL for its one table."""
-    if landing is None or landing.routing is not None or (sql := landing.transform_of(landing.table)) is None:
+def given_by_sql(
+    landing: Landing | None, columns: Sequence[InferredColumn]
+) -> tuple[Sequence[InferredColumn], Sequence[str]] | None:
+    """Return the columns that a landing's SQL makes of these, and why it does not make others; ``None`` without SQL for
+    its one table.
+    """
+    if landing is None or landing.routing is not None or landing.transform_of(landing.table) is None:
         return None
     record = [c.to_dict() for c in columns if c.type is not None]
     if not record:
-        return SqlColumns(sql=sql)
+        return (), ()
     # Rules are for the current columns of the spec.
     requested = landing.changed(
         transform={"record_schema": record}, timestamps={}, format={"encodings": {}}, evolve="none"
@@ -156,12 +150,12 @@ def given_by_sql(landing: Landing | None, columns: Sequence[InferredColumn]) -> 
     try:
         found = inferred_from_sql(Schema(), given_columns(requested, landing.table, Schema()), widen=False)
     except TableError as e:
-        return SqlColumns(sql=sql, wrong=(str(e),))
+        return (), (str(e),)
     given = [
         InferredColumn(name=f.name, type=plain(f.field_type).replace("optional ", ""), required=False)
         for f in found.columns.fields
     ]
-    return SqlColumns(sql=sql, columns=given, wrong=[str(one) for one in found.left_out])
+    return given, [str(one) for one in found.left_out]
 
 
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false")

@@ -115,7 +115,6 @@ def _unforeseen(error: Exception, output: Output) -> int:
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell's completion request, if the library for it is installed."""
     with suppress(ImportError):
         import argcomplete
 

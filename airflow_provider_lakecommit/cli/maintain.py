@@ -21,9 +21,10 @@ from airflow_provider_lakecommit.operations import (
     SNAPSHOT_AGE,
     CompactedTable,
     ExpiredSnapshots,
-    Garbage,
     Prunable,
+    StoredFile,
     SweptTable,
+    Why,
     compact,
     expire,
     least_age,
@@ -94,12 +95,11 @@ def _sweep(session: LandingSession, options: Namespace, output: Output) -> Part:
     listed: list[dict[str, object]] = []
     lines: list[str] = []
 
-    def found(table: str, garbage: Garbage) -> None:
-        f = garbage.file
+    def found(table: str, file: StoredFile, why: Why) -> None:
         if not output.as_json:
-            lines.extend([] if options.yes else [f"{f.path} {f.size} bytes: {garbage.why}"])
+            lines.extend([] if options.yes else [f"{file.path} {file.size} bytes: {why}"])
         elif len(listed) < MOST_IN_JSON:
-            listed.append({"table": table, "path": f.path, "bytes": f.size, "why": garbage.why.value})
+            listed.append({"table": table, "path": file.path, "bytes": file.size, "why": why.value})
 
     swept = sweep(
         session,

@@ -80,7 +80,8 @@ from airflow_provider_lakecommit.operations.maintenance.compact import compact a
 from airflow_provider_lakecommit.operations.maintenance.expire import SNAPSHOT_AGE as SNAPSHOT_AGE
 from airflow_provider_lakecommit.operations.maintenance.expire import ExpiredSnapshots as ExpiredSnapshots
 from airflow_provider_lakecommit.operations.maintenance.expire import expire as expire
-from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage as Garbage
+from airflow_provider_lakecommit.operations.maintenance.garbage import Why as Why
+from airflow_provider_lakecommit.operations.maintenance.listing import StoredFile as StoredFile
 from airflow_provider_lakecommit.operations.maintenance.sweep import SweptTable as SweptTable
 from airflow_provider_lakecommit.operations.maintenance.sweep import least_age as least_age
 from airflow_provider_lakecommit.operations.maintenance.sweep import sweep as sweep

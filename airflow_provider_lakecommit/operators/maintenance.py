@@ -108,11 +108,11 @@ class MaintainTableOperator(LandingTask):
         return self._ended(found, wrong)
 
     def _sweep(self, session: LandingSession, older_than: timedelta, wrong: list[str]) -> dict[str, Any]:
-        from airflow_provider_lakecommit.operations import Garbage, least_age, sweep
+        from airflow_provider_lakecommit.operations import StoredFile, Why, least_age, sweep
 
-        def found(table: str, garbage: Garbage) -> None:
+        def found(table: str, file: StoredFile, why: Why) -> None:
             if self.previews:
-                self.log.info("%s: %s %s bytes: %s", table, garbage.file.path, garbage.file.size, garbage.why)
+                self.log.info("%s: %s %s bytes: %s", table, file.path, file.size, why)
 
         swept = sweep(
             session,

@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.cycle.sets import connections
 from airflow_provider_lakecommit.exceptions import ClosedError
 from airflow_provider_lakecommit.formats.evolution import records as evolve_records
 from airflow_provider_lakecommit.operations.kafka_connect import connector as adopt_connector
-from airflow_provider_lakecommit.operations.kafka_connect import hand_back, preview, rescue, take_over
+from airflow_provider_lakecommit.operations.kafka_connect import hand_back, preview, rescue
 from airflow_provider_lakecommit.spark import slices
 from tests.fakes.broker import MemoryAdmin, MemoryBroker, MemoryReader, MemoryRecord, MemorySource
 from tests.fakes.kafka import FakeControl
@@ -94,10 +94,10 @@ def plugged_in(broker: MemoryBroker) -> Iterator[MemoryBroker]:
         broker.groups.setdefault(name, {}).update(offsets)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (rescue, adopt_connector, take_over, hand_back):
+        for module in (rescue, adopt_connector, hand_back):
             patch.setattr(module, "offsets_of_group", group)
         patch.setattr(adopt_connector, "members_of", lambda *_: ())
-        for module in (take_over, hand_back):
+        for module in (adopt_connector, hand_back):
             patch.setattr(module, "set_group_offsets", set_group)
         patch.setattr(connections, "ClusterAdmin", lambda *_, **__: MemoryAdmin(broker))
         patch.setattr(connections, "ControlTopic", control)

@@ -9,6 +9,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,13 +21,14 @@ from pyiceberg.transforms import BucketTransform
 
 from airflow_provider_lakecommit.committer.ledger import landing_snapshots
 from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
-from airflow_provider_lakecommit.committer.replace import Removal
+from airflow_provider_lakecommit.committer.replace import Removal, replace_ranges
 from airflow_provider_lakecommit.committer.summary import SnapshotKind
 from airflow_provider_lakecommit.committer.swap import Swapped
 from airflow_provider_lakecommit.core.offsets import OffsetRange
 from airflow_provider_lakecommit.exceptions import CatalogError, CommitUnknownError, LedgerError, TableError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.parquet.parquet import OpenFile
+from airflow_provider_lakecommit.operations.backfill import replace as replacing
 from airflow_provider_lakecommit.operations.backfill.copier import Copier
 from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace, replace_preview
 from tests.fakes.catalog import Fault
@@ -59,9 +61,10 @@ def filled(lake: RowsLake) -> RowsLake:
 
 
 def replaced(lake: RowsLake, previewed: tuple[ReplacePreview, ...] | None = None, **policy: Any) -> Swapped[Removal]:
-    retry_policy = lake.clock.retry_policy(**policy)
-    done = replace(lake.session(), RANGES, commit_id=COMMIT, previews=previewed, retry_policy=retry_policy)
-    return done[lake.name]
+    with pytest.MonkeyPatch.context() as patch:
+        tried = partial(replace_ranges, retry_policy=lake.clock.retry_policy(**policy))
+        patch.setattr(replacing, "replace_ranges", tried)
+        return replace(lake.session(), RANGES, commit_id=COMMIT, previews=previewed)[lake.name]
 
 
 def preview(lake: RowsLake) -> tuple[ReplacePreview, ...]:
@@ -273,7 +276,8 @@ def test_storage_that_is_full_leaves_nothing(lake: RowsLake, monkeypatch: pytest
     check_done(lake)
 
 
-def test_two_at_once_replace_once(lake: RowsLake) -> None:
+def test_two_at_once_replace_once(lake: RowsLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replacing, "replace_ranges", partial(replace_ranges, retry_policy=REAL))
     previewed, errors, sent = preview(lake), [], []
 
     def run() -> None:
@@ -281,7 +285,7 @@ def test_two_at_once_replace_once(lake: RowsLake) -> None:
             with lake.another() as other:
                 tables = Tables(lake.catalog_properties, connect=lambda *_, **__: other)
                 session = lake.session(tables)
-                done = replace(session, RANGES, commit_id=COMMIT, previews=previewed, retry_policy=REAL)[lake.name]
+                done = replace(session, RANGES, commit_id=COMMIT, previews=previewed)[lake.name]
                 sent.append(done.made is not None)
         except BaseException as e:
             errors.append(e)

@@ -22,8 +22,7 @@ PORTION = 2
 def rescued(kafka: dict[str, str], catalog: dict[str, str], topic: str, connector: str, point: str, nth: int) -> None:
     """In a process of its own: what `rescue --commit` does, in portions of a few files."""
     with pytest.MonkeyPatch.context() as patch, dying(COMMIT_POINTS[point], nth):
-        defaults = {**(connector_rescue.Rescue.__init__.__kwdefaults__ or {}), "most_files": PORTION}
-        patch.setattr(connector_rescue.Rescue.__init__, "__kwdefaults__", defaults)
+        patch.setattr(connector_rescue, "MOST_FILES", PORTION)
         connector_rescue.rescue(
             kafka, catalog, control_topic=topic, connector=connector, group=None, branch="main", names=None, commit=True
         )

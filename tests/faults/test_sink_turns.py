@@ -205,7 +205,7 @@ class Stopped(ConnectRest):
         return {"connector.class": "IcebergSinkConnector", "topics": TOPIC, "iceberg.tables": "shop.rows"}
 
     def status(self, _: str) -> ConnectorStatus:
-        return ConnectorStatus(connector=Part(name=NAME, state="STOPPED", worker=""))
+        return ConnectorStatus(connector=Part(name=NAME, state="STOPPED"))
 
     def stop(self, _: str) -> None: ...
 

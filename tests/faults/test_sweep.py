@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.exceptions import CatalogError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
-from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage, SweptTable, sweep
+from airflow_provider_lakecommit.operations.maintenance.sweep import SweptTable, sweep
 from airflow_provider_lakecommit.spark.job import WindowJob
 from airflow_provider_lakecommit.spark.task import run_task
 from tests.support.groups import group_job
@@ -300,7 +300,7 @@ def test_two_sweeps_at_once_and_one_that_was_killed_do_no_harm(
             raise Ended
         return real(self, path)
 
-    def another(table: str, garbage: Garbage) -> None:
+    def another(*_: object) -> None:
         monkeypatch.undo()
         swept(world)
 

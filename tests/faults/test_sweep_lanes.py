@@ -16,7 +16,6 @@ from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.locations import file_mark, file_name
 from airflow_provider_lakecommit.operations.backfill.closing import close_lane
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
-from airflow_provider_lakecommit.operations.maintenance.sweep import Garbage
 from airflow_provider_lakecommit.spark import task
 from tests.faults.test_lanes import LaneWorld, lane
 from tests.faults.test_replay import DECISION
@@ -139,7 +138,7 @@ def test_a_stream_that_is_begun_between_the_check_and_the_removal_keeps_its_file
     from airflow_provider_lakecommit.operations.maintenance.sweep import _TableSweep
 
     before, real = files(late), _TableSweep.run
-    lines: list[Garbage] = []
+    lines: list[Why] = []
 
     def begins(self: Any, *args: Any) -> None:
         past.write(past.open("first", release=False))
@@ -148,8 +147,8 @@ def test_a_stream_that_is_begun_between_the_check_and_the_removal_keeps_its_file
 
     with monkeypatch.context() as patch:
         patch.setattr(_TableSweep, "run", begins)
-        done = swept(late, report=lambda _, garbage: lines.append(garbage))
-    assert {g.why for g in lines} == {Why.CLOSED}
+        done = swept(late, report=lambda _table, _file, why: lines.append(why))
+    assert set(lines) == {Why.CLOSED}
     assert done.removed == 0
     past.finish()
     late.check(ALL)

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shutil import copy
 from types import SimpleNamespace
@@ -21,16 +22,15 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.transforms import IdentityTransform
 
-from airflow_provider_lakecommit.committer.outcome_lookup import RetryPolicy
 from airflow_provider_lakecommit.committer.stage import Change, stage_untagged
 from airflow_provider_lakecommit.committer.swap import compare_and_swap
-from airflow_provider_lakecommit.control.control_topic import ControlTopic
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.iceberg.data_files import to_wire
+from airflow_provider_lakecommit.operations.kafka_connect import rescue as rescuing
 from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY, Rescue, RescueReport, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import RESCUED_BY, Rescue, RescueReport
 from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from dev.servers.kafka import Broker
 from tests.fakes.catalog import Fault, FaultyCatalog
@@ -57,9 +57,9 @@ def tables(catalog_properties: dict[str, str]) -> Iterator[Tables]:
     made.close()
 
 
-def read(sink: Sink, tables: Tables, bootstrap: str, retry_policy: RetryPolicy | None = None) -> Rescue:
+def read(sink: Sink, tables: Tables, bootstrap: str) -> Rescue:
     kafka = {"bootstrap.servers": bootstrap}
-    return read_rescue(kafka, tables, control_topic=sink.topic, connector=sink.connector, retry_policy=retry_policy)
+    return Rescue(kafka, tables, control_topic=sink.topic, connector=sink.connector)
 
 
 def commit(sink: Sink, tables: Tables, bootstrap: str) -> RescueReport:
@@ -118,13 +118,14 @@ def test_two_at_once_commit_each_file_once(
 
 
 @pytest.mark.heavy
-def test_in_portions_the_floor_follows_each(sink: Sink, tables: Tables, bootstrap: str) -> None:
+def test_in_portions_the_floor_follows_each(
+    sink: Sink, tables: Tables, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rescuing, "MOST_FILES", 2)
     sink.begin()
     for n in range(5):
         sink.announce([n])
-    with ControlTopic(sink.topic, {"bootstrap.servers": bootstrap}) as control:
-        rescue = Rescue(tables, control.read_all(), control_topic=sink.topic, group=sink.group, most_files=2)
-    (report,) = rescue.commit()
+    report = commit(sink, tables, bootstrap)
     assert len(report.snapshot_ids) == 3
     assert sink.ids() == list(range(5))
     key = f"kafka.connect.offsets.{sink.topic}.{sink.group}"
@@ -372,13 +373,14 @@ def test_an_outcome_that_is_not_known_doubles_nothing(
 
 
 def test_a_catalog_that_goes_away_in_mid_commit_is_reported_and_nothing_doubled(
-    sink: Sink, catalog_properties: dict[str, str], bootstrap: str
+    sink: Sink, catalog_properties: dict[str, str], bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink.begin()
     sink.announce([1, 2])
     faulty = FaultyCatalog("test", **catalog_properties)
     faulty.faults.append(Fault.AWAY_AFTER)
-    rescue = read(sink, Tables(catalog_properties, connect=lambda *_, **__: faulty), bootstrap, Clock().retry_policy())
+    monkeypatch.setattr(rescuing, "compare_and_swap", partial(compare_and_swap, retry_policy=Clock().retry_policy()))
+    rescue = read(sink, Tables(catalog_properties, connect=lambda *_, **__: faulty), bootstrap)
     with pytest.raises(CommitUnknownError):
         rescue.commit()
     faulty.away = False

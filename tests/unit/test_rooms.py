@@ -220,7 +220,7 @@ RULES = (
         nowhere=AIRFLOW | SPARK,
     ),
     rule("operations/kafka_connect/disposition", "core", only=NOTHING),
-    rule("operations/kafka_connect/scope", "landing", only=NOTHING),
+    rule("operations/kafka_connect/sink", "landing", only=NOTHING),
     rule("operations/kafka_connect/sink_offsets", "core core/planning", only=NOTHING),
     rule(
         "cycle/run",

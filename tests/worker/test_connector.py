@@ -16,7 +16,7 @@ from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError
 from airflow_provider_lakecommit.iceberg.catalog import Tables
 from airflow_provider_lakecommit.operations.kafka_connect.connector import check_stopped
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import RescueReport, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from dev.record_traces import CONFLICT, REFUSAL, TRIGGER, Lake, Scene
@@ -71,7 +71,7 @@ def ids(scene: Scene) -> list[int]:
 
 def waiting(scene: Scene, kafka: dict[str, Any]) -> int:
     with_tables = Tables({}, connect=lambda *_, **__: scene.lake.catalog)
-    reports = read_rescue(kafka, with_tables, control_topic=scene.control, connector=scene.connector).check()
+    reports = Rescue(kafka, with_tables, control_topic=scene.control, connector=scene.connector).check()
     return sum(len(report.of(Disposition.WAITING)) for report in reports)
 
 
@@ -152,5 +152,5 @@ def stopped(kafka: dict[str, Any], connector: str, rest: ConnectRest) -> bool:
 
 def rescued(scene: Scene, kafka: dict[str, Any]) -> RescueReport:
     tables = Tables({}, connect=lambda *_, **__: scene.lake.catalog)
-    (report,) = read_rescue(kafka, tables, control_topic=scene.control, connector=scene.connector).commit()
+    (report,) = Rescue(kafka, tables, control_topic=scene.control, connector=scene.connector).commit()
     return report

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from airflow_provider_lakecommit.cli.runs.process import identity, is_dead
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
@@ -54,7 +54,6 @@ def land(
     output: Output,
     *,
     cycles: int | None,
-    run: UUID | None = None,
     follow: FollowOptions | None = None,
     within: Within = nullcontext,
 ) -> int:
@@ -62,7 +61,7 @@ def land(
 
     :param within: maps the landing's session to the one to use; ``None``: there is nothing to do
     """
-    section, unique = spark_section(spec, follow, output), run or uuid4()
+    section, unique = spark_section(spec, follow, output), uuid4()
     log = WindowLog(output.log)
     with (
         Signals() as signals,

@@ -27,8 +27,6 @@ from airflow_provider_lakecommit.redaction import secrets_in, without
 
 
 class Exit(IntEnum):
-    """How a command ended."""
-
     DONE = 0
     REFUSED = 1
     USAGE = 2

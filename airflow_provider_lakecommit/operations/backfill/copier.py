@@ -54,7 +54,6 @@ class Copier:
         self._made: list[str] = []
 
     def copy(self, table: Table, found: FoundFile) -> DataFile:
-        """Write a file without the rows of the ranges."""
         if found.key not in self._copies:
             self._copies[found.key] = self._copied(table, found)
         return self._copies[found.key]

@@ -29,7 +29,6 @@ from airflow_provider_lakecommit.committer import (
     Removal,
     Replaced,
     ReplaceRequest,
-    RetryPolicy,
     SnapshotKind,
     Swapped,
     epochs_of,
@@ -88,7 +87,6 @@ class ReplacePreview:
         return f"{self.table}: {r.rows} rows of {r.ranges}; {dropped}, {rewritten}"
 
     def request(self, session: LandingSession, commit_id: UUID, **more: Any) -> ReplaceRequest:
-        """Return the request that does it."""
         return ReplaceRequest(
             table=self.table,
             table_uuid=self.table_uuid,
@@ -102,7 +100,7 @@ class ReplacePreview:
 
 
 class _Replacement:
-    """The work of one table, kept over its scans."""
+    """The work of one table, kept over its scans. ``past`` is what earlier readings landed."""
 
     def __init__(self, session: LandingSession, name: str, loaded: Table, coverage: Coverage, *, hard: bool) -> None:
         self.landing, self.branch, self.name = session.landing.name, session.landing.branch, name
@@ -111,20 +109,14 @@ class _Replacement:
         self._attempts: list[Attempt] = []
         state = read_ledger(loaded.metadata, self.branch)
         self.shares = tuple(s for _, shares in self._shares(state) for s in shares)
-        self._past_shares = tuple(s for section in state.sections for s in self._past(section))
+        self.past = Coverage.union(s.part for section in state.sections for s in self._past(section))
         ranges = RowRanges.of_shares(name, self.shares)
         records = [r for r in landing_snapshots(loaded.metadata, self.branch) if r.kind is SnapshotKind.APPEND]
         # A replacement brings copies of rows of other ranges too.
         taken = Coverage.union(s.part for s in self.shares)
-        self._others = [r.snapshot_id for r in records if not r.ranges.overlaps(taken)]
-        self._survey = Survey(name, ranges, self._others)
+        self._survey = Survey(name, ranges, [r.snapshot_id for r in records if not r.ranges.overlaps(taken)])
         self._alongside: dict[tuple[int, Coverage], Survey] = {}
         self._copier = Copier(name, self.landing, ranges, uuid4())
-
-    @property
-    def past(self) -> Coverage:
-        """Return what earlier readings landed."""
-        return Coverage.union(s.part for s in self._past_shares)
 
     def find(self, loaded: Table) -> tuple[tuple[FoundFile, ...], int, dict[Key, tuple[Provenance, ...]]]:
         """Return the files with rows of the ranges, the expected number of rows, and by ledger entry the readings that
@@ -151,17 +143,12 @@ class _Replacement:
         if is_due(request, self._loaded):
             self.remove(self._loaded)
 
-    def commit(
-        self, session: LandingSession, request: ReplaceRequest, retry_policy: RetryPolicy | None
-    ) -> Swapped[Removal]:
-        outcome = replace_ranges(
-            session.tables, request, self.remove, staging=self._attempts.append, retry_policy=retry_policy
-        )
+    def commit(self, session: LandingSession, request: ReplaceRequest) -> Swapped[Removal]:
+        outcome = replace_ranges(session.tables, request, self.remove, staging=self._attempts.append)
         self._copier.delete(self._loaded, {f.file_path for f in outcome.made.copies} if outcome.made else ())
         return outcome
 
     def end(self) -> None:
-        """Delete the copies if no request names them."""
         if not self._attempts:
             self._copier.delete(self._loaded)
 
@@ -203,7 +190,6 @@ def replace(
     fewer: bool = False,
     hard: bool = False,
     decision: Decision | None = None,
-    retry_policy: RetryPolicy | None = None,
 ) -> dict[str, Swapped[Removal]]:
     """Remove ranges from the landing's tables.
 
@@ -216,15 +202,11 @@ def replace(
     previewed = replace_preview(session, coverage, hard=hard) if previews is None else previews
     check_rows(previewed, fewer=fewer)
     requests = [p.request(session, commit_id, decision=decision) for p in previewed]
-    return replace_all(session, requests, hard=hard, retry_policy=retry_policy)
+    return replace_all(session, requests, hard=hard)
 
 
 def replace_all(
-    session: LandingSession,
-    requests: Sequence[ReplaceRequest],
-    *,
-    hard: bool = False,
-    retry_policy: RetryPolicy | None = None,
+    session: LandingSession, requests: Sequence[ReplaceRequest], *, hard: bool = False
 ) -> dict[str, Swapped[Removal]]:
     """Perform the requests, table by table. All tables are checked, and all copies made, before the first one is
     changed.
@@ -234,7 +216,7 @@ def replace_all(
         for work, request in zip(works, requests, strict=True):
             stack.callback(work.end)
             work.prepare(request)
-        return {r.table: work.commit(session, r, retry_policy) for work, r in zip(works, requests, strict=True)}
+        return {r.table: work.commit(session, r) for work, r in zip(works, requests, strict=True)}
 
 
 def check_rows(previews: Sequence[ReplacePreview], *, fewer: bool) -> None:

@@ -33,7 +33,6 @@ from airflow_provider_lakecommit.operations.dead_letters.open_set import Reading
 
 
 def bring_forward(session: LandingSession) -> None:
-    """Publish what the data table has passed."""
     prepared, landing = prepare_for_commit(session), session.landing
     for failure in prepared.failures.values():
         raise failure

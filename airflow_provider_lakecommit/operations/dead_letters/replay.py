@@ -56,7 +56,7 @@ from airflow_provider_lakecommit.exceptions import CommitUnknownError, Lakecommi
 from airflow_provider_lakecommit.landing import Landing, require_appends
 from airflow_provider_lakecommit.operations.dead_letters.dead_letter import WHOLE, DeadLetter, Selection, select
 from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers, closed_in, landing_sections, ledgers
-from airflow_provider_lakecommit.operations.dead_letters.open_set import OpenSet, State, readings_by
+from airflow_provider_lakecommit.operations.dead_letters.open_set import State, readings_by
 from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, to_be_published, with_readings
 from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_of
 
@@ -97,11 +97,11 @@ class Replayed:
             "not_open": dict(self.others),
         }
 
-    def add(self, made: Rows, coverage: Coverage) -> None:
+    def add(self, made: Rows) -> None:
         self.dead_letters += len(made.done)
         self.rows += made.rows
         self.filtered += len(made.filtered)
-        self.coverage |= coverage
+        self.coverage |= made.coverage
         self.refused += made.refused
         self.reasons = {**made.reasons, **self.reasons}
 
@@ -141,8 +141,7 @@ def replay(
     open_set = known.open_set
     for batch in _batches(known, session.landing, selection, out):
         if decision is None:
-            made = made_of(session, known.data, batch, open_set, write=False)
-            out.add(made, _coverage(open_set, made.done))
+            out.add(made_of(session, known.data, batch, open_set, write=False))
         else:
             _published(session, known, batch, table, decision, out)
         progress(out)
@@ -183,9 +182,8 @@ def _published(
         open_set = known.open_set
         left = [letter for letter in batch if open_set.state(letter) is State.OPEN]
         made = made_of(session, known.data, left, open_set, write=True)
-        coverage = _coverage(open_set, made.done)
         try:
-            snapshot_id = _swapped(session, first, known.lane, made, coverage, decision) if coverage else None
+            snapshot_id = _swapped(session, first, known.lane, made, decision) if made.coverage else None
         except _Overtaken as e:
             made.abort()
             session.log(f"{session.landing.table}: {e}; read this batch of dead letters again")
@@ -196,7 +194,7 @@ def _published(
             # Nothing of it is in the table, and nothing will be. After any other exception, the outcome is unknown.
             made.abort()
             raise
-        out.add(made, coverage)
+        out.add(made)
         out.others[State.REPLAYED.value] += len(batch) - len(left)
         out.snapshots += [] if snapshot_id is None else [snapshot_id]
         return
@@ -226,11 +224,9 @@ def _landed_anew(session: LandingSession, metadata: TableMetadata, first: Ledger
     )
 
 
-def _swapped(
-    session: LandingSession, first: Ledgers, lane: str, made: Rows, coverage: Coverage, decision: Decision
-) -> int | None:
+def _swapped(session: LandingSession, first: Ledgers, lane: str, made: Rows, decision: Decision) -> int | None:
     """Append the rows and record them in the ledger, in one request."""
-    landing, target = session.landing, made.target
+    landing, target, coverage = session.landing, made.target, made.coverage
     record = SnapshotRecord(
         kind=SnapshotKind.CARRY,
         branch=landing.branch,
@@ -283,7 +279,3 @@ def _check_room(table: str, sections: tuple[LedgerSection, ...]) -> None:
             "Replay contiguous dead letters (`--range`), or prune deleted topics from the ledger with "
             f"`{MAINTAIN} SPEC --only ledger`",
         )
-
-
-def _coverage(open_set: OpenSet, done: Sequence[DeadLetter]) -> Coverage:
-    return Coverage.of((open_set.reading(one)[0], one.offsets) for one in done)

@@ -41,7 +41,8 @@ from airflow_provider_lakecommit.spark.key_columns import key_columns
 @dataclass(slots=True, kw_only=True)
 class Rows:
     """What some dead letters came to. ``landed`` are those that gave a row, ``filtered`` those that gave none and are
-    no rejects; ``refused`` counts the others by kind and column, ``reasons`` has one reason for each of these.
+    no rejects, and ``coverage`` is that of both; ``refused`` counts the others by kind and column, ``reasons`` has one
+    reason for each of these.
     """
 
     landed: list[DeadLetter] = field(default_factory=list)
@@ -49,6 +50,7 @@ class Rows:
     refused: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
     rows: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
     provenance: tuple[Provenance, ...] = ()
     files: tuple[DataFile, ...] = ()
     target: TableTarget | None = None
@@ -60,7 +62,6 @@ class Rows:
         return [*self.landed, *self.filtered]
 
     def abort(self) -> None:
-        """Delete the written files."""
         if self.writer is not None:
             self.writer.abort()
 
@@ -101,6 +102,7 @@ def made_of(
         out.refused[kind] += 1
         out.reasons.setdefault(kind, reject.reason)
     out.rows = decoded.table.num_rows
+    out.coverage = Coverage.of((open_set.reading(letter)[0], letter.offsets) for letter in out.done)
     out.provenance = tuple(_provenance(out, open_set, marks_of(landing, landing.table, schema)))
     if not write or not out.rows:
         return out

@@ -48,8 +48,6 @@ class _Answer(NamedTuple):
 
 
 class LogReader:
-    """Takes the records of one group, in order of time."""
-
     def __init__(self, group: str) -> None:
         self._group = group
         self._order = 0

@@ -22,8 +22,12 @@ from typing import Any
 
 from airflow_provider_lakecommit.cycle import LandingSession
 from airflow_provider_lakecommit.exceptions import ConnectorError
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import members_of, offsets_of_group
-from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, read_rescue
+from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import (
+    members_of,
+    offsets_of_group,
+    set_group_offsets,
+)
+from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue
 from airflow_provider_lakecommit.operations.kafka_connect.rest import ConnectRest
 from airflow_provider_lakecommit.operations.kafka_connect.sink import CONTROL_TOPIC, Sink, source_group
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import By, SinkProgress
@@ -52,6 +56,14 @@ class KnownConnector:
     wait: float = WAIT_SECONDS
     state: str = "deleted, as you stated"
     runs: bool = False
+
+    def offsets(self, *, decided: bool = False) -> dict[tuple[str, int], int]:
+        """Return the next offsets that its tasks read."""
+        return offsets_of_group(self.kafka, source_group(self.name), decided=decided)
+
+    def move(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Set the next offsets that its tasks read."""
+        set_group_offsets(self.kafka, source_group(self.name), offsets)
 
     def check_stopped(self) -> None:
         """:raises ConnectorError: a process works for it"""
@@ -85,7 +97,7 @@ def known_connector(
 
 def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") -> Rescue:
     """Return the rescue of its control topic's present content and its tables."""
-    return read_rescue(
+    return Rescue(
         connector.kafka,
         session.tables,
         control_topic=connector.sink.control_topic,
@@ -104,7 +116,7 @@ def progress_of(session: LandingSession, connector: KnownConnector, log: Rescue,
     :param decided: no process works for it
     """
     least = log.log.ends
-    offsets = offsets_of_group(connector.kafka, source_group(connector.name), decided=decided)
+    offsets = connector.offsets(decided=decided)
     announced = least if decided else rescue_of(session, connector).log.ends
     return SinkProgress(offsets=offsets, announced=announced, least=least)
 
@@ -129,11 +141,7 @@ def stop(connector: KnownConnector) -> None:
 
 
 def settled(session: LandingSession, connector: KnownConnector) -> None:
-    """Wait until no process works for it, and everything it has begun is decided.
-
-    :raises ConnectorError: that takes too long
-    :raises ControlTopicError: the brokers do not answer
-    """
+    """Wait until no process works for it, and everything it has begun is decided."""
     end, is_logged = time.monotonic() + connector.wait, False
     while what := _unsettled(session, connector):
         if time.monotonic() >= end:

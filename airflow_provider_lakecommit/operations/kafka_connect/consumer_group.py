@@ -24,6 +24,8 @@ from airflow_provider_lakecommit.exceptions import ControlTopicError
 from airflow_provider_lakecommit.kafka import LastError, bootstrap_servers, made, unreachable
 from airflow_provider_lakecommit.redaction import redacted
 
+ANSWER_SECONDS = 30.0
+"""Time for the brokers to answer."""
 PAUSE_SECONDS = 0.1
 _UNKNOWN = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART})
 _AGAIN = frozenset(
@@ -44,26 +46,22 @@ _Request = Callable[[AdminClient, float], Mapping[str, Future[Any]]]
 """Makes a request that ends after so many seconds, and returns its answer by group."""
 
 
-def members_of(config: Mapping[str, Any], group: str, timeout: float = 30.0) -> tuple[str, ...]:
+def members_of(config: Mapping[str, Any], group: str) -> tuple[str, ...]:
     """Return the client ids of a group's members.
 
-    :param timeout: seconds for the brokers to answer
     :raises ControlTopicError: they do not answer, or reject the request
     """
-    facts = _asker(config, group, timeout)(lambda c, left: c.describe_consumer_groups([group], request_timeout=left))
+    facts = _asker(config, group)(lambda c, left: c.describe_consumer_groups([group], request_timeout=left))
     return () if facts is None else tuple(sorted(str(m.client_id) for m in facts.members))
 
 
-def offsets_of_group(
-    config: Mapping[str, Any], group: str, timeout: float = 30.0, *, decided: bool = False
-) -> dict[tuple[str, int], int]:
+def offsets_of_group(config: Mapping[str, Any], group: str, *, decided: bool = False) -> dict[tuple[str, int], int]:
     """Return the next offsets that a group reads, by topic and partition.
 
-    :param timeout: seconds for the brokers to answer
     :param decided: wait for open transactions that may still change offsets
     :raises ControlTopicError: they do not answer, or reject the request
     """
-    ask, end = _asker(config, group, timeout), time.monotonic() + timeout
+    ask, end = _asker(config, group), time.monotonic() + ANSWER_SECONDS
     request = ConsumerGroupTopicPartitions(group)
     while True:
         offsets = ask(
@@ -81,26 +79,22 @@ def offsets_of_group(
         time.sleep(PAUSE_SECONDS)
 
 
-def set_group_offsets(
-    config: Mapping[str, Any], group: str, offsets: Mapping[tuple[str, int], int], timeout: float = 30.0
-) -> None:
+def set_group_offsets(config: Mapping[str, Any], group: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Set where a group without members continues; partitions that are not named keep their offset.
 
     :raises ControlTopicError: it has members, or the brokers do not answer or reject it
     """
     positions = [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]
     request = ConsumerGroupTopicPartitions(group, positions)
-    done = _asker(config, group, timeout)(
-        lambda c, left: c.alter_consumer_group_offsets([request], request_timeout=left)
-    )
+    done = _asker(config, group)(lambda c, left: c.alter_consumer_group_offsets([request], request_timeout=left))
     if done is None or (refused := [p for p in done.topic_partitions or [] if p.error is not None]):
         why = "unknown group" if done is None else f"{refused[0].topic}[{refused[0].partition}]: {refused[0].error}"
         raise ControlTopicError("LC7504", f"cannot set the offsets of consumer group {group!r}: {why}")
 
 
-def _asker(config: Mapping[str, Any], group: str, timeout: float) -> Callable[[_Request], Any]:
+def _asker(config: Mapping[str, Any], group: str) -> Callable[[_Request], Any]:
     """Return a function that makes requests about a group until one time; its answer is ``None`` for an unknown one."""
-    doing, end = f"asking for consumer group {group!r}", time.monotonic() + timeout
+    doing, end = f"asking for consumer group {group!r}", time.monotonic() + ANSWER_SECONDS
     trouble = LastError(config.get("error_cb"))
     client = made(AdminClient, config, trouble)
 
@@ -108,19 +102,22 @@ def _asker(config: Mapping[str, Any], group: str, timeout: float) -> Callable[[_
         while True:
             left = max(end - time.monotonic(), PAUSE_SECONDS)
             try:
-                return request(client, left)[group].result(left + timeout)
+                return request(client, left)[group].result(left + ANSWER_SECONDS)
             except KafkaException as e:
                 error = e.args[0]
+            text = error.str() or error.name()
             if error.code() in _UNKNOWN:
                 return None
             if error.code() not in _AGAIN:
                 raise ControlTopicError(
                     "LC7505",
-                    f"{doing}: Kafka at {bootstrap_servers(config)}: {redacted(error.str() or error.name(), config)}; "
+                    f"{doing}: Kafka at {bootstrap_servers(config)}: {redacted(text, config)}; "
                     "grant this principal DESCRIBE on the group",
                 )
             if time.monotonic() + PAUSE_SECONDS >= end:
-                raise unreachable(ControlTopicError, doing, config, trouble, timeout, error.str() or error.name())
+                raise unreachable(
+                    ControlTopicError, doing, config, trouble, ANSWER_SECONDS, error.str() or error.name()
+                )
             time.sleep(PAUSE_SECONDS)
 
     return ask

@@ -60,11 +60,7 @@ class Evidence:
         self._there: set[str] = set()
 
     def evaluate(self, table: Table, name: str) -> tuple[History, tuple[EvaluatedFile, ...]]:
-        """Return every file's disposition, and the history from which it follows.
-
-        :raises CatalogError: the storage is unreachable
-        :raises TableError: a manifest is missing, or a control position cannot be read
-        """
+        """Return every file's disposition, and the history from which it follows."""
         history = self._history(table.metadata)
         return history, self._checked(table, evaluate_files(self._log, name, history, self._named(table, name)))
 
@@ -167,7 +163,6 @@ class Evidence:
 
 
 def _objection(table: Table, roots: Sequence[str], file: File) -> tuple[Disposition, str] | None:
-    """Return the objection to a waiting file, if there is one."""
     if problem := path_problem(file.path, roots):
         return Disposition.FALSE, problem
     source = table.io.new_input(file.path)

@@ -40,8 +40,7 @@ from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity, diver
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError, SourceError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, rescue_of, settled
 from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
-from airflow_provider_lakecommit.operations.kafka_connect.preview import sink_section
-from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
+from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_things, put_back
 
 
@@ -65,7 +64,6 @@ class HandBack:
         yield from (f"  {p}: at {end}, {self.left[p]} records are left to land" for p, end in sorted(self.ends.items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON and XCom."""
         return {
             "landing": self.landing,
             "table": self.table,
@@ -169,13 +167,9 @@ def _since(sink: AdoptedSink) -> dict[tuple[str, int], int]:
     return {(p.topic, p.partition): offset for p, offset in sink.since.items()}
 
 
-def _offsets_of(connector: KnownConnector) -> Mapping[tuple[str, int], int]:
-    return offsets_of_group(connector.kafka, source_group(connector.name))
-
-
 def _has_moved_on(session: LandingSession, connector: KnownConnector, section: LedgerSection) -> bool:
     """Return True if it already reads after the ledger's ends; it begins later partitions by itself."""
-    offsets, ends = _offsets_of(connector), _group_ends(session, section)
+    offsets, ends = connector.offsets(), _group_ends(session, section)
     handed = {(p.topic, p.partition) for p in (*section.starts, *section.covered.parts)}
     return all(offsets.get(key, -1) >= end for key, end in ends.items() if key in handed)
 
@@ -261,17 +255,17 @@ def _set_back(session: LandingSession, connector: KnownConnector, section: Ledge
     """Set the offsets of a connector that was resumed too early back to where it was, if the table has nothing of what
     it has read since: its announcements since are left out.
     """
-    now, since = _offsets_of(connector), _since(sink)
+    now, since = connector.offsets(), _since(sink)
     moved = {key: since.get(key, 0) for key in _group_ends(session, section) if now.get(key, 0) > since.get(key, 0)}
     if moved and sink_section(session, session.landing.table).turn.is_untouched:
-        set_group_offsets(connector.kafka, source_group(connector.name), moved)
+        connector.move(moved)
 
 
 def _set_offsets(
     session: LandingSession, connector: KnownConnector, section: LedgerSection, sink: AdoptedSink, *, doubled_stay: bool
 ) -> None:
     """Set the offsets of its tasks, never back; refuse if it has read again what the landing has landed."""
-    now, ends, since = _offsets_of(connector), _group_ends(session, section), _since(sink)
+    now, ends, since = connector.offsets(), _group_ends(session, section), _since(sink)
     again = [
         f"{t}[{n}] [{since.get((t, n), 0)}, {min(o, ends[t, n])})"
         for (t, n), o in sorted(now.items())
@@ -286,7 +280,7 @@ def _set_offsets(
         )
     behind = {key: end for key, end in ends.items() if now.get(key, -1) < end}
     if behind:
-        set_group_offsets(connector.kafka, source_group(connector.name), behind)
+        connector.move(behind)
 
 
 def _set_coordinator(connector: KnownConnector, read_to: Mapping[int, int]) -> None:

@@ -8,54 +8,47 @@ Failure story: a required part that does not answer (the brokers, the catalog, K
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pyiceberg.table.snapshots import Snapshot
-
-from airflow_provider_lakecommit.committer import (
-    SinkTurn,
-    read_ledger,
-    require_ledger,
-    sink_commits,
-    sink_turn,
-    turn_is_over,
-    was_handed,
-)
-from airflow_provider_lakecommit.core import AdoptedSink, LedgerSection, SourcePartition
+from airflow_provider_lakecommit.committer import turn_is_over, was_handed
+from airflow_provider_lakecommit.core import Coverage, LedgerSection, SourcePartition
 from airflow_provider_lakecommit.cycle import LandingSession, prepare
 from airflow_provider_lakecommit.exceptions import LakecommitError, Transient
 from airflow_provider_lakecommit.kafka import PartitionLog, SourceState, SourceTopics
 from airflow_provider_lakecommit.operations.kafka_connect.connector import KnownConnector, progress_of, rescue_of
 from airflow_provider_lakecommit.operations.kafka_connect.disposition import Disposition
 from airflow_provider_lakecommit.operations.kafka_connect.rescue import Rescue, RescueReport
-from airflow_provider_lakecommit.operations.kafka_connect.scope import notes_on, reads_earliest, reasons_against
+from airflow_provider_lakecommit.operations.kafka_connect.section import SinkSection, sink_section
+from airflow_provider_lakecommit.operations.kafka_connect.sink import notes_on, reads_earliest, reasons_against
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import (
     MADE_ANEW,
     By,
-    SinkOffsets,
     SinkProgress,
     Turn,
-    offsets_at,
     sink_offsets,
+    spans,
     turn_after,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionPreview:
-    """Where the landing would continue, and the objections. ``sink_snapshots`` are those that the connector made after
-    the landing had taken its table over.
+    """Where the landing would continue, or continues, and the objections. ``next`` are the first offsets that it lands,
+    ``read`` the partitions in which the connector has read; ``sink_snapshots`` are those that the connector made after
+    the landing had taken its table over. Once it is done, ``rescued`` is the number of rows in committed files that the
+    connector had announced, and ``wrong`` are the findings of `verify`.
     """
 
     landing: str
     table: str
     connector: KnownConnector
     source: SourceState
-    offsets: SinkOffsets
+    next: Mapping[SourcePartition, int]
+    read: frozenset[SourcePartition]
     report: RescueReport
     turn: Turn
     against: tuple[str, ...]
@@ -63,23 +56,30 @@ class AdoptionPreview:
     sink_snapshots: tuple[int, ...] = ()
     reads_again: bool = False
     """The landing reads all that the connector has read in its turn: the table has nothing of it."""
+    rescued: int | None = None
+    wrong: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
         """Return True if the landing has already taken it over, and nothing has changed since."""
         return self.turn.done and not self.reads_again and not self.sink_snapshots and not self.connector.runs
 
+    @property
+    def removed(self) -> Coverage:
+        """Return what the connector has not read and the source no longer has."""
+        return spans({p: (offset, self.source.partitions[p].start) for p, offset in self.next.items()})
+
     def lines(self) -> Iterable[str]:
         yield f"{self.table}: landing {self.landing} would continue after connector {self.connector.name}"
         yield f"  {self.connector.state}; control topic {self.connector.sink.control_topic}"
-        for p, offset in sorted(self.offsets.next.items()):
+        for p, offset in sorted(self.next.items()):
             mark = self.source.partitions[p]
             yield f"  {p}: at {offset}, {max(mark.high - offset, 0)} records are left to land"
         if waiting := self.report.of(Disposition.WAITING):
             rows = sum(j.file.rows for j in waiting)
             yield f"  {len(waiting)} files with {rows} rows are announced and not committed: committed first"
-        if self.offsets.removed:
-            yield f"  LOST already, removed by retention before it was read: {_counted(self.offsets.removed)}"
+        if self.removed:
+            yield f"  LOST already, removed by retention before it was read: {_counted(self.removed)}"
         if self.turn.gained:
             yield f"  landed by the connector since the landing's last turn: {_counted(self.turn.gained)}"
         if self.reads_again:
@@ -91,15 +91,16 @@ class AdoptionPreview:
         yield from (f"  AGAINST: {reason}" for reason in self.against)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON and XCom."""
+        marks = self.source.partitions
+        left = spans({p: (max(offset, marks[p].start), marks[p].high) for p, offset in self.next.items()})
         return {
             "landing": self.landing,
             "table": self.table,
             "connector": self.connector.name,
             "state": self.connector.state,
-            "next": {str(p): offset for p, offset in sorted(self.offsets.next.items())},
-            "left": self.offsets.left.to_dict(),
-            "removed": self.offsets.removed.to_dict(),
+            "next": {str(p): offset for p, offset in sorted(self.next.items())},
+            "left": left.to_dict(),
+            "removed": self.removed.to_dict(),
             "announced": self.report.to_dict(),
             "twice": self.turn.twice.to_dict(),
             "gained": self.turn.gained.to_dict(),
@@ -107,67 +108,8 @@ class AdoptionPreview:
             "against": list(self.against),
             "notes": list(self.notes),
             "done": self.done,
+            **({} if self.rescued is None else {"rescued_rows": self.rescued, "wrong": list(self.wrong)}),
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkSection:
-    """The landing's section in a table, with what closed lanes have, and what the sink has committed since the table
-    was taken over from it. ``lanes`` are the landing's other lanes that are open. ``turn`` is that of a sink that the
-    table was handed back to, or whose commits it has where it should have none.
-    """
-
-    section: LedgerSection | None = None
-    lanes: tuple[str, ...] = ()
-    late: tuple[Snapshot, ...] = ()
-    turn: SinkTurn = field(default_factory=SinkTurn)
-
-    def has_nothing_of(self, connector: str) -> bool:
-        """Return True if it is sure that the table has nothing that this connector has read since the landing's turn
-        began, or since it was handed back.
-        """
-        sink = None if self.section is None else self.section.sink
-        if sink is None or sink.connector != connector:
-            return False
-        return self.turn.is_untouched if sink.lands else not self.late
-
-    def known(self, there: Iterable[SourcePartition]) -> dict[tuple[str, int], int]:
-        """Where the sink's offsets are known to be rightly, though it did not read up to there: where the landing went
-        on after it, or handed the table back to it. What it has read of a later partition, it has read since.
-
-        :param there: partitions of the source, which may have been recreated
-        """
-        section = self.section
-        if section is None or section.sink is None:
-            return {}
-        since = {p: section.end(p) for p in section.starts} if section.sink.lands else section.sink.since
-        return {(p.topic, p.partition): since.get(p, 0) for p in (*since, *there)}
-
-
-def sink_section(session: LandingSession, table: str, group: str = "") -> SinkSection:
-    """Return the entry in the table.
-
-    :param group: that of the sink of a table that the landing has not taken over
-    :raises LedgerError: the ledger of the table needs an operator
-    """
-    found = session.tables.find(table)
-    if found is None:
-        return SinkSection()
-    state = read_ledger(found.metadata, session.landing.branch)
-    require_ledger(state, table)
-    own = state.section(session.landing.name, session.lane)
-    section = None if own is None else state.whole(own)
-    sink = (section and section.sink) or AdoptedSink(connector="", group=group, since={}, sequence=0)
-    turn = sink_turn(found.metadata, session.landing.branch, sink)
-    if section is None or section.sink is None:
-        # Where its first turn began is unknown.
-        return SinkSection(section=section, turn=replace(turn, before=None))
-    if sink.lands:
-        return SinkSection(section=section, turn=turn)
-    lanes = tuple(s.lane for s in state.sections if s.landing == section.landing and s.ends)
-    late = tuple(sink_commits(found.metadata, session.landing.branch, sink))
-    turn = replace(turn, before=late[-1].parent_snapshot_id) if late else SinkTurn()
-    return SinkSection(section=section, late=late, lanes=lanes, turn=turn)
 
 
 def adoption_preview(
@@ -192,24 +134,23 @@ def preview_of(
     *,
     doubled_stay: bool = False,
 ) -> AdoptionPreview:
-    """Return the preview, from what is known of the connector."""
     landing, config = session.landing, connector.config
     source = session.source.watermarks()
     report = next(iter(log.check([landing.table])), RescueReport(table=landing.table, unread=log.log.unread))
     ours = sink_section(session, landing.table, connector.sink.group)
     known, earliest = ours.known(source.partitions), reads_earliest(config or {})
-    offsets = sink_offsets(progress, source.partitions, by=connector.by, known=known, earliest=earliest)
+    ends, problems = sink_offsets(progress, source.partitions, by=connector.by, known=known, earliest=earliest)
+    read = frozenset(p for p in source.partitions if (p.topic, p.partition) in progress.read)
     mine = ours.section if ours.has_nothing_of(connector.name) else None
     handed = mine is not None and was_handed(mine)
     lands = mine is not None and mine.sink is not None and mine.sink.lands
     reads_again = (
         mine is not None and handed and not (lands and (turn_is_over(mine, source.partitions) or _all_wait(report)))
     )
-    problems = offsets.problems
     if mine is not None and (reads_again or not handed):
         # Nothing that it may have read since is in the table: the landing reads it, whatever its offsets are.
-        offsets, problems = offsets_at({p: mine.end(p) for p in offsets.next}, source.partitions), ()
-    turn = turn_after(connector.name, ours.section, offsets.next, offsets.read)
+        ends, read, problems = {p: mine.end(p) for p in ends}, frozenset(), ()
+    turn = turn_after(connector.name, ours.section, ends, read)
     if mine is not None and not handed:
         turn = Turn(starts=mine.starts, covered=mine.covered, done=True)
     against = [*_of_config(session, connector, log, progress)]
@@ -217,7 +158,7 @@ def preview_of(
         against += problems
     else:
         against.append(f"topic {', '.join(sorted({p.topic for p in source.partitions}))}: {MADE_ANEW}")
-    against += [] if turn.done or reads_again else [*_of_files(report), *_made_anew(session, source, log, offsets)]
+    against += [] if turn.done or reads_again else [*_of_files(report), *_made_anew(session, source, log, ends)]
     against += [] if reads_again or connector.by is By.OFFSETS else _of_rollback(connector.name, ours)
     against += _of_turn(session, ours.section, source, turn, doubled_stay=doubled_stay)
     return AdoptionPreview(
@@ -225,7 +166,8 @@ def preview_of(
         table=landing.table,
         connector=connector,
         source=source,
-        offsets=offsets,
+        next=ends,
+        read=read,
         report=report,
         turn=turn,
         against=tuple(against),
@@ -237,22 +179,17 @@ def preview_of(
 
 def _of_config(
     session: LandingSession, connector: KnownConnector, log: Rescue, progress: SinkProgress
-) -> tuple[str, ...]:
-    landing = session.landing
+) -> Iterable[str]:
+    landing, topics = session.landing, progress.topics
     if connector.config is not None:
-        return reasons_against(landing, connector.name, connector.config, progress.topics)
-    others = sorted(set(log.log.tables) - {landing.table})
-    topics = progress.topics ^ set(landing.topic_names)
-    found = (
-        [f"it has also announced files for {', '.join(others)}, and its offsets apply to all its tables"]
-        if others
-        else []
-    )
-    if not progress.topics:
-        found += [f"its consumer group has no offsets; Kafka removes them with a deleted topic, and if so, {MADE_ANEW}"]
-    elif topics:
-        found += [f"it read {', '.join(sorted(progress.topics))}, but the landing reads other topics"]
-    return tuple(found)
+        yield from reasons_against(landing, connector.name, connector.config, topics)
+        return
+    if others := sorted(set(log.log.tables) - {landing.table}):
+        yield f"it has also announced files for {', '.join(others)}, and its offsets apply to all its tables"
+    if not topics:
+        yield f"its consumer group has no offsets; Kafka removes them with a deleted topic, and if so, {MADE_ANEW}"
+    elif topics != set(landing.topic_names):
+        yield f"it read {', '.join(sorted(topics))}, but the landing reads other topics"
 
 
 def _of_files(report: RescueReport) -> Iterable[str]:
@@ -300,7 +237,9 @@ def _of_rollback(connector: str, ours: SinkSection) -> Iterable[str]:
     )
 
 
-def _made_anew(session: LandingSession, source: SourceState, log: Rescue, offsets: SinkOffsets) -> Iterable[str]:
+def _made_anew(
+    session: LandingSession, source: SourceState, log: Rescue, next_offsets: Mapping[SourcePartition, int]
+) -> Iterable[str]:
     """Return topics whose newest record read by the connector has changed; one partition of each is checked, and a
     missing record proves nothing.
     """
@@ -310,7 +249,7 @@ def _made_anew(session: LandingSession, source: SourceState, log: Rescue, offset
     with closing(SourceTopics(session.kafka, tuple(newest))) as topics:
         for p in newest.values():
             end, at = ends[p], read_at[p]
-            if offsets.next.get(p) != end or at is None:
+            if next_offsets.get(p) != end or at is None:
                 continue
             log_of_partition = PartitionLog(kafka=session.kafka, topics=topics, partition=p, mark=source.partitions[p])
             for record in log_of_partition.records(end - 1, end):
@@ -351,5 +290,5 @@ def _of_turn(
         yield "the table has format version 1, whose snapshots have no sequence numbers: upgrade it"
 
 
-def _counted(coverage: object) -> str:
-    return f"{coverage} ({len(coverage)} offsets)"  # type: ignore[arg-type]
+def _counted(coverage: Coverage) -> str:
+    return f"{coverage} ({len(coverage)} offsets)"

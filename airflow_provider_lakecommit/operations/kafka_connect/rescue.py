@@ -34,12 +34,11 @@ from airflow_provider_lakecommit.committer import (
     ADOPTED_FROM,
     RESCUED,
     Change,
-    RetryPolicy,
     compare_and_swap,
     read_ledger,
     stage_untagged,
 )
-from airflow_provider_lakecommit.control import ControlRecord, ControlTopic
+from airflow_provider_lakecommit.control import ControlTopic
 from airflow_provider_lakecommit.core import CONNECT_ADOPT
 from airflow_provider_lakecommit.exceptions import ConnectorError
 from airflow_provider_lakecommit.iceberg import Tables, to_pyiceberg
@@ -121,52 +120,43 @@ class RescueReport:
 
 
 class Rescue:
-    """The content of a control topic for one connector, and its tables.
+    """The present content of a control topic for one connector, and its tables.
 
-    :param records: all of the topic, in order of time
-    :param group: the group id in its events, `connect-NAME` by default
-    :param offsets: next source offsets of the group, by topic and partition, if they are known
+    :param group: the group in the connector's events, if its tasks read in another one
     :param by: user, host and reason, for the snapshots' summaries
     :param taken_over: also commit in a table that a landing has taken over
-    :param topic_id: of the control topic, whose offsets begin again if it is recreated
+    :raises ControlTopicError: the topic is missing, or the brokers do not answer
     """
 
     def __init__(
         self,
+        kafka: Mapping[str, Any],
         tables: Tables,
-        records: Iterable[ControlRecord],
         *,
         control_topic: str,
-        group: str,
+        connector: str,
+        group: str | None = None,
         branch: str = MAIN_BRANCH,
-        offsets: Mapping[tuple[str, int], int] | None = None,
-        most_files: int = MOST_FILES,
-        retry_policy: RetryPolicy | None = None,
         by: str = "",
         taken_over: bool = False,
-        topic_id: str = "",
     ) -> None:
-        self._by = by
-        self._taken_over = taken_over
-        self._tables = tables
-        self._branch = branch
-        self._group = group
-        self._floor_key = f"kafka.connect.offsets.{control_topic}.{group}"
-        self._most_files = most_files
-        self._retry_policy = retry_policy
-        reader = LogReader(group)
-        for record in records:
-            reader.take(record)
-        self.log: GroupLog = reader.log(offsets or {})
+        self._tables, self._branch, self._by, self._taken_over = tables, branch, by, taken_over
+        self._group = group or source_group(connector)
+        self._floor_key = f"kafka.connect.offsets.{control_topic}.{self._group}"
+        offsets = offsets_of_group(kafka, source_group(connector))
+        reader = LogReader(self._group)
+        with ControlTopic(control_topic, kafka) as control:
+            records = control.read_all()
+            # If the topic is recreated, its offsets begin again.
+            self._mark = f"{self._group}@{control.describe().topic_id}"
+            for record in records:
+                reader.take(record)
+        self.log: GroupLog = reader.log(offsets)
         self._contents = reader.contents
-        self._mark = f"{group}@{topic_id}"
         self._evidence = Evidence(self.log, branch=branch, floor_key=self._floor_key, mark=self._mark)
 
     def check(self, names: Collection[str] | None = None) -> tuple[RescueReport, ...]:
-        """Return every file's disposition, by table; of all tables with announced files, or of these.
-
-        :raises CatalogError: the catalog or the storage is unreachable
-        """
+        """Return every file's disposition, by table; of all tables with announced files, or of these."""
         reports = []
         for name in self._chosen(names):
             table = self._tables.find(name)
@@ -179,7 +169,6 @@ class Rescue:
         """Commit waiting files. A table that fails does not delay the others.
 
         :raises CommitUnknownError: the outcome of a request stays unknown
-        :raises CatalogError: the catalog or the storage is unreachable
         """
         return tuple(self._commit(name) for name in self._chosen(names))
 
@@ -215,7 +204,7 @@ class Rescue:
                 return None
             return Change(files=(), summary={**self._summary(floor), ADOPTED_FROM: self._mark}, why=None)
 
-        done = compare_and_swap(self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged)
+        done = compare_and_swap(self._tables, name, self._branch, decide, staging=stage_untagged)
         snapshot = None if done.snapshot_id is None else done.metadata.snapshot_by_id(done.snapshot_id)
         return (snapshot.sequence_number if snapshot else getattr(done.metadata, "last_sequence_number", 0)) or 0
 
@@ -237,9 +226,7 @@ class Rescue:
             return None if report.taken_by else self._change(table, history, files)
 
         while not report.missing:
-            done = compare_and_swap(
-                self._tables, name, self._branch, decide, self._retry_policy, staging=stage_untagged
-            )
+            done = compare_and_swap(self._tables, name, self._branch, decide, staging=stage_untagged)
             if done.snapshot_id is None or done.landed is None:
                 break
             brought = {f.file_path for f in done.landed.files}
@@ -251,7 +238,6 @@ class Rescue:
         return report
 
     def _taken_by(self, table: Table) -> str:
-        """Return the landing that has taken the table over from the connector."""
         sections = () if self._taken_over else read_ledger(table.metadata, self._branch).known_sections
         sinks = ((s.landing, s.sink) for s in sections if s.sink is not None)
         return next((landing for landing, sink in sinks if sink.group == self._group and not sink.lands), "")
@@ -260,7 +246,7 @@ class Rescue:
         """Return the first portion of the waiting files, and the floor past it; with the last portion, past
         everything.
         """
-        portions = () if blocking_files(files) else chunks(filtered(files, Disposition.WAITING), self._most_files)
+        portions = () if blocking_files(files) else chunks(filtered(files, Disposition.WAITING), MOST_FILES)
         if not portions:
             return None
         last = portions[0][-1].announced.order if len(portions) > 1 else None
@@ -273,40 +259,6 @@ class Rescue:
         for j in portion:
             file, fields = self._contents[j.announced.position, j.file.path]
             yield from to_pyiceberg([file], fields, spec=spec, schema=schema)
-
-
-def read_rescue(
-    kafka: Mapping[str, Any],
-    tables: Tables,
-    *,
-    control_topic: str,
-    connector: str,
-    group: str | None = None,
-    branch: str = MAIN_BRANCH,
-    retry_policy: RetryPolicy | None = None,
-    by: str = "",
-    taken_over: bool = False,
-) -> Rescue:
-    """Return a rescue for the present content of the topic.
-
-    :param taken_over: see :class:`Rescue`
-    :param group: the group in the connector's events, if its tasks read in another one
-    :raises ControlTopicError: the topic is missing, or the brokers do not answer
-    """
-    offsets = offsets_of_group(kafka, source_group(connector))
-    with ControlTopic(control_topic, kafka) as control:
-        return Rescue(
-            tables,
-            control.read_all(),
-            control_topic=control_topic,
-            group=group or source_group(connector),
-            branch=branch,
-            offsets=offsets,
-            retry_policy=retry_policy,
-            by=by,
-            taken_over=taken_over,
-            topic_id=control.describe().topic_id,
-        )
 
 
 def _sum(some: Sequence[EvaluatedFile]) -> dict[str, int]:
@@ -334,7 +286,7 @@ def rescue(
     :raises LakecommitError: a required part is unreachable
     """
     with closing(Tables(catalog)) as tables:
-        found = read_rescue(
+        found = Rescue(
             kafka, tables, control_topic=control_topic, connector=connector, group=group, branch=branch, by=by
         )
         if found.log.unread and not found.log.tables:

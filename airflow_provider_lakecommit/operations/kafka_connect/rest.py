@@ -40,7 +40,6 @@ class Part:
 
     name: str
     state: str
-    worker: str
     trace: str = ""
 
     @property
@@ -116,8 +115,6 @@ class ConnectRest:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     verify: bool | str = True
     deadline: float = 120.0
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -170,15 +167,15 @@ class ConnectRest:
         :param what: name of the expected state, for the message
         :raises ConnectError: not in that time; with the causes of failed parts
         """
-        end = self.clock() + seconds
+        end = time.monotonic() + seconds
         while True:
             status = self.status(connector)
             if done(status):
                 return status
-            if self.clock() >= end:
+            if time.monotonic() >= end:
                 causes = "".join(f"; {part.name}: {part.cause}" for part in status.dead)
                 raise ConnectError("LC7518", f"{status} after {seconds:.0f} s, not {what}{causes}")
-            self.sleep(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -186,7 +183,7 @@ class ConnectRest:
         return self._request(method, f"/connectors/{quote(connector, safe='')}{path}", connector)
 
     def _request(self, method: str, path: str, connector: str | None = None) -> Any:
-        end = self.clock() + self.deadline
+        end = time.monotonic() + self.deadline
         while True:
             try:
                 answer = self._once(method, path)
@@ -198,9 +195,9 @@ class ConnectRest:
                     f"Kafka Connect at {self.address} does not answer {method} {path} ({type(e).__name__}: "
                     f"{self._clean(str(e))}): check that a worker runs there, and check the connection",
                 ) from None
-            if answer.status_code not in AGAIN or self.clock() >= end:
+            if answer.status_code not in AGAIN or time.monotonic() >= end:
                 break
-            self.sleep(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         if answer.status_code == httpx.codes.NOT_FOUND and connector is not None:
             raise ConnectorError(
                 "LC7520",
@@ -248,7 +245,6 @@ class ConnectRest:
         return Part(
             name=name,
             state=str(given.get("state", "UNKNOWN")),
-            worker=str(given.get("worker_id", "")),
             # Java quotes the settings that it does not like, logins among them.
             trace=self._clean(str(given.get("trace") or "")),
         )

@@ -59,21 +59,13 @@ class SinkProgress:
     least: Places
 
     @property
+    def read(self) -> Places:
+        """Return how far it has read, by its consumer group where that has an offset."""
+        return {**self.announced, **self.offsets}
+
+    @property
     def topics(self) -> set[str]:
-        return {topic for topic, _ in (*self.offsets, *self.announced)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkOffsets:
-    """Where a landing continues after it. ``read`` are the partitions in which it has read; ``left`` is what it has not
-    read yet, ``removed`` what it has not read and the source no longer has.
-    """
-
-    next: Mapping[SourcePartition, int]
-    read: frozenset[SourcePartition]
-    problems: tuple[str, ...]
-    left: Coverage
-    removed: Coverage
+        return {topic for topic, _ in self.read}
 
 
 def sink_offsets(
@@ -83,8 +75,8 @@ def sink_offsets(
     by: By = By.BOTH,
     known: Places = MappingProxyType({}),
     earliest: bool = True,
-) -> SinkOffsets:
-    """Return where each partition continues.
+) -> tuple[dict[SourcePartition, int], tuple[str, ...]]:
+    """Return where each partition continues, and what is unknown about it.
 
     :param known: offsets that are right although it did not read up to there: a landing's turn ended there. What it has
         read of partitions that did not exist then, and do not exist now, was of an earlier topic
@@ -92,7 +84,7 @@ def sink_offsets(
     """
     found = {p: _next(progress, p, mark, by, known, earliest=earliest) for p, mark in marks.items()}
     there = {(p.topic, p.partition) for p in marks}
-    read = {**progress.announced, **progress.offsets}
+    read = progress.read
     stated = progress.offsets if by is By.OFFSETS else read
     missing = [(t, n) for t, n in sorted(stated.keys() - there) if not known or (t, n) in known]
     anew = {t for t, _ in missing}
@@ -102,24 +94,7 @@ def sink_offsets(
         f"{t}[{n}]: it has read to offset {read[t, n]}, but the topic has no such partition: {MADE_ANEW}"
         for t, n in missing
     ]
-    ends = {p: offset for p, (offset, _) in found.items()}
-    return offsets_at(ends, marks, frozenset(p for p in marks if (p.topic, p.partition) in read), tuple(problems))
-
-
-def offsets_at(
-    ends: Mapping[SourcePartition, int],
-    marks: Mapping[SourcePartition, Watermark],
-    read: frozenset[SourcePartition] = frozenset(),
-    problems: tuple[str, ...] = (),
-) -> SinkOffsets:
-    """Return these offsets with what is left, and removed, from there on."""
-    return SinkOffsets(
-        next=ends,
-        read=read,
-        problems=problems,
-        left=_spans({p: (max(o, marks[p].start), marks[p].high) for p, o in ends.items()}),
-        removed=_spans({p: (o, marks[p].start) for p, o in ends.items()}),
-    )
+    return {p: offset for p, (offset, _) in found.items()}, tuple(problems)
 
 
 def _next(
@@ -160,7 +135,8 @@ def _differs(offset: int, announced: int) -> str:
     return f"{reason}{offset - announced} offsets from {announced} on are unread"
 
 
-def _spans(ranges: Mapping[SourcePartition, tuple[int, int]]) -> Coverage:
+def spans(ranges: Mapping[SourcePartition, tuple[int, int]]) -> Coverage:
+    """Return ranges by their starts and ends, without those that end before they begin."""
     return Coverage.of((p, OffsetRange(start, end)) for p, (start, end) in ranges.items() if start < end)
 
 
@@ -201,7 +177,7 @@ def turn_after(
     if now is None or leading is None or not (now.covered or leading.covered or was_handed):
         done = now is not None and now.sink is not None and not now.sink.lands and dict(now.sink.since) == dict(ends)
         # Rows of the sink do not identify their records, and its start is unknown, so everything before counts.
-        before = _spans({p: (0, end) for p, end in ends.items() if p in read})
+        before = spans({p: (0, end) for p, end in ends.items() if p in read})
         return Turn(starts=dict(ends), covered=before, gained=before, done=done)
     sink = leading.sink
     if sink is None or sink.connector != connector:
@@ -213,13 +189,13 @@ def turn_after(
     topics = {p.topic for p in former}
     its = {p: end for p, end in ends.items() if p in read}
     reach = {p: leading.end(p) for p in its}
-    gained = _spans({p: (reach[p], end) for p, end in its.items()})
+    gained = spans({p: (reach[p], end) for p, end in its.items()})
     begun = {p: end for p, end in ends.items() if p.topic in topics}
     starts = {**begun, **{p: min(end, reach[p]) for p, end in its.items()}, **now.starts}
     starts = {p: start for p, start in starts.items() if p not in former}
     covered = Coverage({p: some for p, some in now.covered.parts.items() if p not in former}) | gained
     if sink.lands:
-        back = _spans({p: (end, reach[p]) for p, end in its.items()})
+        back = spans({p: (end, reach[p]) for p, end in its.items()})
         return Turn(starts=starts, covered=covered, gained=gained, back=back)
-    twice = _spans({p: (sink.since.get(p, 0), min(end, reach[p])) for p, end in its.items()})
+    twice = spans({p: (sink.since.get(p, 0), min(end, reach[p])) for p, end in its.items()})
     return Turn(starts=starts, covered=covered, gained=gained, twice=twice, done=not gained and not twice)

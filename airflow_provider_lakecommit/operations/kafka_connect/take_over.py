@@ -18,8 +18,7 @@ same command then continues after what it has landed, unless the landing has lan
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from airflow_provider_lakecommit.committer import set_section, was_handed
 from airflow_provider_lakecommit.core import (
@@ -48,29 +47,15 @@ from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     settled,
     stop,
 )
-from airflow_provider_lakecommit.operations.kafka_connect.consumer_group import offsets_of_group, set_group_offsets
-from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of, sink_section
-from airflow_provider_lakecommit.operations.kafka_connect.sink import source_group
+from airflow_provider_lakecommit.operations.kafka_connect.preview import AdoptionPreview, preview_of
+from airflow_provider_lakecommit.operations.kafka_connect.section import sink_section
 from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import Turn, turn_after
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
-    """The result. ``wrong`` are the findings of `verify` afterwards."""
-
-    preview: AdoptionPreview
-    rescued: int
-    wrong: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON and XCom."""
-        return {**self.preview.to_dict(), "rescued_rows": self.rescued, "wrong": list(self.wrong)}
-
-
 def adopt(
     session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
-) -> Adopted:
+) -> AdoptionPreview:
     """Take the table over, and return where the landing continues.
 
     :param decision: the user who decided, for the table's history
@@ -96,7 +81,7 @@ def adopt(
     if preview.done:
         put_back(session, connector, decision)
         session.log(f"{preview.table}: landing {preview.landing} already continues after connector {connector.name}")
-        return Adopted(preview=preview, rescued=0, wrong=off_things(session))
+        return replace(preview, rescued=0, wrong=off_things(session))
     if preview.reads_again:
         put_back(session, connector, decision)
         log = rescue_of(session, connector, decision.by)
@@ -110,26 +95,24 @@ def adopt(
     session.log(f"{preview.table}: holds all files that connector {connector.name} has announced")
     _set_ledgers(session, preview, sequence, decision, doubled_stay=doubled_stay)
     _check_left_alone(session, connector, dict(progress.offsets))
-    return Adopted(preview=preview, rescued=rescued, wrong=off_things(session))
+    return replace(preview, rescued=rescued, wrong=off_things(session))
 
 
 def put_back(session: LandingSession, connector: KnownConnector, decision: Decision) -> None:
     """Put the connector's offsets back: nothing that it has read since the landing's turn, or its own, began is in the
     table, and its announcements since are left out. The landing reads all that.
-
-    :raises LakecommitError: a required part is unreachable
     """
     ours = sink_section(session, session.landing.table)
     if not ours.has_nothing_of(connector.name):
         return
-    now = offsets_of_group(connector.kafka, source_group(connector.name), decided=True)
+    now = connector.offsets(decided=True)
     # Offsets expire, and what was announced with them stays.
     read = {**rescue_of(session, connector).log.ends, **now}
     known = ours.known(session.source.watermarks().partitions)
     moved = {key: at for key, at in known.items() if read.get(key, at) != at}
     if moved:
         session.log(f"{connector.name}: moved its offsets back, because the table has no record that it read since")
-        set_group_offsets(connector.kafka, source_group(connector.name), moved)
+        connector.move(moved)
     log = rescue_of(session, connector, decision.by)
     if any(j.announced.read_again for report in log.check([session.landing.table]) for j in report.files):
         log.end_turn(session.landing.table)
@@ -145,7 +128,7 @@ def _set_ledgers(
     others = (t for t in session.landing.tables if t != preview.table)
     for table in (*(t for t in others if sink_section(session, t).section is not None), preview.table):
         _set_ledger(session, preview, table, sequence, control, known, decision, doubled_stay=doubled_stay)
-    ends = ", ".join(f"{p} {offset}" for p, offset in sorted(preview.offsets.next.items()))
+    ends = ", ".join(f"{p} {offset}" for p, offset in sorted(preview.next.items()))
     session.log(f"{preview.table}: landing {session.landing.name} continues at {ends}")
 
 
@@ -160,13 +143,12 @@ def _set_ledger(
     *,
     doubled_stay: bool,
 ) -> None:
-    connector, ends, read = preview.connector, preview.offsets.next, preview.offsets.read
+    connector, ends, read = preview.connector, preview.next, preview.read
     connected = AdoptedSink(connector=connector.name, group=connector.sink.group, since=ends, sequence=sequence)
     made: list[LedgerSection] = []
     late = preview.sink_snapshots
     # The dead-letter table follows the data table, whose ledger has the turn.
     data = None if table == preview.table else sink_section(session, preview.table).section
-
     state = ledger_state(session, table)
 
     def turn_of(now: LedgerSection | None) -> Turn:
@@ -199,9 +181,6 @@ def _set_ledger(
         made.append(replace(section, sink=sink, suspended="" if handed else section.suspended, upsert_key=()))
         return made[-1]
 
-    def passed(now: LedgerSection | None) -> Coverage:
-        return turn_of(now).gained
-
     positions = ", ".join(f"{p} {offset}" for p, offset in sorted(ends.items()))
     twice = f"; {preview.turn.twice} is in the table twice" if preview.turn.twice else ""
     set_section(
@@ -210,7 +189,7 @@ def _set_ledger(
         session.landing.name,
         session.lane,
         make,
-        passed=passed,
+        passed=lambda now: turn_of(now).gained,
         branch=session.landing.branch,
         decision=replace(decision, what=f"continues after connector {connector.name} at {positions}{twice}"[:300]),
     )
@@ -218,7 +197,7 @@ def _set_ledger(
 
 def _check_left_alone(session: LandingSession, connector: KnownConnector, before: dict[tuple[str, int], int]) -> None:
     """:raises ConnectorError: the connector was started again since its offsets were read"""
-    now = offsets_of_group(connector.kafka, source_group(connector.name))
+    now = connector.offsets()
     moved = [
         f"{t}[{n}] {before.get((t, n), 'none')} to {o}" for (t, n), o in sorted(now.items()) if before.get((t, n)) != o
     ]

@@ -50,11 +50,10 @@ class RunCompaction:
 
     def _run(self) -> None:
         try:
-            done = True
-            while done:
-                done = False
+            while True:
                 with _ONE_AT_A_TIME:
-                    done = self._pass() and not self._over.is_set()
+                    if not self._pass() or self._over.is_set():
+                        return
         except Exception as e:
             # If the thread died silently, the table would grow.
             self._log(f"WARNING: could not compact: {type(e).__name__}: {e}")

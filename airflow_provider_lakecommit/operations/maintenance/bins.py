@@ -19,7 +19,7 @@ in its name.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +81,7 @@ def bins_of(
     for source in sources:
         if source.size < target * 3 // 4 or many_dead(source):
             by_partition[source.file.spec_id, source.file.partition].append(source)
-    runs = (run for some in by_partition.values() for run in (_tiers(some) if tiered else [some]))
+    runs = (run for some in by_partition.values() for run in (_tiers(some) if tiered else [tuple(some)]))
     bins = (one for run in runs for one in _filled(run, target))
     worth = (b for b in bins if len(b) >= least or any(map(many_dead, b)))
     return sorted(worth, key=lambda b: min(s.age for s in b))
@@ -103,25 +103,23 @@ def within(bins: Iterable[Bin], most_bytes: int | None) -> list[Bin]:
     return out
 
 
-def _tiers(sources: Iterable[Source]) -> Iterator[list[Source]]:
+def _tiers(sources: Iterable[Source]) -> Iterator[Bin]:
     """Yield runs of files, small ones first, in which no file is more than twice as large as all before it together."""
-    run: list[Source] = []
-    size = 0
-    for source in sorted(sources, key=lambda s: (s.size, s.age)):
-        if run and source.size > 2 * size:
-            yield run
-            run, size = [], 0
-        run.append(source)
-        size += source.size
-    if run:
-        yield run
+    by_size = sorted(sources, key=lambda s: (s.size, s.age))
+    return _runs(by_size, lambda size, source: source.size > 2 * size)
 
 
-def _filled(sources: Sequence[Source], target: int) -> Iterator[Bin]:
+def _filled(sources: Iterable[Source], target: int) -> Iterator[Bin]:
+    by_age = sorted(sources, key=lambda s: (s.age, s.path))
+    return _runs(by_age, lambda size, source: size + source.size > target)
+
+
+def _runs(sources: Iterable[Source], begins: Callable[[int, Source], bool]) -> Iterator[Bin]:
+    """Yield runs of files. A file ``begins`` the next one by the size of the run before it."""
     run: list[Source] = []
     size = 0
-    for source in sorted(sources, key=lambda s: (s.age, s.path)):
-        if run and size + source.size > target:
+    for source in sources:
+        if run and begins(size, source):
             yield tuple(run)
             run, size = [], 0
         run.append(source)

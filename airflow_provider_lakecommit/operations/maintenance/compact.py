@@ -113,8 +113,8 @@ def compact(
     for name in session.landing.tables if tables is None else tables:
         out = CompactedTable(table=name)
         try:
-            one = _TableCompaction(session, name, out, tiered=tiered)
-            if one.plan(most_bytes) and write:
+            one = _TableCompaction(session, name, out)
+            if one.plan(most_bytes, tiered=tiered) and write:
                 one.run(most_time, progress)
         except LakecommitError as e:
             out.error = str(e)
@@ -122,14 +122,11 @@ def compact(
 
 
 class _TableCompaction:
-    """The compaction of one table."""
-
-    def __init__(self, session: LandingSession, name: str, out: CompactedTable, *, tiered: bool) -> None:
+    def __init__(self, session: LandingSession, name: str, out: CompactedTable) -> None:
         self._session, self._name, self._out = session, name, out
         self._branch = session.landing.branch
         self._table = session.tables.load(name)
         self._layout = Layout(target_of(name, self._table, uuid4()), session.landing.connections.location_providers)
-        self._tiered = tiered
         self._positions = DeletePositions(name)
         self._heads = HeadReader(name)
         self._planned = Head(entries={}, deletes=deletes_of(self._table, ()))
@@ -138,7 +135,7 @@ class _TableCompaction:
         self._attempt, self._numbers = uuid4(), count()
         self._mark = file_mark(self._table.metadata.table_uuid, session.landing.name, REWRITE)
 
-    def plan(self, most_bytes: int | None) -> bool:
+    def plan(self, most_bytes: int | None, *, tiered: bool) -> bool:
         """Find the bins of the current head; return True if there is something to commit."""
         if self._table.format_version > SUPPORTED_TABLE_FORMAT_VERSION:
             raise TableError(
@@ -161,7 +158,7 @@ class _TableCompaction:
         if self._layout.sorting:
             target = min(target, SORTED_BYTES)
         # A run compacts from half the limit on: then some file has so many deleted rows.
-        found = bins_of(sources, target, dead_share=maintain.max_dead / 2, tiered=self._tiered)
+        found = bins_of(sources, target, dead_share=maintain.max_dead / 2, tiered=tiered)
         self._bins = within(found, most_bytes)
         out = self._out
         out.bins, out.later = len(self._bins), len(found) - len(self._bins)
@@ -172,7 +169,6 @@ class _TableCompaction:
         return bool(self._bins) or self._settles
 
     def run(self, most_time: timedelta | None, progress: Callable[[CompactedTable], None]) -> None:
-        """Write and commit the bins."""
         if self._settles:
             # Record by a snapshot that the files are as few as possible, as every partition needs some; or remove
             # delete files only.

@@ -13,9 +13,8 @@ that needs a new epoch or an operator first: pending slices are unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
@@ -30,40 +29,47 @@ from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why
 ROLE = "sweep"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneScan:
-    """One stream: the tables to sweep, why others cannot be swept, and its log, which was read after them."""
-
-    session: LandingSession
-    tables: Mapping[str, PreparedTable]
-    errors: Mapping[str, str]
-    folded: FoldedLog | None
+Stream = tuple[LandingSession, PreparedTable, FoldedLog]
+"""A stream that has landed in a table: its session, the table, and its log, which was read after the table."""
 
 
 @contextmanager
-def lane_scans(session: LandingSession) -> Iterator[list[LaneScan]]:
-    """Yield the session's own stream first, then the open backfills."""
+def lanes_by_table(session: LandingSession) -> Iterator[Callable[[str], TableLanes]]:
+    """Yield a function that returns the streams of a table: the session's own, and the open backfills.
+
+    :raises LakecommitError: of that function: the table cannot be swept, by one of them
+    """
     try:
         lanes = open_lanes(session)
     except LakecommitError:
         # The unreadable table is reported separately, and files of unknown backfills stay.
         lanes = ()
+    streams: dict[str, list[Stream]] = {}
+    errors: dict[str, str] = {}
     with ExitStack() as opened:
         joined = [opened.enter_context(joined_session(session, lane)) for lane in lanes if lane.bounds]
-        yield [_scan(one) for one in (session, *joined)]
+        for own in (session, *joined):
+            found: list[PreparedTable] = []
+            for name in own.landing.tables:
+                try:
+                    found += _ready(own, name)
+                except LakecommitError as e:
+                    errors.setdefault(name, str(e))
+            if found:
+                folded = own.read_state([t.ledger for t in found])
+                for table in found:
+                    streams.setdefault(table.name, []).append((own, table, folded))
 
+        def lanes_of(name: str) -> TableLanes:
+            if name in errors:
+                raise LedgerError("LC7704", errors[name])
+            if name not in streams:
+                raise LedgerError(
+                    "LC7705", f"{name}: landing {session.landing.name} has landed nothing in it yet: run it first"
+                )
+            return TableLanes(session, streams[name])
 
-def _scan(session: LandingSession) -> LaneScan:
-    tables: dict[str, PreparedTable] = {}
-    errors: dict[str, str] = {}
-    for name in session.landing.tables:
-        try:
-            if (found := _ready(session, name)) is not None:
-                tables[name] = found
-        except LakecommitError as e:
-            errors[name] = str(e)
-    folded = session.read_state([t.ledger for t in tables.values()]) if tables else None
-    return LaneScan(session=session, tables=tables, errors=errors, folded=folded)
+        yield lanes_of
 
 
 class LaneFiles:
@@ -107,32 +113,22 @@ class LaneFiles:
 class TableLanes:
     """The streams of a landing, by the marks in the names of their files for one table.
 
-    :param scans: by :func:`lane_scans`
     :ivar table: as loaded for one of them
-    :raises LakecommitError: the table cannot be swept, by one of them
     """
 
-    def __init__(self, name: str, scans: Sequence[LaneScan]) -> None:
-        if (wrong := next((scan.errors[name] for scan in scans if name in scan.errors), None)) is not None:
-            raise LedgerError("LC7704", wrong)
-        ready = [(scan.session, scan.tables[name], scan.folded) for scan in scans if name in scan.tables]
-        if not ready:
-            raise LedgerError(
-                "LC7705", f"{name}: landing {scans[0].session.landing.name} has landed nothing in it yet: run it first"
-            )
-        self._session, self.table = scans[0].session, ready[0][1]
+    def __init__(self, session: LandingSession, streams: Sequence[Stream]) -> None:
+        self._session, self.table = session, streams[0][1]
         self._uuid = self.table.ledger.uuid
         self._own = landing_mark(self._uuid, self._session.landing.name)
-        files = [(s.lane, LaneFiles(s, table, folded)) for s, table, folded in ready if folded is not None]
-        marks = [self.mark(lane) for lane, _ in files]
+        marks = [self.mark(own.lane) for own, _, _ in streams]
         by_mark: dict[str, LaneFiles | None] = dict.fromkeys(self.marks_in(self.table.table.metadata))
         # The session's own stream may lack an entry, and is not closed.
         by_mark[self.mark(self._session.lane)] = None
-        by_mark |= {m: one for m, (_, one) in zip(marks, files, strict=True) if marks.count(m) == 1}
+        files = [LaneFiles(*stream) for stream in streams]
+        by_mark |= {m: one for m, one in zip(marks, files, strict=True) if marks.count(m) == 1}
         self._by_mark = by_mark
 
     def mark(self, lane: str) -> str:
-        """Return the mark in the names of a stream's files."""
         return file_mark(self._uuid, self._session.landing.name, lane)
 
     def is_own(self, mark: str) -> bool:
@@ -140,7 +136,6 @@ class TableLanes:
         return mark.startswith(self._own)
 
     def disposition_of(self, mark: str, attempt: UUID) -> Why | Kept:
-        """Return the disposition of a file that is old enough and in no snapshot."""
         if mark not in self._by_mark:
             return Why.CLOSED
         lane = self._by_mark[mark]
@@ -166,8 +161,8 @@ class TableLanes:
         return [self.mark(s.lane) for s in state.sections if s.landing == landing.name]
 
 
-def _ready(session: LandingSession, name: str) -> PreparedTable | None:
-    """Return a table that may be swept; ``None``: it has no entry of this stream."""
+def _ready(session: LandingSession, name: str) -> list[PreparedTable]:
+    """Return a table that may be swept; none if it has no entry of this stream."""
     table = session.tables.load(name)
     state = read_ledger(table.metadata, session.landing.branch)
     require_ledger(state, name)
@@ -175,7 +170,7 @@ def _ready(session: LandingSession, name: str) -> PreparedTable | None:
         reason = state.reason or "the landing has landed nothing in it yet"
         raise LedgerError("LC7709", f"{name}: {reason}. Nothing is swept; run the landing first")
     if state.section(session.landing.name, session.lane) is None:
-        return None
+        return []
     ready = prepared_table(session, name, table, state)
     there, named = session.control.describe(), ready.ledger.section.control
     if (there.cluster_id, there.topic_id) != (named.cluster_id, named.topic_id):
@@ -185,7 +180,7 @@ def _ready(session: LandingSession, name: str) -> PreparedTable | None:
             f"is another one (id {there.topic_id}), so pending slices are unknown. Nothing is swept; run the landing "
             "first",
         )
-    return ready
+    return [ready]
 
 
 def _check_log(table: PreparedTable, folded: FoldedLog) -> None:

@@ -147,11 +147,7 @@ _SCHEMES = ("s3", "s3a", "s3n")
 
 
 class UnfinishedUploads:
-    """The unfinished uploads of one folder.
-
-    :param location: the folder
-    :param properties: as :func:`pyiceberg.io.load_file_io` takes them, secrets included
-    """
+    """The unfinished uploads of one folder."""
 
     def __init__(self, location: str, properties: Mapping[str, str]) -> None:
         scheme, _, path = location.partition("://")

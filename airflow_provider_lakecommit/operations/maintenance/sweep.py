@@ -48,7 +48,7 @@ from airflow_provider_lakecommit.cycle import LandingSession, PreparedTable
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
 from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of
-from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lane_scans
+from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lanes_by_table
 from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile, UnfinishedUploads
 from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
 
@@ -60,14 +60,7 @@ BATCH = 2_000
 AT_ONCE = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Garbage:
-    """An unneeded file. ``attempt`` and ``mark`` are those of a slice, ``None`` for a file of a commit."""
-
-    file: StoredFile
-    why: Why
-    attempt: UUID | None = None
-    mark: str | None = None
+Garbage = tuple[StoredFile, Why]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +103,7 @@ def sweep(
     *,
     older_than: timedelta,
     remove: bool,
-    report: Callable[[str, Garbage], None] = lambda _table, _garbage: None,
+    report: Callable[[str, StoredFile, Why], None] = lambda _table, _file, _why: None,
     progress: Callable[[SweptTable], None] = lambda _table: None,
 ) -> tuple[SweptTable, ...]:
     """Find garbage below the tables of a landing, and remove it on request.
@@ -121,10 +114,10 @@ def sweep(
     :raises LakecommitError: the control log cannot be read or written
     """
     swept = tuple(SweptTable(table=name) for name in session.landing.tables)
-    with lane_scans(session) as scans:
+    with lanes_by_table(session) as lanes_of:
         for out in swept:
             try:
-                lanes = TableLanes(out.table, scans)
+                lanes = lanes_of(out.table)
                 with ThreadPoolExecutor(AT_ONCE) as pool:
                     one = _TableSweep(session, lanes, older_than, remove, out, pool)
                     one.run(partial(report, out.table), progress)
@@ -167,16 +160,16 @@ class _TableSweep:
         self._unannounced = {lanes.mark(REPLAY), lanes.mark(REWRITE)}
         self._now = 0.0
 
-    def run(self, report: Callable[[Garbage], None], progress: Callable[[SweptTable], None]) -> None:
+    def run(self, report: Callable[[StoredFile, Why], None], progress: Callable[[SweptTable], None]) -> None:
         properties = self._session.tables.storage(self._table.name).properties
         for folder in _folders(self._table):
             store = FileStore(folder, properties)
             self._now = self._clock(store)
             batch: list[Garbage] = []
-            for garbage in self._garbage(store):
-                report(garbage)
-                _count(self._out.found, garbage.why, garbage.file)
-                batch.append(garbage)
+            for file, why in self._garbage(store):
+                report(file, why)
+                _count(self._out.found, why, file)
+                batch.append((file, why))
                 if self._remove and len(batch) >= BATCH:
                     self._remove_batch(store, batch)
                     batch = []
@@ -186,21 +179,21 @@ class _TableSweep:
                 progress(self._out)
             self._sweep_uploads(UnfinishedUploads(folder, properties), report)
 
-    def _sweep_uploads(self, uploads: UnfinishedUploads, report: Callable[[Garbage], None]) -> None:
+    def _sweep_uploads(self, uploads: UnfinishedUploads, report: Callable[[StoredFile, Why], None]) -> None:
         if uploads.unknown:
             self._session.log(
                 f"{self._out.table}: unfinished uploads are not checked: install boto3 (extra s3), or remove them by a "
                 "lifecycle rule of the bucket"
             )
         for file in uploads.walk():
-            attempt, mark = attempt_of(file.name), mark_of(file.name)
-            if attempt is None or mark is None or not (mark in self._unannounced or self._lanes.is_own(mark)):
+            mark = mark_of(file.name)
+            if attempt_of(file.name) is None or mark is None or not self._is_own(mark):
                 _count(self._out.kept, Kept.OTHERS, file)
             elif self._now - file.modified < max(self._age, self._commit_age):
                 _count(self._out.kept, Kept.YOUNG, file)
             else:
-                report(garbage := Garbage(file, Why.UPLOAD, attempt, mark))
-                _count(self._out.found, garbage.why, file)
+                report(file, Why.UPLOAD)
+                _count(self._out.found, Why.UPLOAD, file)
                 if self._remove and uploads.abort(file.path):
                     self._out.removed += 1
                     self._out.removed_bytes += file.size
@@ -217,7 +210,7 @@ class _TableSweep:
             if (attempt := attempt_of(file.name)) is not None:
                 found = self._data_file(file, attempt)
                 if isinstance(found, Why):
-                    yield Garbage(file, found, attempt, mark_of(file.name))
+                    yield file, found
                 else:
                     _count(self._out.kept, found, file)
             elif (commit := commit_of(file.name, self._table.ledger.uuid)) is None:
@@ -233,7 +226,7 @@ class _TableSweep:
         mark = mark_of(file.name)
         if mark is None:
             return Kept.HELD if file.name in self._used else Kept.EARLIER
-        if not (mark in self._unannounced or self._lanes.is_own(mark)):
+        if not self._is_own(mark):
             return Kept.OTHERS
         if file.name in self._used:
             return Kept.HELD
@@ -244,6 +237,9 @@ class _TableSweep:
             return Kept.YOUNG
         return self._lanes.disposition_of(mark, attempt)
 
+    def _is_own(self, mark: str) -> bool:
+        return mark in self._unannounced or self._lanes.is_own(mark)
+
     def _lost_commit(self, store: FileStore, some: Sequence[tuple[StoredFile, bool]]) -> Iterator[Garbage]:
         """Yield the files of one commit attempt that no snapshot has; those that one has are kept for good."""
         reason: Kept | None = None
@@ -253,22 +249,25 @@ class _TableSweep:
             reason = Kept.IN_FLIGHT
         for file, _ in some:
             if reason is None:
-                yield Garbage(file, Why.LOST_COMMIT)
+                yield file, Why.LOST_COMMIT
             else:
                 _count(self._out.kept, reason, file)
 
     def _remove_batch(self, store: FileStore, batch: Sequence[Garbage]) -> None:
         unreported: dict[str, set[UUID]] = {}
-        for g in batch:
-            if g.why is Why.UNREPORTED and g.mark is not None and g.attempt is not None:
-                unreported.setdefault(g.mark, set()).add(g.attempt)
+        for file, why in batch:
+            attempt, mark = attempt_of(file.name), mark_of(file.name)
+            if why is Why.UNREPORTED and mark is not None and attempt is not None:
+                unreported.setdefault(mark, set()).add(attempt)
         late = self._lanes.record_void(unreported)
         self._used.refresh()
-        again = self._lanes.marks_in(self._used.metadata) if any(g.why is Why.CLOSED for g in batch) else ()
+        again = self._lanes.marks_in(self._used.metadata) if any(why is Why.CLOSED for _, why in batch) else ()
         removable = [
-            g.file
-            for g in batch
-            if g.file.name not in self._used and g.attempt not in late and not (g.why is Why.CLOSED and g.mark in again)
+            file
+            for file, why in batch
+            if file.name not in self._used
+            and attempt_of(file.name) not in late
+            and not (why is Why.CLOSED and mark_of(file.name) in again)
         ]
         for file, there in zip(removable, self._pool.map(lambda f: store.delete(f.path), removable), strict=True):
             self._out.removed += there

@@ -54,14 +54,12 @@ class Sample:
         return self.share >= 1 and not self.ranges
 
     def of(self, covered: Coverage) -> Coverage:
-        """Return the part of some ranges to compare."""
         if self.ranges:
             stated = {p: self.ranges.get((p.topic, p.partition), RangeSet()) for p in covered.parts}
             covered = covered & Coverage(stated)
         return covered if self.share >= 1 else Coverage({p: spread(r, self.share) for p, r in covered.parts.items()})
 
     def missing(self, covered: Coverage) -> Iterator[str]:
-        """Yield the stated ranges that are not landed."""
         for (topic, partition), stated in self.ranges.items():
             landed = (r for p, r in covered.parts.items() if (p.topic, p.partition) == (topic, partition))
             if rest := stated - reduce(or_, landed, RangeSet()):

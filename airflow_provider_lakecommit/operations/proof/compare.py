@@ -161,7 +161,6 @@ def _differing(
     columns: Sequence[str],
     rows: tuple[list[int], list[int]],
 ) -> Iterator[tuple[int, Example]]:
-    """Yield the differences of one record, by its rows."""
     parts = [t.select(columns).take(pa.array(r, pa.int64())) for t, r in zip((source, table), rows, strict=True)]
     try:
         some = [part.to_pylist() for part in parts]

@@ -48,19 +48,17 @@ _TEXTS = {"lost": "lost", "doubled": "doubled", "altered": "altered", "foreign":
 
 @dataclass(slots=True, kw_only=True)
 class Proof:
-    """The result. ``ranges`` were read, ``records`` and ``bytes`` of them; ``dropped`` records are rejected, and no
+    """The result. ``records`` and ``bytes`` of the plan's ranges were read; ``dropped`` records are rejected, and no
     dead-letter table was compared. ``differences`` are by table, ``others`` are the ranges that were not compared, by
-    table and reason, ``unlanded`` stated ranges that the ledger lacks, ``compacted`` rows whose record log compaction
-    may have removed: the topic is compacted, or its settings cannot be read.
+    table and reason, ``compacted`` rows whose record log compaction may have removed: the topic is compacted, or its
+    settings cannot be read.
     """
 
-    ranges: Coverage
-    sampled: bool
+    plan: ProofPlan
     records: int = 0
     bytes: int = 0
     dropped: int = 0
     compacted: int = 0
-    unlanded: str = ""
     unread: list[str] = field(default_factory=list)
     differences: dict[str, Differences] = field(default_factory=dict)
     others: dict[str, Mapping[str, Coverage]] = field(default_factory=dict)
@@ -86,8 +84,8 @@ class Proof:
             if found.counts[UNDECIDED]:
                 yield name, f"{found.counts[UNDECIDED]} keys are undecided: a change that was not compared may be newer"
         first = next(iter(self.differences), "")
-        if self.unlanded:
-            yield first, f"{NOT_LANDED}: {self.unlanded}"
+        if self.plan.unlanded:
+            yield first, f"{NOT_LANDED}: {self.plan.unlanded}"
         if self.compacted:
             yield first, f"{self.compacted} rows are of records that log compaction may have removed from the source"
         if self.dropped:
@@ -95,8 +93,8 @@ class Proof:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "sampled": self.sampled,
-            "ranges": self.ranges.to_dict(),
+            "sampled": self.plan.sampled,
+            "ranges": self.plan.coverage.to_dict(),
             "records": self.records,
             "bytes": self.bytes,
             "dropped": self.dropped,
@@ -147,9 +145,7 @@ class _Work:
         self._session, self._plan, self._engine, self._progress = session, plan, engine, progress
         self._landing = session.landing
         self._proof = Proof(
-            ranges=plan.coverage,
-            sampled=plan.sampled,
-            unlanded=plan.unlanded,
+            plan=plan,
             differences={n: Differences() for n in plan.tables},
             others={n: found.others for n, found in plan.ranges.items() if found.others},
         )
@@ -161,14 +157,14 @@ class _Work:
         self._not_compared = Coverage()
 
     def run(self) -> Proof:
-        done = 0
+        done, total = 0, len(self._plan.coverage)
         for generation, parts in self._plan.readings.items():
             slices = [s for tables, c in parts.items() for s in self._slices(tables, c)]
             for at in range(0, len(slices), SLICES_AT_ONCE):
                 some = slices[at : at + SLICES_AT_ONCE]
                 self._batch(generation, some)
                 done += sum(map(len, some))
-                self._progress(f"{self._landing.name}: compared {done:,} of {len(self._proof.ranges):,} offsets")
+                self._progress(f"{self._landing.name}: compared {done:,} of {total:,} offsets")
         if self._landing.upsert.key and self._plan.readings:
             self._compare_keys()
         return self._proof

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from airflow_provider_lakecommit.cli.infer_output import output_of
 from airflow_provider_lakecommit.cli.infer_parts import csv_as_json, raw_columns
 from airflow_provider_lakecommit.cli.infer_schema import Question, infer_schema, rejected
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
@@ -91,7 +92,7 @@ def test_what_is_printed_is_a_landing_of_that_format(
 ) -> None:
     kafka = {"bootstrap.servers": "127.0.0.1:9"}
     question = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
-    assert infer_schema(question, Output(), taken=taken(*ROWS)) == Exit.DONE
+    assert output_of(infer_schema(question, taken=taken(*ROWS)), Output()) == Exit.DONE
     printed = tmp_path / "printed.yaml"
     printed.write_text(capsys.readouterr().out)
     again = Landing.from_yaml(printed)
@@ -105,7 +106,7 @@ def test_rules_of_the_spec_decide_which_columns_are_times(capsys: pytest.Capture
     kafka = {"bootstrap.servers": "127.0.0.1:9"}
     question = Question(kafka=kafka, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
     value = b'{"ts": 1767355200000, "day": "31.01.2026", "clock": 5, "n": 1}'
-    assert infer_schema(question, Output(), taken=taken(value)) == Exit.DONE
+    assert output_of(infer_schema(question, taken=taken(value)), Output()) == Exit.DONE
     printed = yaml.safe_load(capsys.readouterr().out)
     assert {c["name"]: c["type"] for c in printed["create"]["schema"]} == {
         "ts": "timestamptz",
@@ -132,7 +133,7 @@ def test_a_sample_without_a_row_is_answered_by_the_reason(
         name="o", topics="o", table="a.b", dead_letter_table="a.d", format=format, csv=csv, timestamps={"at": "iso8601"}
     )
     question = Question(kafka={}, topics=["o"], landing=landing, catalog=None, records=10, examples=False)
-    assert infer_schema(question, Output(), taken=taken(value, value)) == Exit.REFUSED
+    assert output_of(infer_schema(question, taken=taken(value, value)), Output()) == Exit.REFUSED
     output = capsys.readouterr().err
     assert "no column could be found in 2 records; " in output
     assert why in output

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, to_yaml
+from airflow_provider_lakecommit.cli.infer_output import to_yaml
+from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question
 from airflow_provider_lakecommit.cli.infer_upsert import proposed
 from airflow_provider_lakecommit.formats.infer import infer
 from airflow_provider_lakecommit.formats.sampled import sample_values

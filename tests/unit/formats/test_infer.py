@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, rejected, to_yaml
+from airflow_provider_lakecommit.cli.infer_output import to_yaml
+from airflow_provider_lakecommit.cli.infer_schema import Inferred, Question, rejected
 from airflow_provider_lakecommit.core.formats import FormatOptions
 from airflow_provider_lakecommit.formats.decode_json import JsonDecoder
 from airflow_provider_lakecommit.formats.infer import InferredColumn, infer

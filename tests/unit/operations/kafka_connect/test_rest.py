@@ -35,13 +35,23 @@ class Time:
     def __init__(self) -> None:
         self.now = 0.0
 
+    def monotonic(self) -> float:
+        return self.now
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
 
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    """Time passes only while Connect is waited for."""
+    made = Time()
+    monkeypatch.setattr("airflow_provider_lakecommit.operations.kafka_connect.rest.time", made)
+    return made
+
+
 def rest(worker: Worker, **options: Any) -> ConnectRest:
-    time = Time()
-    return ConnectRest(url=worker.url, clock=lambda: time.now, sleep=time.sleep, **options)
+    return ConnectRest(url=worker.url, **options)
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -180,7 +190,7 @@ def test_waiting_checks_until_it_is_so(worker: Worker) -> None:
     ],
 )
 def test_how_a_connector_is(states: tuple[str, ...], running: bool, paused: bool, stopped: bool) -> None:
-    first, *tasks = (Part(name=str(n), state=state, worker="") for n, state in enumerate(states))
+    first, *tasks = (Part(name=str(n), state=state) for n, state in enumerate(states))
     found = ConnectorStatus(connector=first, tasks=tuple(tasks))
     assert (found.is_running, found.is_paused, found.is_stopped) == (running, paused, stopped)
 

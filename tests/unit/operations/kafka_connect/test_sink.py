@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operations.kafka_connect.scope import notes_on, reads_earliest, reasons_against
+from airflow_provider_lakecommit.operations.kafka_connect.sink import notes_on, reads_earliest, reasons_against
 
 LANDING = Landing(name="orders", topics=["orders", "returns"], table="shop.orders")
 CONFIG = {"topics": "orders,returns", "iceberg.tables": "shop.orders"}
