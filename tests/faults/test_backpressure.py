@@ -22,7 +22,6 @@ from airflow_provider_lakecommit.control.records import read_entry
 from airflow_provider_lakecommit.core.log import CommitFailed, CycleClosed, CycleOpened, Entry
 from airflow_provider_lakecommit.core.model import LIVE
 from airflow_provider_lakecommit.core.planning.admission import Pending, pressure_of
-from airflow_provider_lakecommit.core.planning.pressure import Pending, pressure_of
 from airflow_provider_lakecommit.cycle.commit.prepared import prepare_for_commit
 from airflow_provider_lakecommit.cycle.outcome import RunOutcome
 from airflow_provider_lakecommit.cycle.results import Closed
