@@ -29,7 +29,7 @@ from airflow_provider_lakecommit.operations.decisions.delete_back import delete_
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Way
-from airflow_provider_lakecommit.spark import task
+from airflow_provider_lakecommit.spark import report
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.record_rows import check_rows
 from airflow_provider_lakecommit.status.table_history import Severity
@@ -429,7 +429,7 @@ def test_a_report_cannot_declare_marks(make_world: Make, produce: Produce, monke
     """Whoever may write to an unsigned control topic can name any columns: only the landing says which are marks."""
     world = make_world(1, metadata_columns=False)
     produce(str(world.landing.topics), records(0, 50), partition=0)
-    monkeypatch.setattr(task, "marks_of", lambda *_: (1, 2, 3, 1))
+    monkeypatch.setattr(report, "marks_of", lambda *_: (1, 2, 3, 1))
     world.settle()
     with world.session() as session:
         state = ledger_state(session, world.landing.table)

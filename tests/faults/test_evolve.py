@@ -22,7 +22,7 @@ from airflow_provider_lakecommit.committer.summary_extras import EVOLVED
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.core.outcome import Commit, Ended, decide
 from airflow_provider_lakecommit.core.refusal import RefusalState
-from airflow_provider_lakecommit.cycle.plan import evolving
+from airflow_provider_lakecommit.cycle.plan import column_check
 from airflow_provider_lakecommit.cycle.plan.open import evolve_now, preview
 from airflow_provider_lakecommit.exceptions import CommitUnknownError, LakecommitError
 from airflow_provider_lakecommit.formats.evolution import records
@@ -311,7 +311,7 @@ def test_a_catalog_that_fails_at_each_change_is_reported_with_the_way_on(
     def fails(*_: Any) -> None:
         raise CommitUnknownError("LC9999", "20 commit request(s) were sent")
 
-    monkeypatch.setattr(evolving, "evolve_table", fails)
+    monkeypatch.setattr(column_check, "evolve_table", fails)
     opened = world.open("stuck")
     assert opened.plan.refused is RefusalState.CATALOG_AWAY
     assert "The request was to change columns: add extra string. " in str(opened.plan.reason)

@@ -20,7 +20,7 @@ from airflow_provider_lakecommit.core.offsets import Coverage, OffsetRange, Sour
 from airflow_provider_lakecommit.exceptions import SourceUnavailableError
 from airflow_provider_lakecommit.formats.evolution.changes import Change, evolution
 from airflow_provider_lakecommit.formats.evolution.inferred import InferredTypes, RecordSample, TypeSource, source_for
-from airflow_provider_lakecommit.formats.evolution.records import FramedRecordsSource, RecordsSource
+from airflow_provider_lakecommit.formats.evolution.records import RecordsSource
 from airflow_provider_lakecommit.kafka.sample import records_at
 from airflow_provider_lakecommit.landing import Landing
 
@@ -34,6 +34,13 @@ TABLE = Schema(
 )
 LANDING = Landing(name="rows", topics="rows", table="shop.rows")
 FRAME = b"\x00" + (7).to_bytes(4)
+
+
+class Framed(RecordsSource):
+    """Of records behind the id of a schema."""
+
+    def __init__(self, landing: Landing, kafka: Mapping[str, Any]) -> None:
+        super().__init__(replace(landing, format="json_schema"), kafka)
 
 
 class NewestWriter:
@@ -60,7 +67,7 @@ def infer(source: TypeSource, schema: Schema, ranges: Coverage) -> InferredTypes
     return source.inferred(schema, source.sample(ranges, Coverage()))
 
 
-@pytest.fixture(params=[RecordsSource, FramedRecordsSource, NewestWriter])
+@pytest.fixture(params=[RecordsSource, Framed, NewestWriter])
 def make(request: pytest.FixtureRequest) -> type[TypeSource]:
     made: type[TypeSource] = request.param
     return made
@@ -69,7 +76,7 @@ def make(request: pytest.FixtureRequest) -> type[TypeSource]:
 @pytest.fixture
 def ranges(make: type[TypeSource], make_topic: Callable[..., str], produce: Callable[..., object]) -> Coverage:
     """Ten records, of which one has a field more and a larger number."""
-    topic, frame = make_topic(1), FRAME if make is FramedRecordsSource else b""
+    topic, frame = make_topic(1), FRAME if make is Framed else b""
     some: list[dict[str, Any]] = [{"id": i, "n": i, "ts": "2026-01-01T00:00:00Z"} for i in range(10)]
     some[6] |= {"n": 1 << 40, "extra": "x"}
     produce(topic, [(str(v["id"]), frame + json.dumps(v).encode()) for v in some])
@@ -104,7 +111,7 @@ def test_for_a_table_that_has_all_of_it_nothing_is_to_be_done(
     assert (found.misfits, found.left_out) == ((), ())
 
 
-@pytest.mark.parametrize("made", [RecordsSource, FramedRecordsSource])
+@pytest.mark.parametrize("made", [RecordsSource, Framed])
 def test_brokers_that_do_not_answer_are_an_error_and_no_empty_answer(
     made: type[TypeSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
