@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pkgutil import resolve_name
 from typing import Protocol, TypeVar, cast
 
@@ -202,11 +202,10 @@ def together(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[R
 
 def _merged(parts: Sequence[tuple[Sequence[int], Decoded]], rejects: Sequence[Reject]) -> Decoded:
     table = pa.concat_tables([part.table for _, part in parts])
-    records = [
-        i
-        for positions, part in parts
-        for i in (positions if part.records is None else (positions[i] for i in part.records))
-    ]
+    of_parts = (
+        positions if part.records is None else [positions[i] for i in part.records] for positions, part in parts
+    )
+    records = [*chain.from_iterable(of_parts)]
     if any(before[-1] > after[0] for (before, _), (after, _) in pairwise(parts)):
         order = np.argsort(np.array(records, np.int64), kind="stable")
         table, records = table.take(pa.array(order)), [records[i] for i in order]

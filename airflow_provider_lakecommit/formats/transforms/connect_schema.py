@@ -29,7 +29,6 @@ from pyiceberg.types import (
 
 from airflow_provider_lakecommit.core import FormatOptions
 from airflow_provider_lakecommit.formats.decoder import Refusal, Reject
-from airflow_provider_lakecommit.formats.evolution.paths import parts_of
 from airflow_provider_lakecommit.formats.times import RULE_OF
 
 WRONG_SCHEMA = "wrong_schema"
@@ -89,8 +88,13 @@ class EnvelopeSchemas:
 
 def _can_differ(kind: IcebergType) -> bool:
     """Return True if values of this type, or within it, can differ from what a schema states."""
-    within = any(_can_differ(part.field_type) for part in parts_of(kind))
-    return within or isinstance(kind, (DecimalType, *_OCTETS, *_TIMES))
+    if isinstance(kind, StructType):
+        return any(_can_differ(field.field_type) for field in kind.fields)
+    if isinstance(kind, ListType):
+        return _can_differ(kind.element_type)
+    if isinstance(kind, MapType):
+        return _can_differ(kind.key_type) or _can_differ(kind.value_type)
+    return isinstance(kind, (DecimalType, *_OCTETS, *_TIMES))
 
 
 def _images(schema: bytes) -> Iterator[Mapping[str, Any]]:
