@@ -37,6 +37,42 @@ def start(thread):
 """
 
 
+INTERRUPTED = """
+import subprocess, sys
+
+kept = []
+
+def test_fails():
+    raise AssertionError("said before the interruption")
+
+def test_is_interrupted():
+    kept.append(subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE))
+    raise KeyboardInterrupt
+
+def teardown_module():
+    kept[0].kill()
+"""
+
+
+def pytest_run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """A run of pytest, with the fixture, that waits for nothing to end."""
+    (folder / "test_it.py").write_text(tests)
+    (folder / "conftest.py").write_text(
+        "from tests.fixtures import leftovers as told\nfrom tests.fixtures.leftovers import leftovers\n"
+        "told.ENDING_SECONDS = 0.0\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", "."]
+    return subprocess.run(
+        [*command, "test_it.py"],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
 @pytest.mark.heavy(
     but=(
         "process",
@@ -55,20 +91,12 @@ def start(thread):
     ids=["thread", "client", "process", "log", "nothing"],
 )
 def test_what_a_test_leaves_running_is_an_error_that_names_it(tmp_path: Path, left: str, named: str) -> None:
-    (tmp_path / "test_it.py").write_text(HEAD.format(left=left))
-    (tmp_path / "conftest.py").write_text(
-        "from tests.fixtures import leftovers as told\nfrom tests.fixtures.leftovers import leftovers\n"
-        "told.ENDING_SECONDS = 0.0\n"
-    )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", "."]
-    done = subprocess.run(
-        [*command, "test_it.py"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    done = pytest_run(tmp_path, HEAD.format(left=left))
     assert done.returncode == (pytest.ExitCode.TESTS_FAILED if named else pytest.ExitCode.OK), done.stdout
     assert not named or ("the test left behind:" in done.stdout and named in done.stdout)
+
+
+def test_an_interrupted_run_still_reports_what_failed_before(tmp_path: Path) -> None:
+    done = pytest_run(tmp_path, INTERRUPTED)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stderr
+    assert "said before the interruption" in done.stdout
