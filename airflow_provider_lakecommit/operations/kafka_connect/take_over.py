@@ -18,7 +18,7 @@ same command then continues after what it has landed, unless the landing has lan
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer import set_section, was_handed
@@ -55,23 +55,10 @@ from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import Tu
 from airflow_provider_lakecommit.status import Severity, check_landing, read_history
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
-    """The result. ``wrong`` are the findings of `verify` afterwards."""
-
-    preview: AdoptionPreview
-    rescued: int
-    wrong: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON and XCom."""
-        return {**self.preview.to_dict(), "rescued_rows": self.rescued, "wrong": list(self.wrong)}
-
-
 def adopt(
     session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
-) -> Adopted:
-    """Take the table over, and return where the landing continues.
+) -> dict[str, Any]:
+    """Take the table over, and return where the landing continues, with the findings of `verify` afterwards.
 
     :param decision: the user who decided, for the table's history
     :param doubled_stay: accept duplicates in the table
@@ -96,7 +83,7 @@ def adopt(
     if preview.done:
         put_back(session, connector, decision)
         session.log(f"{preview.table}: landing {preview.landing} already continues after connector {connector.name}")
-        return Adopted(preview=preview, rescued=0, wrong=off_things(session))
+        return {**preview.to_dict(), "rescued_rows": 0, "wrong": list(off_things(session))}
     if preview.reads_again:
         put_back(session, connector, decision)
         log = rescue_of(session, connector, decision.by)
@@ -110,7 +97,7 @@ def adopt(
     session.log(f"{preview.table}: holds all files that connector {connector.name} has announced")
     _set_ledgers(session, preview, sequence, decision, doubled_stay=doubled_stay)
     _check_left_alone(session, connector, dict(progress.offsets))
-    return Adopted(preview=preview, rescued=rescued, wrong=off_things(session))
+    return {**preview.to_dict(), "rescued_rows": rescued, "wrong": list(off_things(session))}
 
 
 def put_back(session: LandingSession, connector: KnownConnector, decision: Decision) -> None:
