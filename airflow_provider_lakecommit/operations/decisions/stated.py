@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.core import RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.backfill.request import moment_of
 
 _TEMPLATED = ("{{", "{%", "{#")
 
@@ -77,18 +79,10 @@ def parse_start(text: str, option: str = "--from") -> str | datetime | dict[tupl
     """
     hint = f"{option} {text!r}: use earliest, latest, a time such as 2026-11-01T06:00, or TOPIC:PARTITION=OFFSET,…, "
     hint += "for example orders:0=1500"
-    if (moment := _moment(text)) is not None:
-        return moment
+    with suppress(SpecError):
+        if (moment := moment_of(text, option)) is not None:
+            return moment
     return text if text in ("earliest", "latest") else parse_offsets(text, hint)
-
-
-def _moment(text: str) -> datetime | None:
-    """Parse a time; without an offset it is UTC."""
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def ranges_of(plain: Mapping[str, Sequence[Sequence[int]]]) -> dict[tuple[str, int], RangeSet]:
