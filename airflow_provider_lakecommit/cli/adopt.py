@@ -70,11 +70,11 @@ def adopt(options: Namespace, output: Output) -> int:
         command = f"{spoken(CONNECT_ADOPT)} --connector {connector.name}{back}"
         decision = decision_of(command, session.landing.name, options.reason)
         done = act(session, connector, decision=decision, doubled_stay=options.doubled_stay)
-        output.answer({"written": True, **done.to_dict()})
-        for text in done.wrong:
+        output.answer({"written": True, **done})
+        for text in done["wrong"]:
             output.log(text)
-        output.log(f"verify: found {len(done.wrong)} problems" if done.wrong else "verify: found no problem")
-        return Exit.REFUSED if done.wrong else Exit.DONE
+        output.log(f"verify: found {len(done['wrong'])} problems" if done["wrong"] else "verify: found no problem")
+        return Exit.REFUSED if done["wrong"] else Exit.DONE
 
 
 def _preview(session: LandingSession, connector: Any, options: Namespace, output: Output) -> int | None:

@@ -211,9 +211,10 @@ def moment(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def budget(text: str) -> tuple[int, float]:
-    """Return dead letters and their ratio, for example of 500:0.2."""
+def budget(text: str) -> str:
+    """Check dead letters and their ratio, for example 500:0.2."""
     try:
-        return parse_budget(text)
+        parse_budget(text)
     except ValueError as e:
         raise argparse.ArgumentTypeError(str(e)) from None
+    return text

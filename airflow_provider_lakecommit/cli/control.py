@@ -12,7 +12,7 @@ from airflow_provider_lakecommit.cli.terminal.confirm import decision_of, ends_w
 from airflow_provider_lakecommit.cli.terminal.output import Exit, Output
 from airflow_provider_lakecommit.core import PAUSE, PUBLISH_NOW, RESUME, spoken
 from airflow_provider_lakecommit.cycle import LandingSession
-from airflow_provider_lakecommit.operations import PublishedNow, publish_now
+from airflow_provider_lakecommit.operations import publish_now
 from airflow_provider_lakecommit.operations.decisions import pause as words
 from airflow_provider_lakecommit.status import read_status
 
@@ -31,30 +31,25 @@ def publish(session: LandingSession, options: Namespace, output: Output) -> int:
     if options.dry_run:
         return _preview(session, options, output, ends=True)
     actor = decision_of(spoken(PUBLISH_NOW), name, options.reason).actor
-    done = _publish(session, options, output, f"{actor} requested publication now")
-    output.answer({"landing": name, **done.to_dict()})
+    output.answer({"landing": name, **_publish(session, options, f"{actor} requested publication now")})
     return Exit.DONE
 
 
 def _switch(session: LandingSession, options: Namespace, output: Output, command: str) -> int:
-    name, resumes, drains = session.landing.name, command == spoken(RESUME), getattr(options, "drain", False)
+    resumes, drains = command == spoken(RESUME), getattr(options, "drain", False)
     if options.dry_run:
         return _preview(session, options, output, ends=drains, plans=resumes)
     action = words.resume if resumes else words.suspend
-    done = action(session, decision_of(command, name, options.reason))
-    output.log(f"landing {name} {done}")
-    more: dict[str, Any] = {}
+    done = action(session, decision_of(command, session.landing.name, options.reason))
     if drains:
-        more["published"] = _publish(session, options, output, "the landing is drained").to_dict()
-    output.answer({"landing": name, **done.to_dict(), **more})
+        done["published"] = _publish(session, options, "the landing is drained")
+    output.answer(done)
     return Exit.DONE
 
 
-def _publish(session: LandingSession, options: Namespace, output: Output, why: str) -> PublishedNow:
+def _publish(session: LandingSession, options: Namespace, why: str) -> dict[str, Any]:
     reason = f"{why}{options.reason and f': {options.reason}'}"
-    done = publish_now(session, identity(uuid4()), reason, wait=options.wait.total_seconds())
-    output.log(str(done))
-    return done
+    return publish_now(session, identity(uuid4()), reason, wait=options.wait.total_seconds())
 
 
 def _preview(

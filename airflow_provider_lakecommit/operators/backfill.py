@@ -22,10 +22,9 @@ from uuid import UUID
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import span_of
-from airflow_provider_lakecommit.operations import LaneRequest, lane_request
+from airflow_provider_lakecommit.operations import LaneRequest, is_stated, lane_request, texts_of
 from airflow_provider_lakecommit.operators.base import WARNING, landing_of, without_event
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
-from airflow_provider_lakecommit.operators.tasks.arguments import is_stated, texts_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context

@@ -22,33 +22,27 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_lakecommit.core import CONNECT_RESCUE, PAUSE, RESUME, Decision, spoken
+from airflow_provider_lakecommit.core import CONNECT_RESCUE, PAUSE, RESUME, spoken
 from airflow_provider_lakecommit.exceptions import ConnectError, ConnectorError, SpecError, TableError
 from airflow_provider_lakecommit.landing import span_of
-from airflow_provider_lakecommit.operations import CONTROL_TOPIC, Disposition
+from airflow_provider_lakecommit.operations import CONTROL_TOPIC, Disposition, is_stated, texts_of
 from airflow_provider_lakecommit.operators.base import no_retry_in_vain
-from airflow_provider_lakecommit.operators.tasks.arguments import (
-    check_arguments,
-    filled,
-    is_stated,
-    one_of,
-    refuse_unknown,
-    texts_of,
-)
+from airflow_provider_lakecommit.operators.tasks.arguments import check_arguments, filled, one_of, refuse_unknown
+from airflow_provider_lakecommit.operators.tasks.decision import decision_now
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_lakecommit.core import Decision
     from airflow_provider_lakecommit.operations import ConnectorStatus, ConnectRest, RescueReport
 
 __all__ = ["ACTIONS", "KafkaConnectOperator"]
@@ -141,13 +135,7 @@ class KafkaConnectOperator(BaseOperator):
         task, run = context.get("ti"), context.get("dag_run")
         user = getattr(run, "triggering_user_name", None) or "nobody"
         where = f"DAG {task.dag_id}, run {run.run_id}, task {task.task_id}" if task and run else f"task {self.task_id}"
-        return Decision(
-            command=spoken(CONNECT_RESCUE),
-            actor=f"{user} by {where}",
-            host=socket.gethostname(),
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
-            reason=action.reason.strip(),
-        )
+        return decision_now(spoken(CONNECT_RESCUE), f"{user} by {where}", action.reason)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,43 +3,95 @@
 
 Contract: a task without ``agreed`` writes nothing: it logs a preview and returns it for a user to read. A task with
 ``agreed`` takes the preview of such a task, scans again, and does exactly that. Operations and their arguments are in
-:mod:`~airflow_provider_lakecommit.operators.decisions.table`; both are checked when the DAG is parsed. An operation
-that gives nothing up needs no approval, and runs at once.
+:data:`OPERATIONS`; both are checked when the DAG is parsed. An operation that gives nothing up needs no approval, and
+runs at once.
 
-Failure story: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`. A task with nothing to do ends
-skipped.
+Failure story: that of :mod:`~airflow_provider_lakecommit.operations.decisions.operation`. A task with nothing to do
+ends skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_provider_lakecommit.core import PUBLISH_NOW, spoken
 from airflow_provider_lakecommit.exceptions import DecisionError, SpecError
-from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
-from airflow_provider_lakecommit.operators.decisions.operation import (
-    ApprovedOperation,
-    DirectOperation,
+from airflow_provider_lakecommit.landing import Landing, span_of
+from airflow_provider_lakecommit.operations import (
     NothingToDoError,
     Operation,
-    decision_by,
-    decision_of,
+    ReplayDeadLetters,
+    ResetAssert,
+    ResetBlocked,
+    ResetHard,
+    ResetKey,
+    ResetOffsets,
 )
-from airflow_provider_lakecommit.operators.decisions.table import OPERATIONS
+from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
+from airflow_provider_lakecommit.operators.tasks.adopt import Adopt
 from airflow_provider_lakecommit.operators.tasks.arguments import check_arguments, filled, one_of
+from airflow_provider_lakecommit.operators.tasks.decision import decision_by, decision_of
+from airflow_provider_lakecommit.operators.tasks.migrate import Migrate
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
+    from airflow_provider_lakecommit.core import Decision
+    from airflow_provider_lakecommit.cycle import LandingSession, RunIdentity
+
 __all__ = ["LandingOperationOperator"]
 
 TEXT, OPERATION = "text", "operation"
 """Keys of a preview: its full text, in a form that a web page keeps, and its operation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishNow(Operation):
+    """Stop open windows at the current record and publish them.
+
+    :param wait: time that the runs have to publish their windows; this task publishes the rest. A timedelta, seconds,
+        or a text such as ``1m30s``
+    """
+
+    name: ClassVar[str] = spoken(PUBLISH_NOW)
+    wait: timedelta | str | float = timedelta(minutes=1)
+
+    def check(self, landing: Landing) -> None:
+        span_of(self.wait, "wait")
+
+    def perform(self, session: LandingSession, run: RunIdentity, decision: Decision) -> dict[str, Any]:
+        """Request the end of the windows, wait, and publish the rest. The runs of these windows end with success as
+        usual, and their notes report it.
+        """
+        from airflow_provider_lakecommit.operations import publish_now
+
+        why = f"{decision.actor} requested publication now"
+        done = publish_now(session, run, why, wait=span_of(self.wait, "wait").total_seconds())
+        return {"landing": session.landing.name, **done}
+
+
+OPERATIONS: Mapping[str, type[Operation]] = {
+    kind.name: kind
+    for kind in (
+        ResetOffsets,
+        ResetHard,
+        ResetBlocked,
+        ResetAssert,
+        Migrate,
+        ResetKey,
+        Adopt,
+        ReplayDeadLetters,
+        PublishNow,
+    )
+}
+""" ``reset offsets``, ``dead-letters``, … """
 
 
 class LandingOperationOperator(LandingTask):
@@ -98,7 +150,7 @@ class LandingOperationOperator(LandingTask):
         self.decided_by = decided_by
         self.reason = reason
         kind = OPERATIONS[self.operation]
-        if issubclass(kind, DirectOperation) and not (agreed is None and decided_by is None):
+        if kind is PublishNow and not (agreed is None and decided_by is None):
             raise SpecError("LC8337", f"{self._name}: it needs no approval: leave out `agreed` and `decided_by`")
         given = {} if arguments is None else arguments
         check_arguments(kind, given, self._name)
@@ -122,12 +174,10 @@ class LandingOperationOperator(LandingTask):
 
     def _execute(self, operation: Operation, context: Context) -> dict[str, Any]:
         command = operation.command or operation.name
-        if isinstance(operation, DirectOperation):
+        if isinstance(operation, PublishNow):
             decision = decision_of(command, context, self.landing.name, self.reason)
             with self.session() as session:
                 return operation.perform(session, self.identity(context), decision)
-        if not isinstance(operation, ApprovedOperation):
-            raise SpecError("LC8338", f"{self._name}: a task cannot do it, use the command line")
         if self.only_previews:
             return self._preview(operation)
         # Before any connection is opened.
@@ -135,15 +185,16 @@ class LandingOperationOperator(LandingTask):
         decision = decision_by(self.decided_by, command, context, self.landing.name, self.reason)
         self.log.info("decision: %s", decision)
         with self.session() as session:
-            return operation.apply(session, agreed, decision)
+            return operation.apply_agreed(session, agreed, decision)
 
-    def _preview(self, operation: ApprovedOperation) -> dict[str, Any]:
+    def _preview(self, operation: Operation) -> dict[str, Any]:
         with self.session() as session:
-            values, lines = operation.preview(session)
+            values, lines = operation.propose(session)
         for line in lines:
             self.log.info("%s", line)
         self.log.info("Nothing is written. After an approval, a task with this output as `agreed` applies it")
-        return {**values, TEXT: "\n".join(f"    {line}" for line in lines), OPERATION: self.operation}
+        text = "\n".join(f"    {line}" for line in lines)
+        return {"landing": self.landing.name, **values, TEXT: text, OPERATION: self.operation}
 
     def _agreed(self) -> Mapping[str, Any]:
         found = self.agreed

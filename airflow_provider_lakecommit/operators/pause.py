@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_lakecommit.core import PAUSE, RESUME, spoken
 from airflow_provider_lakecommit.landing import Landing, span_of
 from airflow_provider_lakecommit.operators.base import LandingTask, no_retry_in_vain
-from airflow_provider_lakecommit.operators.decisions.operation import decision_of
 from airflow_provider_lakecommit.operators.tasks.arguments import one_of
+from airflow_provider_lakecommit.operators.tasks.decision import decision_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -70,14 +70,11 @@ class PauseLandingOperator(LandingTask):
         set_to = pause.resume if self.action == spoken(RESUME) else pause.suspend
         decision = decision_of(COMMANDS[self.action], context, self.landing.name, self.reason)
         with no_retry_in_vain(self), self.session() as session:
-            state = set_to(session, decision)
-            self.log.info("landing %s %s", self.landing.name, state)
-            result = {"landing": self.landing.name, **state.to_dict()}
-            if self.action != DRAIN:
-                return result
-            from airflow_provider_lakecommit.operations import publish_now
+            result = set_to(session, decision)
+            if self.action == DRAIN:
+                from airflow_provider_lakecommit.operations import publish_now
 
-            why = f"{decision.actor} drains the landing"
-            done = publish_now(session, self.identity(context), why, wait=self.wait.total_seconds())
-        self.log.info("%s", done)
-        return {**result, "published": done.to_dict()}
+                why = f"{decision.actor} drains the landing"
+                run, wait = self.identity(context), self.wait.total_seconds()
+                result["published"] = publish_now(session, run, why, wait=wait)
+        return result

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.operators.backfill import BackfillOperator
-from airflow_provider_lakecommit.operators.decisions.operation import decision_of
+from airflow_provider_lakecommit.operators.tasks.decision import decision_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -24,10 +24,10 @@ from airflow_provider_lakecommit.exceptions import DecisionError, LakecommitErro
 from airflow_provider_lakecommit.operations.decisions.audit import AuditDecision, audit_preview, decide_audit
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
+from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError
 from airflow_provider_lakecommit.operations.decisions.pause import suspend
+from airflow_provider_lakecommit.operations.decisions.requests import ResetBlocked
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
-from airflow_provider_lakecommit.operators.decisions.blocked import ResetBlocked
-from airflow_provider_lakecommit.operators.decisions.operation import NothingToDoError
 from tests.support.steps import check_verified
 from tests.support.world import SCHEMA, Killed, World, deaths, records
 
@@ -68,7 +68,7 @@ def shown(world: World, *, drop: bool) -> AuditDecision:
 
 def decided(world: World, *, drop: bool, agreed: AuditDecision | None = None) -> dict[str, Any]:
     with world.session() as session:
-        return decide_audit(session, (agreed or audit_preview(session, drop=drop)).to_dict(), REASON)
+        return decide_audit(session, agreed or audit_preview(session, drop=drop), REASON)
 
 
 def refused(world: World) -> None:
@@ -228,14 +228,14 @@ def test_the_operation_does_what_it_previewed(make_world: Make, produce: Produce
     produce(world.landing.topics, [*records(0, 5), *bad(1)])
     refused(world)
     with world.session() as session:
-        before, _ = operation.preview(session)
+        before, _ = operation.propose(session)
         other = "drop" if how == "release" else "release"
         with pytest.raises(DecisionError, match="LC8320"):
-            ResetBlocked(how=other).apply(session, before, REASON)
-        assert operation.apply(session, before, REASON)["tables"][0]["rows"] == 6
+            ResetBlocked(how=other).apply_agreed(session, before, REASON)
+        assert operation.apply_agreed(session, before, REASON)["tables"][0]["rows"] == 6
         if how == "release":
             with pytest.raises(NothingToDoError):
-                operation.preview(session)
+                operation.propose(session)
     world.landing = world.landing.changed(transform=WITHOUT_BAD)
     caught_up(world, counted(*range(5), *([-1] if how == "release" else [])))
 

@@ -53,7 +53,7 @@ def shown(world: MemoryWorld, *, drop: bool) -> AuditDecision:
 
 def decided(world: MemoryWorld, *, drop: bool) -> None:
     with world.session() as session:
-        decide_audit(session, audit_preview(session, drop=drop).to_dict(), REASON)
+        decide_audit(session, audit_preview(session, drop=drop), REASON)
 
 
 def refused(world: MemoryWorld, *numbers: int) -> None:

@@ -87,7 +87,7 @@ def test_where_no_table_has_the_landing_a_first_reset_lists_similar_names(orders
     elsewhere = misspelt(orders, table="shop.others", dead_letter_table=None)
     with elsewhere.session() as session:
         found = init_preview(session, "latest")
-        assert found.loses
+        assert found.unknown
         assert next(found.lines()).endswith("has a landing ordrs; similar names are orders")
         ledger_init(session, "latest", agreed=found, decision=DECISION)
         # It is known by then.

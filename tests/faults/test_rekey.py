@@ -20,7 +20,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from airflow_provider_lakecommit.committer import excess_rows
 from airflow_provider_lakecommit.core import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
-from airflow_provider_lakecommit.operations.decisions.key_change import KeyChange, change_key, key_preview
+from airflow_provider_lakecommit.operations.decisions.key_change import KeyChange, apply, preview
+from airflow_provider_lakecommit.operations.decisions.requests import ResetKey
 from airflow_provider_lakecommit.operations.decisions.starts import Way
 from airflow_provider_lakecommit.operations.maintenance.compact import compact
 from tests.faults.test_crossings import anew, go_on
@@ -53,12 +54,12 @@ REASON = Decision(command="reset key", actor="ana", host="here", at="2026-11-27T
 
 def shown(world: World) -> KeyChange:
     with world.session() as session:
-        return key_preview(session)
+        return preview(session, ResetKey())
 
 
 def changed(world: World, agreed: KeyChange | None = None) -> dict[str, Any]:
     with world.session() as session:
-        return change_key(session, (agreed or key_preview(session)).to_dict(), REASON)
+        return apply(session, ResetKey(), agreed or preview(session, ResetKey()), REASON)
 
 
 def produced(world: World, produce: Produce, source: Source, steps: int) -> None:

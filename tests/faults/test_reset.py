@@ -77,7 +77,7 @@ def test_latest_now_and_the_hole_in_a_stream_of_its_own(behind: World, produce: 
     way = Way(fill="hole")
     preview = preview_of(behind, "latest", way)
     assert short(behind, preview.filled) == "[0] [10, 30), [1] [10, 30)"
-    assert not preview.loses
+    assert not preview.given_up
     apply(behind, "latest", way)
     produce(behind.landing.topics, records(30, 5), partition=0)
     # The live stream is level at once, and the hole is landed next to it.
@@ -120,7 +120,6 @@ def test_what_the_source_has_removed_of_the_hole_is_given_up_by_name(behind: Wor
     preview = preview_of(behind, "latest", Way(fill="hole"))
     assert short(behind, preview.given_up) == "[0] [10, 15)"
     assert short(behind, preview.filled) == "[0] [15, 30), [1] [10, 30)"
-    assert preview.loses
     apply(behind, "latest", Way(fill="hole"))
     lane(behind, "hole").finish()
     behind.check(Counter([*range(10), *range(15, 30), *range(100, 130)]))
@@ -143,7 +142,6 @@ def test_back_over_what_is_landed_reads_it_twice_and_reports_it(behind: World) -
     assert not plain.again, "without the word nothing is read twice"
     preview = preview_of(behind, start, way)
     assert short(behind, preview.again) == "[0] [5, 30)"
-    assert preview.loses
     apply(behind, start, way)
     behind.settle()
     behind.check(Counter([*range(30), *range(5, 30), *range(100, 130)]))
@@ -207,7 +205,7 @@ def test_back_with_the_rows_deletes_what_was_stated_and_reads_it_again_once(mark
     marked.check(EVERYTHING)
     assert len(marked.rows("shop.dead")) == 1
     # Nothing is landed behind the end of the log.
-    assert not delete(marked, "latest", 0).deletes
+    assert not delete(marked, "latest", 0).tables
     marked.check(EVERYTHING)
 
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from airflow_provider_lakecommit.core.log import Decision
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.decisions.ledger_init import ledger_init
-from airflow_provider_lakecommit.operations.decisions.pause import Suspension, resume, suspend
+from airflow_provider_lakecommit.operations.decisions.pause import resume, suspend
 from airflow_provider_lakecommit.status.status import read_status
 from tests.support.steps import check_verified
 from tests.support.world import World, records
@@ -23,7 +24,7 @@ Make = Callable[..., World]
 Produce = Callable[..., list[tuple[int, int]]]
 
 
-def apply(world: World, command: Callable[..., Suspension], reason: str) -> Suspension:
+def apply(world: World, command: Callable[..., dict[str, Any]], reason: str) -> dict[str, Any]:
     at = datetime.now(UTC).isoformat()
     decision = Decision(
         command=command.__name__, actor="ann", host="here", at=at, landing=world.landing.name, reason=reason
@@ -41,10 +42,10 @@ def test_nothing_is_planned_until_it_is_resumed(make_world: Make, produce: Produ
     world.settle()
     produce(topic, records(10, 10))
     opened = world.open("under way", release=False)
-    assert apply(world, suspend, "the table is restored").changed
+    assert apply(world, suspend, "the table is restored")["changed"]
     again = apply(world, suspend, "me too")
-    assert not again.changed
-    assert "the table is restored" in again.suspended
+    assert not again["changed"]
+    assert "the table is restored" in again["suspended"]
     # What was planned before is published, and nothing more is planned.
     world.write(opened)
     produce(topic, records(20, 10))
@@ -60,8 +61,8 @@ def test_nothing_is_planned_until_it_is_resumed(make_world: Make, produce: Produ
     assert "the table is restored" in status.suspended
     # A ledger that is set anew is as suspended as it was.
     assert not world.open("held again").slices
-    assert apply(world, resume, "restored").changed
-    assert not apply(world, resume, "restored").changed
+    assert apply(world, resume, "restored")["changed"]
+    assert not apply(world, resume, "restored")["changed"]
     world.settle()
     world.check(Counter(range(30)))
     check_verified(world)

@@ -14,7 +14,7 @@ from airflow.triggers.base import BaseTrigger
 
 import airflow_provider_lakecommit
 from airflow_provider_lakecommit.get_provider_info import get_provider_info
-from airflow_provider_lakecommit.operators.decisions.table import OPERATIONS
+from airflow_provider_lakecommit.operators.landing_operation import OPERATIONS
 from airflow_provider_lakecommit.sensors.stalled_commits import StalledCommitSensor
 
 ROOMS = ("operators", "sensors", "hooks", "triggers", "notifications")

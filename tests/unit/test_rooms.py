@@ -257,7 +257,8 @@ RULES = (
     rule("operations/maintenance/garbage", "core", only=NOTHING),
     rule(
         "operations/dead_letters",
-        "committer control core cycle/commit cycle/plan cycle/session iceberg iceberg/parquet landing spark",
+        "committer control core cycle/commit cycle/plan cycle/session iceberg iceberg/parquet landing "
+        "operations/decisions spark",
         nowhere=AIRFLOW | SPARK | KAFKA,
     ),
     rule(
@@ -294,15 +295,9 @@ RULES = (
     rule("triggers", "control core core/planning hooks landing stall", nowhere=SPARK | LAKE, lazily=HEAVY),
     rule(
         "operators/tasks",
-        "assets core cycle cycle/run cycle/session hooks landing telemetry",
+        "assets core cycle cycle/run cycle/session hooks landing operations/decisions operations/kafka_connect "
+        "telemetry",
         nowhere=HEAVY,
-        lazily=SPARK,
-    ),
-    rule(
-        "operators/decisions",
-        "committer core cycle/session hooks landing operations/backfill operations/dead_letters "
-        "operations/kafka_connect operations/decisions operators/tasks",
-        nowhere=AIRFLOW | HEAVY,
         lazily=SPARK,
     ),
     rule(
@@ -310,7 +305,7 @@ RULES = (
         "assets committer control core cycle cycle/commit cycle/plan cycle/run cycle/session "
         "cycle/sets cycle/write hooks iceberg landing operations/backfill operations/dead_letters "
         "operations/kafka_connect operations/maintenance operations/proof operations/decisions "
-        "operators/decisions operators/tasks spark spark/launch status telemetry",
+        "operators/tasks spark spark/launch status telemetry",
         nowhere=HEAVY,
         lazily=SPARK,
     ),

@@ -20,8 +20,9 @@ rollback of the data table reopens what it removed. A request with an unknown ou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pyiceberg.table import Table
@@ -59,6 +60,9 @@ from airflow_provider_lakecommit.operations.dead_letters.ledgers import Ledgers,
 from airflow_provider_lakecommit.operations.dead_letters.open_set import State, readings_by
 from airflow_provider_lakecommit.operations.dead_letters.passed import bring_forward, to_be_published, with_readings
 from airflow_provider_lakecommit.operations.dead_letters.rows import Rows, made_of
+from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal
+from airflow_provider_lakecommit.operations.decisions.requests import ReplayDeadLetters
+from airflow_provider_lakecommit.operations.decisions.stated import parse_ranges, texts_of
 
 BATCH_RECORDS = 50_000
 BATCH_BYTES = 64 << 20
@@ -104,6 +108,46 @@ class Replayed:
         self.coverage |= made.coverage
         self.refused += made.refused
         self.reasons = {**made.reasons, **self.reasons}
+
+
+def propose(session: LandingSession, request: ReplayDeadLetters) -> Proposal:
+    """Return how many can become rows, and why others cannot."""
+    found = replay(session, _selection(request), table=request.table or None)
+    refused = [(n, f"{kind}: {found.reasons[kind]}") for kind, n in found.refused.most_common()]
+    if not found.dead_letters:
+        why = "; ".join(f"{n} {text}" for n, text in refused)
+        raise NothingToDoError(f"no dead letter of {session.landing.name} can become a row{why and f': {why}'}")
+    lines = [f"{found.dead_letters} dead letters can become rows: {found.coverage}"[:2000]]
+    ranges = [f"{p.topic}:{p.partition}={r.start}-{r.end}" for p, r in found.coverage.items()]
+    return {"letters": found.dead_letters, "ranges": ranges}, [*lines, *(f"{n} stay open, {t}" for n, t in refused)]
+
+
+def confirm(_: LandingSession, request: ReplayDeadLetters, agreed: Mapping[str, Any]) -> Selection:
+    """Return the previewed dead letters: those that are not open any more are left alone."""
+    return replace(_selection(request), ranges=parse_ranges(agreed["ranges"], "agreed"))
+
+
+def apply(session: LandingSession, request: ReplayDeadLetters, chosen: Selection, decision: Decision) -> dict[str, Any]:
+    done = replay(session, chosen, table=request.table or None, decision=decision)
+    if not done.dead_letters:
+        raise NothingToDoError(f"no previewed dead letter is open any more: {done.to_dict()['not_open']}")
+    session.log(f"Replayed {done.dead_letters} dead letters as {done.rows} rows")
+    return {"landing": session.landing.name, **done.to_dict()}
+
+
+def _selection(request: ReplayDeadLetters) -> Selection:
+    return Selection(
+        kinds=tuple(texts_of(request.kinds)),
+        ranges=parse_ranges(texts_of(request.ranges), "ranges"),
+        since=_moment(request.since),
+        until=_moment(request.until),
+        limit=request.limit,
+    )
+
+
+def _moment(text: str | None) -> datetime | None:
+    found = datetime.fromisoformat(text) if text else None
+    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def replay(

@@ -151,3 +151,6 @@ class Assertion:
     def lines(self) -> Iterator[str]:
         for t in self.tables:
             yield from t.lines()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"tables": [t.to_dict() for t in self.tables]}

@@ -66,6 +66,8 @@ from airflow_provider_lakecommit.operations.decisions.known import (
     known_table,
     with_ledger,
 )
+from airflow_provider_lakecommit.operations.decisions.operation import Proposal, not_as_previewed
+from airflow_provider_lakecommit.operations.decisions.requests import ResetAssert
 from airflow_provider_lakecommit.operations.decisions.starts import check_no_open_lane
 
 Asserted = tuple[str, Mapping[SourcePartition, int], Coverage, tuple[LedgerSection, ...] | None, Coverage]
@@ -112,6 +114,48 @@ def from_snapshot(session: LandingSession, snapshot_id: int) -> Assertion:
         return f"snapshot {snapshot_id}", own.starts, own.covered, others, Coverage()
 
     return _asserted(session, (name,), assertion)
+
+
+def preview(session: LandingSession, request: ResetAssert) -> Assertion:
+    """Return the statement about each table, and what is read again."""
+    tables, offsets = request.chosen(session.landing)
+    if request.from_log:
+        return from_log(session, tables)
+    if offsets is not None:
+        return from_offsets(session, offsets, tables)
+    return from_snapshot(session, int(str(request.snapshot_id)))
+
+
+def propose(session: LandingSession, request: ResetAssert) -> Proposal:
+    found = preview(session, request)
+    return _values(found), [*found.lines()]
+
+
+def confirm(session: LandingSession, request: ResetAssert, agreed: Mapping[str, Any]) -> Assertion:
+    """Return the statement if it is the agreed one."""
+    found = preview(session, request)
+    now, before = _without_rows(_values(found)), _without_rows(agreed)
+    if different := [str(t) for t in now if t not in before]:
+        raise not_as_previewed("; ".join(different))
+    return found
+
+
+def _values(found: Assertion) -> dict[str, Any]:
+    return {"topic_ids": {p.topic: p.topic_id for p in found.marks}, **found.to_dict()}
+
+
+def _without_rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the statement about each table. Rows and reports are for display only: other writers may add some at any
+    time, and ``lost`` covers reports that cannot be read again.
+    """
+    tables = [{name: v for name, v in t.items() if name not in ("rows", "reported")} for t in values["tables"]]
+    return [{"topic_ids": values.get("topic_ids"), **t} for t in tables]
+
+
+def apply(session: LandingSession, request: ResetAssert, found: Assertion, decision: Decision) -> dict[str, Any]:
+    """Write the statement."""
+    give_up, others = request.give_up_reported, OtherSections(request.others)
+    return assert_tables(session, found, decision=decision, give_up_reported=give_up, rows_of_others=others)
 
 
 def from_log(session: LandingSession, tables: Sequence[str] | None = None) -> Assertion:

@@ -29,7 +29,10 @@ from airflow_provider_lakecommit.core import (
     spoken,
 )
 from airflow_provider_lakecommit.cycle import LandingSession, unpublished_of
-from airflow_provider_lakecommit.exceptions import LedgerError
+from airflow_provider_lakecommit.exceptions import LedgerError, SpecError
+from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal
+from airflow_provider_lakecommit.operations.decisions.requests import ResetBlocked
+from airflow_provider_lakecommit.operations.decisions.stated import is_stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,25 +144,51 @@ def _undone(records: Sequence[SnapshotRecord], main: LedgerState) -> tuple[Decis
     return tuple(d for d in new if not d.command.startswith(stays))
 
 
-def decide_audit(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
-    """Do what the preview showed.
+def preview(session: LandingSession, request: ResetBlocked) -> AuditDecision:
+    return audit_preview(session, drop=request.way == "drop")
 
-    :param agreed: an :class:`AuditDecision` as JSON
-    :raises LakecommitError: a branch has moved since; or ``main`` cannot take it
+
+def propose(session: LandingSession, request: ResetBlocked) -> Proposal:
+    values = request.values()
+    if any(is_stated(chosen) and chosen for chosen in (request.partitions, request.ranges)):
+        raise SpecError("LC8362", f"how={request.how!r} is about all refused rows: leave out partitions and ranges")
+    found = preview(session, request)
+    if not found.tables:
+        raise NothingToDoError("; ".join(found.lines()))
+    return {**values, **found.to_dict()}, [*found.lines()]
+
+
+def confirm(session: LandingSession, request: ResetBlocked, agreed: Mapping[str, Any]) -> AuditDecision:
+    """Return the previewed decision about what ``main`` still lacks.
+
+    :raises LedgerError: ``main`` lacks snapshots of other tables by now
     """
-    landing, now = session.landing, audit_preview(session, drop=agreed["drop"])
+    request.check_agreed(agreed)
+    now = preview(session, request)
     previewed = {t["table"]: t["head"] for t in agreed["tables"]}
     if new := [t.table for t in now.tables if t.table not in previewed]:
         raise LedgerError("LC7056", f"{', '.join(new)}: main lacks snapshots that were not in the preview: repeat it")
-    apply = restart if now.drop else release
-    verb = "drops" if now.drop else "releases"
-    for t in now.tables:
-        apply(
+    return replace(now, tables=tuple(replace(t, head_id=previewed[t.table]) for t in now.tables))
+
+
+def apply(session: LandingSession, _: ResetBlocked, found: AuditDecision, decision: Decision) -> dict[str, Any]:
+    return decide_audit(session, found, decision)
+
+
+def decide_audit(session: LandingSession, found: AuditDecision, decision: Decision) -> dict[str, Any]:
+    """Do what the preview showed.
+
+    :raises LakecommitError: a branch has moved since; or ``main`` cannot take it
+    """
+    landing = session.landing
+    decide, verb = (restart, "drops") if found.drop else (release, "releases")
+    for t in found.tables:
+        decide(
             session.tables,
             t.table,
             landing.branch,
             landing=landing.name,
-            head_id=previewed[t.table],
+            head_id=t.head_id,
             decision=replace(decision, what=f"{verb} {t.rows} rows of branch {landing.branch}: {t.ranges}"),
         )
-    return now.to_dict()
+    return found.to_dict()

@@ -9,13 +9,18 @@ reads them again. Records that the source no longer has cannot be read again: th
 Before the first row is removed, the tables are leveled (:mod:`~airflow_provider_lakecommit.operations.backfill.level`)
 and all of them are checked: a refused operation has deleted nothing.
 
-Failure story: after a kill, some tables are back and some are not; the same command continues. Rows that the source no
-longer has are deleted only if the preview showed them.
+After an approval, rows that are landed between preview and action are deleted too, because they come after the new
+start and are read again. Refused is everything that was not previewed: rows before those ranges, offsets that the
+source has removed since, or another topic.
+
+Failure story: after a kill, some tables are back and some are not; the same command or task continues, even if the
+landing continues after offsets that the source has removed. Rows that the source no longer has are deleted only if the
+preview showed them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,11 +40,14 @@ from airflow_provider_lakecommit.cycle import BEYOND, LandingSession, RunIdentit
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.kafka import SourceState
 from airflow_provider_lakecommit.operations.backfill.level import check_pending, level
-from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, replace_preview
+from airflow_provider_lakecommit.operations.backfill.replace import ReplacePreview, check_rows, replace_preview
 from airflow_provider_lakecommit.operations.backfill.replace import replace as take_out
 from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview
 from airflow_provider_lakecommit.operations.decisions.ledger_init import check_init, ledger_init
+from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal, not_as_previewed
+from airflow_provider_lakecommit.operations.decisions.requests import ResetHard, ResetOffsets
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way, offsets_of
+from airflow_provider_lakecommit.operations.decisions.stated import parse_start, ranges_beyond, ranges_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +62,6 @@ class DeleteBack:
     start: str = ""
     within: Coverage | None = None
     """The requested offsets; ``None``: all of the landing."""
-
-    @property
-    def deletes(self) -> bool:
-        return bool(self.tables)
 
     def lines(self) -> Iterator[str]:
         yield from (f"DELETES of {t}" for t in self.tables)
@@ -94,6 +98,60 @@ class DeleteBack:
             "before": self.before.to_dict(),
             "start": self.start or None,
         }
+
+
+def preview(session: LandingSession, request: ResetOffsets | ResetHard) -> DeleteBack:
+    """Return the rows to delete, and what cannot be read again."""
+    start = None if request.start is None else parse_start(request.start, "start:")
+    return delete_preview(session, start, Way(only=request.only))
+
+
+def propose(session: LandingSession, request: ResetOffsets | ResetHard) -> Proposal:
+    found = preview(session, request)
+    if not found.tables and request.start is not None:
+        raise NothingToDoError(f"the tables have no rows of landing {session.landing.name}: no row is deleted")
+    check_rows(found.tables, fewer=request.fewer)
+    return {"from": request.start, **_values(found)}, [*found.lines()]
+
+
+def confirm(session: LandingSession, request: ResetOffsets | ResetHard, agreed: Mapping[str, Any]) -> DeleteBack:
+    """Return the effect if the agreed one has all of it."""
+    if "topic_ids" not in agreed or agreed.get("from") != request.start:
+        raise not_as_previewed(f"start={request.start!r}")
+    found = preview(session, request)
+    if more := list(_more(_values(found), agreed)):
+        raise not_as_previewed("; ".join(more))
+    # If an attempt was killed after deleting the rows, the landing's new start must still be set.
+    known = {(p.topic, p.partition): p for p in session.source.watermarks().partitions}
+    previewed = {known[p]: ranges for p, ranges in ranges_of(agreed["removed"]).items() if p in known}
+    return replace(found, removed=found.removed | Coverage(previewed))
+
+
+def apply(
+    session: LandingSession, request: ResetOffsets | ResetHard, found: DeleteBack, decision: Decision
+) -> dict[str, Any]:
+    return delete_back(session, found, decision, fewer=request.fewer)
+
+
+def _values(found: DeleteBack) -> dict[str, Any]:
+    ids = {p.topic: p.topic_id for t in found.tables for p in t.replaced.ranges.parts}
+    return {"topic_ids": ids, **found.to_dict()}
+
+
+def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> Iterator[str]:
+    """Return what would be deleted or given up beyond the preview."""
+    previewed_ids = agreed["topic_ids"]
+    if any(previewed_ids.get(topic, its_id) != its_id for topic, its_id in now["topic_ids"].items()):
+        yield "the topic was recreated"
+    before = {t["table"]: ranges_of(t["ranges"]) for t in agreed["tables"]}
+    for t in now["tables"]:
+        for p, ranges in ranges_of(t["ranges"]).items():
+            previewed = before.get(t["table"], {}).get(p, RangeSet())
+            first = previewed.ranges[0].start if previewed else BEYOND
+            if more := ranges - RangeSet.of((first, BEYOND)):
+                yield f"{t['table']} deletes {p[0]}[{p[1]}] {more}"
+    for what in ("removed", "before"):
+        yield from (f"{what} {text}" for text in ranges_beyond(now[what], agreed[what]))
 
 
 def delete_preview(session: LandingSession, start: Start | None, way: Way = PLAIN) -> DeleteBack:

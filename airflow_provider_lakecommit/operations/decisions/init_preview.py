@@ -64,7 +64,7 @@ def init_preview(session: LandingSession, start: Start, way: Way = PLAIN) -> Ini
     """
     settings = section_inits(session, start, way)
     unknown = unknown_text(session, {name: ledger_state(session, name) for name in settings})
-    return InitPreview(tables=tuple(s.preview() for s in settings.values()), unknown=unknown)
+    return InitPreview(tables=tuple(s.preview() for s in settings.values()), unknown=unknown, start=start)
 
 
 def section_inits(session: LandingSession, start: Start, way: Way = PLAIN) -> dict[str, SectionInit]:

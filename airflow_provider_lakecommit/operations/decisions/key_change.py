@@ -13,7 +13,7 @@ known newest row refuse it too: nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +23,8 @@ from airflow_provider_lakecommit.committer import KeyRows, Superseded, UpsertRul
 from airflow_provider_lakecommit.core import LAND, LIVE, RESET_KEY, RESET_OFFSETS, Decision
 from airflow_provider_lakecommit.cycle import LandingSession, check_fit, endangered, ledger_state, target_of
 from airflow_provider_lakecommit.exceptions import LedgerError, TableError
+from airflow_provider_lakecommit.operations.decisions.operation import Proposal
+from airflow_provider_lakecommit.operations.decisions.requests import ResetKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class KeyChange:
         return {**asdict(self), "old": list(self.old), "new": list(self.new)}
 
 
-def key_preview(session: LandingSession) -> KeyChange:
+def preview(session: LandingSession, _: ResetKey) -> KeyChange:
     """Return what would change; writes nothing.
 
     :raises LedgerError: the table has no ledger of the landing, or reported slices would be lost
@@ -70,18 +72,27 @@ def key_preview(session: LandingSession) -> KeyChange:
     return _with_rows(change, _scan(session, table, write=False)(table))
 
 
-def change_key(session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+def propose(session: LandingSession, request: ResetKey) -> Proposal:
+    found = preview(session, request)
+    return found.to_dict(), [*found.lines()]
+
+
+def confirm(session: LandingSession, _: ResetKey, agreed: Mapping[str, Any]) -> KeyChange:
+    """Return the agreed change; its rows are counted again when they are deleted."""
+    known = {each.name: agreed[each.name] for each in fields(KeyChange)}
+    return KeyChange(**{**known, "old": (*known["old"],), "new": (*known["new"],)})
+
+
+def apply(session: LandingSession, _: ResetKey, agreed: KeyChange, decision: Decision) -> dict[str, Any]:
     """Change what the preview showed.
 
-    :param agreed: a :class:`KeyChange` as it is for JSON
-
-    :raises LakecommitError: as :func:`key_preview`; or more rows would go by now
+    :raises LakecommitError: as :func:`preview`; or more rows would go by now
     """
     landing, change = session.landing, _requested_change(session)
-    most = agreed["superseded"] + agreed["deleted"]
+    most = agreed.superseded + agreed.deleted
 
     def check(rows: int) -> None:
-        if rows > most or list(change.new) != agreed["new"]:
+        if rows > most or change.new != agreed.new:
             raise LedgerError(
                 "LC7052",
                 f"landing {landing.name}: {rows} rows of {change.table} would be deleted now, {rows - most} more than "

@@ -37,9 +37,76 @@ from airflow_provider_lakecommit.cycle import (
 )
 from airflow_provider_lakecommit.exceptions import LedgerError
 from airflow_provider_lakecommit.operations.backfill.level import drain_or_log
-from airflow_provider_lakecommit.operations.decisions.init_preview import section_inits
+from airflow_provider_lakecommit.operations.backfill.request import lane_request
+from airflow_provider_lakecommit.operations.decisions.init_preview import init_preview, section_inits
+from airflow_provider_lakecommit.operations.decisions.operation import Proposal, not_as_previewed
+from airflow_provider_lakecommit.operations.decisions.requests import ResetOffsets
 from airflow_provider_lakecommit.operations.decisions.section_init import BEHIND, InitPreview, SectionInit
 from airflow_provider_lakecommit.operations.decisions.starts import PLAIN, Start, Way
+from airflow_provider_lakecommit.operations.decisions.stated import parse_offsets, parse_start, ranges_beyond
+
+
+def preview(session: LandingSession, request: ResetOffsets) -> InitPreview:
+    """Return where each table would continue, and what that gives up."""
+    return init_preview(session, parse_start(request.start, "start:"), _way(request))
+
+
+def propose(session: LandingSession, request: ResetOffsets) -> Proposal:
+    found = preview(session, request)
+    return _values(request, found), [*found.lines()]
+
+
+def confirm(session: LandingSession, request: ResetOffsets, agreed: Mapping[str, Any]) -> InitPreview:
+    """Return the effect if it gives up no more than the agreed one."""
+    if agreed.get("from") != request.start:
+        raise not_as_previewed(f"start={request.start!r}")
+    stated = parse_start(request.start, "start:")
+    if stated == "latest" and not request.partitions:
+        # The end of the topic at the time of the preview: later records were not approved to be given up.
+        stated = parse_offsets(",".join(f"{p}={o}" for p, o in agreed["tables"][0]["next"].items()), "")
+    found = init_preview(session, stated, _way(request))
+    if more := _more(_values(request, found), agreed):
+        raise not_as_previewed("; ".join(more))
+    return found
+
+
+def apply(session: LandingSession, request: ResetOffsets, found: InitPreview, decision: Decision) -> dict[str, Any]:
+    """Set it, giving up no more than was previewed."""
+    return ledger_init(
+        session,
+        found.start,
+        _way(request),
+        agreed=found,
+        give_up_reported=request.give_up_reported,
+        others=OtherSections(request.others),
+        decision=decision,
+    )
+
+
+def _way(request: ResetOffsets) -> Way:
+    fill = lane_request(name=request.fill).name if request.fill else ""
+    return Way(only=request.only, fill=fill, again=request.again)
+
+
+def _values(request: ResetOffsets, found: InitPreview) -> dict[str, Any]:
+    ids = {p.topic: p.topic_id for t in found.tables for p in t.ends}
+    return {"from": request.start, "topic_ids": ids, "tables": [t.to_dict() for t in found.tables]}
+
+
+def _more(now: Mapping[str, Any], agreed: Mapping[str, Any]) -> list[str]:
+    """Return what a new ledger would give up beyond the preview."""
+    if now["topic_ids"] != agreed.get("topic_ids"):
+        return ["the topic was recreated, or another one is read"]
+    before = {t["table"]: t for t in agreed["tables"]}
+    found = []
+    for t in now["tables"]:
+        previewed = before.get(t["table"], {})
+        for what in ("given_up", "back", "again"):
+            more = ranges_beyond(t[what], previewed.get(what, {}))
+            found += [f"{t['table']} {what.replace('_', ' ')} {text}" for text in more]
+        if t["lost"] and t["lost"] != previewed.get("lost"):
+            found.append(f"{t['table']} loses {t['lost']}")
+    return found
 
 
 def ledger_init(

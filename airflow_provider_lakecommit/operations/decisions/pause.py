@@ -12,7 +12,7 @@ record it in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_lakecommit.committer import SnapshotKind, change_section, was_handed
@@ -21,24 +21,8 @@ from airflow_provider_lakecommit.cycle import LandingSession, ledger_state, unkn
 from airflow_provider_lakecommit.exceptions import LedgerError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspension:
-    """The state in the ledger, and whether this call changed it; empty: the landing is not paused."""
-
-    suspended: str
-    changed: bool
-
-    def __str__(self) -> str:
-        if self.suspended:
-            return f"suspended by {self.suspended}" + ("" if self.changed else ", as before")
-        return "resumes with its next run" if self.changed else "was not suspended"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"suspended": self.suspended or None, "changed": self.changed}
-
-
-def suspend(session: LandingSession, decision: Decision) -> Suspension:
-    """Plan no more windows.
+def suspend(session: LandingSession, decision: Decision) -> dict[str, Any]:
+    """Plan no more windows. Return and log the state, and whether this call has changed it.
 
     :raises LedgerError: the landing has no ledger yet, or it needs an operator
     :raises CatalogError: the catalog is unreachable
@@ -46,7 +30,7 @@ def suspend(session: LandingSession, decision: Decision) -> Suspension:
     return _send(session, decision.by, replace(decision, what="plans no more windows"))
 
 
-def resume(session: LandingSession, decision: Decision) -> Suspension:
+def resume(session: LandingSession, decision: Decision) -> dict[str, Any]:
     """Plan again.
 
     :raises LedgerError: as for :func:`suspend`
@@ -55,7 +39,7 @@ def resume(session: LandingSession, decision: Decision) -> Suspension:
     return _send(session, "", replace(decision, what="plans windows again"))
 
 
-def _send(session: LandingSession, text: str, decision: Decision) -> Suspension:
+def _send(session: LandingSession, text: str, decision: Decision) -> dict[str, Any]:
     landing, changed = session.landing, False
     state = ledger_state(session, landing.table)
     if state is None or state.section(landing.name, LIVE) is None:
@@ -90,4 +74,8 @@ def _send(session: LandingSession, text: str, decision: Decision) -> Suspension:
         decision=decision,
     )
     section = after.section(landing.name, LIVE)
-    return Suspension(suspended=section.suspended if section else "", changed=changed)
+    if suspended := section.suspended if section else "":
+        session.log(f"landing {landing.name} suspended by {suspended}{'' if changed else ', as before'}")
+    else:
+        session.log(f"landing {landing.name} {'resumes with its next run' if changed else 'was not suspended'}")
+    return {"landing": landing.name, "suspended": suspended or None, "changed": changed}

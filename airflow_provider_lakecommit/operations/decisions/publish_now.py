@@ -14,14 +14,12 @@ topic or table is an error; requests sent before remain valid.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from airflow_provider_lakecommit.cycle import (
     FoldedLog,
     LandingSession,
-    PublishedSnapshot,
     RunIdentity,
     drain,
     end_cycle,
@@ -38,37 +36,11 @@ WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedNow:
-    """The result: cycles that were requested to end, those that their own runs have closed, and what was published in
-    place of other runs. ``waiting`` are reported slices behind offsets that no task has reported.
-    """
-
-    requested: tuple[UUID, ...]
-    closed: tuple[UUID, ...]
-    published: tuple[PublishedSnapshot, ...]
-    waiting: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "asked": [str(c) for c in self.requested],
-            "closed": [str(c) for c in self.closed],
-            "published": [p.to_dict() for p in self.published],
-            "waiting": list(self.waiting),
-        }
-
-    def __str__(self) -> str:
-        waits = f"{'; '.join(self.waiting)}: the next window reads the missing offsets" if self.waiting else ""
-        if not self.requested and not self.published:
-            return f"no window is open, and {waits or 'no reported slice waits to be published'}"
-        rows = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in self.published)
-        here = f"published here: {rows}" if rows else "nothing was left to publish here"
-        done = f"{len(self.closed)} of {len(self.requested)} windows were published by their own runs; {here}"
-        return f"{done}; {waits}" if waits else done
-
-
-def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait: float = WAIT_SECONDS) -> PublishedNow:
-    """Publish everything that was read.
+def publish_now(
+    session: LandingSession, run: RunIdentity, reason: str, *, wait: float = WAIT_SECONDS
+) -> dict[str, Any]:
+    """Publish everything that was read. Return the cycles that were requested to end, those that their own runs have
+    closed, what was published in place of other runs, and why reported slices still wait.
 
     :param run: owner of the cycle, if something is published here
     :param reason: user and reason, for logs and the notes of runs
@@ -88,12 +60,23 @@ def publish_now(session: LandingSession, run: RunIdentity, reason: str, *, wait:
             f"{len(left)} windows were not closed by their runs after {wait:.0f} s; published their reports here"
         )
     drained = drain(session, run, reason, audits=bool(left))
-    return PublishedNow(
-        requested=requested,
-        closed=tuple(c for c in requested if c not in left),
-        published=drained[1].published if drained else (),
-        waiting=drained[1].waiting if drained else _waiting(session),
-    )
+    closed = [c for c in requested if c not in left]
+    published = drained[1].published if drained else ()
+    waiting = drained[1].waiting if drained else _waiting(session)
+    waits = f"{'; '.join(waiting)}: the next window reads the missing offsets" if waiting else ""
+    if requested or published:
+        rows = "; ".join(f"{p.table}: {p.rows} rows in snapshot {p.snapshot_id}" for p in published)
+        here = f"published here: {rows}" if rows else "nothing was left to publish here"
+        done = f"{len(closed)} of {len(requested)} windows were published by their own runs; {here}"
+        session.log(f"{done}; {waits}" if waits else done)
+    else:
+        session.log(f"no window is open, and {waits or 'no reported slice waits to be published'}")
+    return {
+        "asked": [str(c) for c in requested],
+        "closed": [str(c) for c in closed],
+        "published": [p.to_dict() for p in published],
+        "waiting": list(waiting),
+    }
 
 
 def _waiting(session: LandingSession) -> tuple[str, ...]:

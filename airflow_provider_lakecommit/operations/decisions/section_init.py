@@ -41,6 +41,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import positions_at
 from airflow_provider_lakecommit.exceptions import LedgerError, SourceError
 from airflow_provider_lakecommit.kafka import SourceState
+from airflow_provider_lakecommit.operations.decisions.starts import Start
 
 BEHIND = (
     f"does not go back over {{}}, which it has; if its rows are not in the table, run `{RESET_ASSERT} SPEC --at "
@@ -77,10 +78,6 @@ class InitTable:
     def not_moved_back(self) -> tuple[SourcePartition, ...]:
         """Return the partitions with landed records that are not read again, if others are."""
         return tuple(p for p, end in self.ends.items() if end and self.again and not self.again[p])
-
-    @property
-    def loses(self) -> bool:
-        return bool(self.given_up or self.back or self.not_again or self.lost or self.again or self.sink)
 
     @property
     def what(self) -> str:
@@ -148,15 +145,13 @@ class InitTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitPreview:
-    """``unknown`` is set if nothing knows the landing, with the likely name."""
+    """The effect of a decision, of which ``start`` is the start. ``unknown`` is set if nothing knows the landing, with
+    the likely name.
+    """
 
     tables: tuple[InitTable, ...]
     unknown: str = ""
-
-    @property
-    def loses(self) -> bool:
-        """Return True if a user must agree: something is given up, or the name may be misspelt."""
-        return bool(self.unknown) or any(t.loses for t in self.tables)
+    start: Start = ""
 
     @property
     def lost(self) -> str:
@@ -171,6 +166,9 @@ class InitPreview:
             yield f"BEGINS a new landing: {self.unknown}"
         for t in self.tables:
             yield from t.lines()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"unknown": self.unknown or None, "tables": [t.to_dict() for t in self.tables]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

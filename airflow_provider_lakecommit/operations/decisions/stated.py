@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text form of a decision: partitions, offsets and ranges.
+"""The text form of an operation's arguments: partitions, offsets and ranges.
 
 Contract: pure, and light, because DAG files import it. Command line and operators parse the same forms, so one accepts
 what the other prints.
@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 from airflow_provider_lakecommit.core import RangeSet
 from airflow_provider_lakecommit.exceptions import SpecError
+from airflow_provider_lakecommit.operations.backfill.request import moment_of
+
+_TEMPLATED = ("{{", "{%", "{#")
 
 
 def parse_offsets(text: str, hint: str) -> dict[tuple[str, int], int]:
@@ -75,20 +79,41 @@ def parse_start(text: str, option: str = "--from") -> str | datetime | dict[tupl
     """
     hint = f"{option} {text!r}: use earliest, latest, a time such as 2026-11-01T06:00, or TOPIC:PARTITION=OFFSET,…, "
     hint += "for example orders:0=1500"
-    if (moment := _moment(text)) is not None:
-        return moment
+    with suppress(SpecError):
+        if (moment := moment_of(text, option)) is not None:
+            return moment
     return text if text in ("earliest", "latest") else parse_offsets(text, hint)
-
-
-def _moment(text: str) -> datetime | None:
-    """Parse a time; without an offset it is UTC."""
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def ranges_of(plain: Mapping[str, Sequence[Sequence[int]]]) -> dict[tuple[str, int], RangeSet]:
     """Return the ranges in JSON, by topic and partition."""
     return {parse_partition(p): RangeSet.of(*((int(a), int(b)) for a, b in ranges)) for p, ranges in plain.items()}
+
+
+def ranges_beyond(
+    now: Mapping[str, Sequence[Sequence[int]]], agreed: Mapping[str, Sequence[Sequence[int]]]
+) -> Iterator[str]:
+    """Yield the ranges in JSON that the agreed ones do not have, as text."""
+    allowed = ranges_of(agreed)
+    for (topic, number), ranges in ranges_of(now).items():
+        if more := ranges - allowed.get((topic, number), RangeSet()):
+            yield f"{topic}[{number}] {more}"
+
+
+def is_stated(*values: object) -> bool:
+    """Return True if these values are known when the DAG is parsed; templates and results of other tasks are not."""
+    return all(_is_stated(value) for value in values)
+
+
+def _is_stated(value: object) -> bool:
+    if isinstance(value, str):
+        return not any(mark in value for mark in _TEMPLATED)
+    if isinstance(value, list | tuple | set | frozenset):
+        return is_stated(*value)
+    return value is None or isinstance(value, int | float | timedelta)
+
+
+def texts_of(value: str | Iterable[str] | None) -> list[str]:
+    """Return several texts, or the comma-separated parts of one."""
+    found = value.split(",") if isinstance(value, str) else value or ()
+    return [text for each in found if (text := str(each).strip())]

@@ -37,6 +37,7 @@ from airflow_provider_lakecommit.core import (
     SpanReport,
     TableReport,
     TableTarget,
+    own_budget,
     slice_id,
     window_id,
 )
@@ -55,6 +56,9 @@ from airflow_provider_lakecommit.cycle import (
     unknown_text,
 )
 from airflow_provider_lakecommit.exceptions import BlockedRangeError, LakecommitError
+from airflow_provider_lakecommit.operations.decisions.operation import NothingToDoError, Proposal, not_as_previewed
+from airflow_provider_lakecommit.operations.decisions.requests import ResetBlocked
+from airflow_provider_lakecommit.operations.decisions.stated import ranges_of
 
 Named = Mapping[tuple[str, int], RangeSet]
 """Ranges by (topic, partition)."""
@@ -103,9 +107,65 @@ def blocked_parts(
     return _parts(session, folded, partitions, ranges)
 
 
+def preview(session: LandingSession, request: ResetBlocked) -> tuple[BlockedPart, ...]:
+    return blocked_parts(session, *request.chosen())
+
+
+def propose(session: LandingSession, request: ResetBlocked) -> Proposal:
+    """Return the blocked ranges and the effect on them."""
+    values = request.values()
+    try:
+        found = preview(session, request)
+    except BlockedRangeError as e:
+        raise NothingToDoError(str(e)) from None
+    blocked = {"blocked": [str(p) for p in found], "ranges": _coverage(found).to_dict()}
+    return {**values, **blocked}, [f"{_becomes(request, p)}: {p}" for p in found]
+
+
+def _becomes(request: ResetBlocked, part: BlockedPart) -> str:
+    match request.way:
+        case "raise":
+            return f"READS AGAIN, with up to {request.budget} dead letters"
+        case "retry":
+            return "READS AGAIN, under the landing's current budget"
+        case "skip" if part.good is None:
+            return "CANNOT be skipped without its good records (how='skip whole' gives up all of it)"
+        case "skip" if part.good:
+            return f"READS AGAIN, without its {part.bad} bad records"
+        case _:
+            return "GIVES UP all of"
+
+
+def confirm(session: LandingSession, request: ResetBlocked, agreed: Mapping[str, Any]) -> tuple[BlockedPart, ...]:
+    """Return what was previewed and is still blocked."""
+    request.check_agreed(agreed)
+    try:
+        found = blocked_parts(session, None, ranges_of(agreed["ranges"]))
+    except BlockedRangeError:
+        raise NothingToDoError("no agreed range is blocked any more: already done") from None
+    if changed := [str(p) for p in found if str(p) not in agreed["blocked"]]:
+        raise not_as_previewed("; ".join(changed))
+    return found
+
+
+def apply(
+    session: LandingSession, request: ResetBlocked, found: Sequence[BlockedPart], decision: Decision
+) -> dict[str, Any]:
+    """Decide about what was previewed."""
+    landing = session.landing
+    own = own_budget(landing.budget, landing.dead_letter_table) if request.way == "retry" else None
+    return unblock(
+        session,
+        ranges={(p.topic, p.partition): ranges for p, ranges in _coverage(found).parts.items()},
+        raise_to=own or request.raise_to(),
+        skip=request.way in ("skip", "skip whole"),
+        only_bad=request.way != "skip whole",
+        decision=decision,
+    )
+
+
 def unblock(
     session: LandingSession,
-    partitions: Collection[tuple[str, int]] | None = None,
     *,
     ranges: Named | None = None,
     raise_to: Budget | None = None,
@@ -115,14 +175,13 @@ def unblock(
 ) -> dict[str, Any]:
     """Decide how blocked ranges continue: read again under ``raise_to``, or given up (``skip``).
 
-    :param partitions: only these; all blocked ones by default
-    :param ranges: only these offsets of them
+    :param ranges: only these offsets; all blocked ones by default
     :param only_bad: give up no good record: a range with good records is read again, with a budget of its bad ones
     :param decision: the user who decided, for the tables' history
     :raises BlockedRangeError: nothing is blocked there, or its bad records are unknown
     """
     prepared, folded = _read_log(session)
-    parts = _parts(session, folded, partitions, ranges)
+    parts = _parts(session, folded, None, ranges)
     given_up = [p for p in parts if skip and (not only_bad or p.good == 0)]
     again = [p for p in parts if p not in given_up]
     if unknown := [p for p in again if skip and p.most_bad is None]:

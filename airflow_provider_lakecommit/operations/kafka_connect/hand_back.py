@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.take_over import off_t
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandBack:
     """Where the connector continues. ``handed`` is set if the ledger records it; ``left`` is the number of records that
-    are not landed yet; ``wrong`` are the findings of `verify` afterwards.
+    are not landed yet.
     """
 
     landing: str
@@ -56,7 +56,6 @@ class HandBack:
     ends: Mapping[SourcePartition, int]
     left: Mapping[SourcePartition, int]
     handed: bool
-    wrong: tuple[str, ...] = ()
 
     def lines(self) -> Iterable[str]:
         goes = "continues" if self.handed else "would continue"
@@ -70,7 +69,7 @@ class HandBack:
             "connector": self.connector,
             "next": {str(p): end for p, end in sorted(self.ends.items())},
             "handed": self.handed,
-            "wrong": list(self.wrong),
+            "wrong": [],
         }
 
 
@@ -88,8 +87,8 @@ def hand_back_preview(session: LandingSession, connector: KnownConnector) -> Han
 
 def hand_back(
     session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
-) -> HandBack:
-    """Publish reported slices, and let the connector continue after them.
+) -> dict[str, Any]:
+    """Publish reported slices, let the connector continue after them, and return where, with the findings of `verify`.
 
     :param decision: the user who decided, for the table's history
     :param doubled_stay: keep the rows that the connector has read again
@@ -112,7 +111,7 @@ def hand_back(
         _set_coordinator(connector, log.log.read_to)
         session.log(f"{connector.name}: set its offsets to the ends of the ledger")
     _resume(session, connector)
-    return replace(_checked(session, connector, section, sink), wrong=off_things(session))
+    return {**_checked(session, connector, section, sink).to_dict(), "wrong": list(off_things(session))}
 
 
 def _adopted(session: LandingSession, connector: KnownConnector) -> tuple[LedgerSection, AdoptedSink]:

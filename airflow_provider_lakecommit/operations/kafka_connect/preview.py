@@ -39,8 +39,7 @@ from airflow_provider_lakecommit.operations.kafka_connect.sink_offsets import (
 class AdoptionPreview:
     """Where the landing would continue, or continues, and the objections. ``next`` are the first offsets that it lands,
     ``read`` the partitions in which the connector has read; ``sink_snapshots`` are those that the connector made after
-    the landing had taken its table over. Once it is done, ``rescued`` is the number of rows in committed files that the
-    connector had announced, and ``wrong`` are the findings of `verify`.
+    the landing had taken its table over.
     """
 
     landing: str
@@ -56,8 +55,6 @@ class AdoptionPreview:
     sink_snapshots: tuple[int, ...] = ()
     reads_again: bool = False
     """The landing reads all that the connector has read in its turn: the table has nothing of it."""
-    rescued: int | None = None
-    wrong: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -108,7 +105,6 @@ class AdoptionPreview:
             "against": list(self.against),
             "notes": list(self.notes),
             "done": self.done,
-            **({} if self.rescued is None else {"rescued_rows": self.rescued, "wrong": list(self.wrong)}),
         }
 
 

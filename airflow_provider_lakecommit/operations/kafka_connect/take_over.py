@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from airflow_provider_lakecommit.committer import set_section, was_handed
 from airflow_provider_lakecommit.core import (
@@ -55,8 +56,8 @@ from airflow_provider_lakecommit.status import Severity, check_landing, read_his
 
 def adopt(
     session: LandingSession, connector: KnownConnector, *, decision: Decision, doubled_stay: bool = False
-) -> AdoptionPreview:
-    """Take the table over, and return where the landing continues.
+) -> dict[str, Any]:
+    """Take the table over, and return where the landing continues, with the findings of `verify` afterwards.
 
     :param decision: the user who decided, for the table's history
     :param doubled_stay: accept duplicates in the table
@@ -81,7 +82,7 @@ def adopt(
     if preview.done:
         put_back(session, connector, decision)
         session.log(f"{preview.table}: landing {preview.landing} already continues after connector {connector.name}")
-        return replace(preview, rescued=0, wrong=off_things(session))
+        return {**preview.to_dict(), "rescued_rows": 0, "wrong": list(off_things(session))}
     if preview.reads_again:
         put_back(session, connector, decision)
         log = rescue_of(session, connector, decision.by)
@@ -95,7 +96,7 @@ def adopt(
     session.log(f"{preview.table}: holds all files that connector {connector.name} has announced")
     _set_ledgers(session, preview, sequence, decision, doubled_stay=doubled_stay)
     _check_left_alone(session, connector, dict(progress.offsets))
-    return replace(preview, rescued=rescued, wrong=off_things(session))
+    return {**preview.to_dict(), "rescued_rows": rescued, "wrong": list(off_things(session))}
 
 
 def put_back(session: LandingSession, connector: KnownConnector, decision: Decision) -> None:

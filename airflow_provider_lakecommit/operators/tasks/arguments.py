@@ -11,17 +11,17 @@ import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import meant
+from airflow_provider_lakecommit.operations import is_stated
 
 T = TypeVar("T")
 
 _NOT_OURS = ("self", "args", "kwargs")
-_TEMPLATED = ("{{", "{%", "{#")
 
 
 def refuse_unknown(owner: type, given: Mapping[str, Any], task: str) -> None:
@@ -122,25 +122,6 @@ _NAMES = {
     Mapping: "a mapping",
     timedelta: "a timedelta",
 }
-
-
-def is_stated(*values: object) -> bool:
-    """Return True if these values are known when the DAG is parsed; templates and results of other tasks are not."""
-    return all(_is_stated(value) for value in values)
-
-
-def _is_stated(value: object) -> bool:
-    if isinstance(value, str):
-        return not any(mark in value for mark in _TEMPLATED)
-    if isinstance(value, list | tuple | set | frozenset):
-        return is_stated(*value)
-    return value is None or isinstance(value, int | float | timedelta)
-
-
-def texts_of(value: str | Iterable[str] | None) -> list[str]:
-    """Return several texts, or the comma-separated parts of one."""
-    found = value.split(",") if isinstance(value, str) else value or ()
-    return [text for each in found if (text := str(each).strip())]
 
 
 def mapping_of(conf: Any) -> Mapping[str, Any] | None:

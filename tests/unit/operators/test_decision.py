@@ -17,8 +17,8 @@ from airflow_provider_lakecommit.core.blocks import own_budget
 from airflow_provider_lakecommit.core.commands import RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.exceptions import DecisionError, SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operators.decisions.operation import decided
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
+from airflow_provider_lakecommit.operators.tasks.decision import decided
 from tests.fakes.session import DATA, P0, P1, FakeLanding
 
 BLOCKED, OFFSETS, ASSERT = (spoken(each) for each in (RESET_BLOCKED, RESET_OFFSETS, RESET_ASSERT))

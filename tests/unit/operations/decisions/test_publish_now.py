@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from airflow_provider_lakecommit.core.log import EndRequested
 from airflow_provider_lakecommit.exceptions import CatalogError, LedgerError, TableError
 from airflow_provider_lakecommit.operations.decisions import publish_now as module
-from airflow_provider_lakecommit.operations.decisions.publish_now import PublishedNow, publish_now
+from airflow_provider_lakecommit.operations.decisions.publish_now import publish_now
 from tests.fakes.session import FakeLanding
 
 SECONDS = 30.0
@@ -21,16 +22,16 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
 
 
-def now(landing: FakeLanding, wait: float = 0.0) -> PublishedNow:
+def now(landing: FakeLanding, wait: float = 0.0) -> dict[str, Any]:
     return publish_now(landing.session, landing.run_identity("person"), "Ada wants it now", wait=wait)
 
 
 def test_where_nothing_is_under_way_nothing_is_requested(landing: FakeLanding) -> None:
     landing.cycle()
     done = now(landing)
-    assert not done.requested
-    assert not done.published
-    assert str(done) == "no window is open, and no reported slice waits to be published"
+    assert not done["asked"]
+    assert not done["published"]
+    assert landing.printed("no window is open, and no reported slice waits to be published")
     assert "EndRequested" not in landing.kinds()
 
 
@@ -55,9 +56,9 @@ def test_what_a_dead_run_has_reported_is_published_here(landing: FakeLanding) ->
     opened = landing.open("dead")
     landing.report(opened, lambda s: s is opened.slices[0])
     done = now(landing)
-    assert done.requested == (opened.ticket.commit_id,)
-    assert not done.closed
-    assert sum(p.rows for p in done.published) == 10
+    assert done["asked"] == [str(opened.ticket.commit_id)]
+    assert not done["closed"]
+    assert sum(p["rows"] for p in done["published"]) == 10
     assert sum(map(len, landing.open("next").slices)) == 20, "its claim has ended"
 
 
@@ -66,9 +67,10 @@ def test_slices_behind_missing_offsets_are_named(landing: FakeLanding) -> None:
     landing.report(opened, lambda s: s is opened.slices[2])
     now(landing)
     done = now(landing)
-    assert (done.published, len(done.waiting)) == ((), 1)
-    assert "orders[0] [10, 20)" in str(done)
-    assert "no reported slice waits" not in str(done)
+    assert done["published"] == []
+    (waiting,) = done["waiting"]
+    assert "orders[0] [10, 20)" in waiting
+    assert not landing.printed("no reported slice waits")
 
 
 def test_a_run_that_lives_publishes_its_window_itself(landing: FakeLanding) -> None:
@@ -84,8 +86,8 @@ def test_a_run_that_lives_publishes_its_window_itself(landing: FakeLanding) -> N
     run.start()
     done = now(landing, wait=SECONDS)
     run.join(SECONDS)
-    assert done.closed == (opened.ticket.commit_id,)
-    assert not done.published
+    assert done["closed"] == [str(opened.ticket.commit_id)]
+    assert not done["published"]
 
 
 def test_asking_twice_requests_once(landing: FakeLanding) -> None:

@@ -62,7 +62,7 @@ class TestResetOffsets:
         assert landing.printed("does not go back over orders[0] [5, 20), which it has")
         (previewed,) = init_preview(landing.session, {("orders", 0): 5}).tables
         assert str(previewed.behind) == "orders[0] [5, 20)"
-        assert not previewed.loses
+        assert previewed.what == "gives up nothing"
 
     def test_verify_names_what_was_given_up_by_which_user_and_why(self, landing: FakeLanding) -> None:
         ledger_init(landing.session, {("orders", 0): 3, ("orders", 1): 0}, decision=DECISION)
@@ -129,7 +129,9 @@ class TestResetBlocked:
     def test_a_raised_budget_goes_with_the_slices_that_read_it_again(self, landing: FakeLanding) -> None:
         block(landing)
         budget = Budget(max_records=5, max_ratio=1.0)
-        assert unblock(landing.session, [("orders", 0)], raise_to=budget)["skipped"] is False
+        assert (
+            unblock(landing.session, ranges={("orders", 0): RangeSet.of((0, 20))}, raise_to=budget)["skipped"] is False
+        )
         opened = landing.open("b")
         assert {s.budget for s in opened.slices} == {budget}
         assert sum(len(s) for s in opened.slices) == 20
@@ -204,7 +206,7 @@ class TestResetBlocked:
     def test_another_partition_stays_blocked(self, landing: FakeLanding) -> None:
         block(landing)
         with pytest.raises(BlockedRangeError):
-            unblock(landing.session, [("orders", 1)], skip=True)
+            unblock(landing.session, ranges={("orders", 1): RangeSet.of((0, 10))}, skip=True)
         assert "needs a hand" not in landing.lines
         assert str(landing.open("b").plan.reason).startswith("blocked: orders[0]")
 

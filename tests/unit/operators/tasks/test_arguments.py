@@ -16,9 +16,8 @@ from airflow_provider_lakecommit.committer.ledger_by_hand import OtherSections
 from airflow_provider_lakecommit.core.commands import PUBLISH_NOW, RESET_ASSERT, RESET_BLOCKED, RESET_OFFSETS, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
 from airflow_provider_lakecommit.landing import Landing
+from airflow_provider_lakecommit.operations.decisions.requests import OTHERS, ResetBlocked
 from airflow_provider_lakecommit.operators.commit import LakeCommitOperator
-from airflow_provider_lakecommit.operators.decisions.blocked import ResetBlocked
-from airflow_provider_lakecommit.operators.decisions.reset_assert import OTHERS
 from airflow_provider_lakecommit.operators.kafka_connect import KafkaConnectOperator
 from airflow_provider_lakecommit.operators.land import KafkaToIcebergOperator
 from airflow_provider_lakecommit.operators.landing_operation import LandingOperationOperator
@@ -268,7 +267,7 @@ def test_what_is_only_known_in_the_run_is_left_to_it() -> None:
 
 @pytest.mark.parametrize("partitions", ["orders:0, orders[1]", ["orders:0", "orders:1"]])
 def test_one_text_may_name_several_partitions(partitions: Any) -> None:
-    assert ResetBlocked(how="skip", partitions=partitions)._chosen() == ({("orders", 0), ("orders", 1)}, None)
+    assert ResetBlocked(how="skip", partitions=partitions).chosen() == ({("orders", 0), ("orders", 1)}, None)
 
 
 def test_the_texts_on_other_landings_are_those_of_the_ledger() -> None:

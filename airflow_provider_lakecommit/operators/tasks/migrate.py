@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`reset migrate`: a landing whose topics moved to another Kafka cluster continues there.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
+Contract: over
 :mod:`~airflow_provider_lakecommit.operations.decisions.migrate`. The approval covers offsets: `latest` is the end of
 the topic at the time of the preview.
 
@@ -17,8 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core import RESET_MIGRATE, spoken
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.operations import parse_offsets, parse_start
-from airflow_provider_lakecommit.operators.decisions.operation import ApprovedOperation, Preview, not_as_previewed
+from airflow_provider_lakecommit.operations import (
+    Operation,
+    Proposal,
+    not_as_previewed,
+    parse_offsets,
+    parse_start,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core import Decision
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Migrate(ApprovedOperation):
+class Migrate(Operation):
     """Continue with topics that were copied to another Kafka cluster. The landing's connection already points to it.
 
     :param start: ``earliest``, ``latest``, ``same``, a time, or offsets such as `orders:0=1500,orders:1=0`. By default
@@ -47,13 +52,13 @@ class Migrate(ApprovedOperation):
         if not (self.start or self.old_kafka_config_id):
             raise SpecError("LC8315", "give `start`, `old_kafka_config_id`, or both to compare them")
 
-    def preview(self, session: LandingSession) -> Preview:
+    def propose(self, session: LandingSession) -> Proposal:
         """Return where each partition would continue."""
         start = self.start if self._by_old_offsets else parse_start(str(self.start), "start")
         preview = self._preview(session, start)
-        return {"landing": session.landing.name, **preview.to_dict()}, list(preview.lines())
+        return preview.to_dict(), list(preview.lines())
 
-    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    def apply_agreed(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Continue at the previewed offsets."""
         from airflow_provider_lakecommit.operations import migrate_landing
 

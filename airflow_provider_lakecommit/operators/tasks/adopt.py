@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`connect adopt`: a landing continues in the table of a Kafka Connect sink, or hands it back.
 
-Contract: that of :mod:`~airflow_provider_lakecommit.operators.decisions.operation`, over
+Contract: over
 :mod:`~airflow_provider_lakecommit.operations.kafka_connect.take_over` and
 :mod:`~airflow_provider_lakecommit.operations.kafka_connect.hand_back`. A preview can be outdated: a running connector
 reads on until it is stopped. The approval covers the connector, the direction and the known loss; any further loss is
@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_lakecommit.core import CONNECT_ADOPT, VERIFY, spoken
 from airflow_provider_lakecommit.exceptions import ConnectorError
-from airflow_provider_lakecommit.operators.decisions.operation import (
-    ApprovedOperation,
-    NothingToDoError,
-    Preview,
-    not_as_previewed,
-)
+from airflow_provider_lakecommit.operations import NothingToDoError, Operation, Proposal, not_as_previewed
 
 if TYPE_CHECKING:
     from airflow_provider_lakecommit.core import Decision
@@ -32,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adopt(ApprovedOperation):
+class Adopt(Operation):
     """Continue for a Kafka Connect sink in its table from exactly where it has committed, or hand the table back.
 
     :param connector: name of the connector
@@ -50,7 +45,7 @@ class Adopt(ApprovedOperation):
     control_topic: str | None = None
     group: str | None = None
 
-    def preview(self, session: LandingSession) -> Preview:
+    def propose(self, session: LandingSession) -> Proposal:
         """Return where the landing would continue, or the connector."""
         from airflow_provider_lakecommit.operations import adoption_preview, hand_back_preview
 
@@ -65,7 +60,7 @@ class Adopt(ApprovedOperation):
             raise ConnectorError("LC8311", f"connector {connector.name}: {'; '.join(preview.against)}")
         return {**preview.to_dict(), "back": False}, list(preview.lines())
 
-    def apply(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    def apply_agreed(self, session: LandingSession, agreed: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
         """Take it over, or hand it back."""
         from airflow_provider_lakecommit.operations import adopt, adoption_preview, hand_back
 
@@ -73,14 +68,14 @@ class Adopt(ApprovedOperation):
             raise not_as_previewed(f"connector {self.connector}, back={self.back}")
         connector = self._known(session)
         if self.back:
-            return _checked(hand_back(session, connector, decision=decision).to_dict())
+            return _checked(hand_back(session, connector, decision=decision))
         preview = adoption_preview(session, connector)
         if preview.against:
             raise ConnectorError("LC8311", f"connector {connector.name}: {'; '.join(preview.against)}")
         removed = preview.to_dict()["removed"]
         if removed and removed != agreed.get("removed"):
             raise not_as_previewed(f"removed by retention before it was read: {removed}")
-        return _checked(adopt(session, connector, decision=decision).to_dict())
+        return _checked(adopt(session, connector, decision=decision))
 
     def _known(self, session: LandingSession) -> KnownConnector:
         from airflow_provider_lakecommit.hooks import KafkaConnectHook
