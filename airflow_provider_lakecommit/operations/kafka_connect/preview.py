@@ -166,7 +166,7 @@ def preview_of(
         report=report,
         turn=turn,
         against=tuple(against),
-        notes=notes_on(landing, config) if config else (),
+        notes=tuple(notes_on(landing, config)) if config else (),
         sink_snapshots=tuple(s.snapshot_id for s in ours.late),
         reads_again=reads_again,
     )
