@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, PreparedTable
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of
+from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of
 from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lanes_by_table
 from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile, UnfinishedUploads
 from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
@@ -284,7 +284,8 @@ def _parent(store: FileStore, file: StoredFile) -> int | None:
         facts = fastavro.reader(streams.BytesIO(store.read(file.path))).metadata
     except (OSError, ValueError, EOFError):
         return -1
-    return parent_of({key: str(value) for key, value in facts.items()})
+    text = str(facts.get("parent-snapshot-id", ""))
+    return int(text) if text.isdecimal() else None
 
 
 def _folders(table: PreparedTable) -> Iterable[str]:
