@@ -164,7 +164,9 @@ class _TableSweep:
         properties = self._session.tables.storage(self._table.name).properties
         for folder in _folders(self._table):
             store = FileStore(folder, properties)
-            self._now = self._clock(store)
+            # A dry run writes nothing, so it uses our own clock.
+            clock = f"{attempt_id(self._table.ledger.uuid, self._session.new_id())}-m0.avro"
+            self._now = store.now(clock) if self._remove else self._session.now().timestamp()
             batch: list[Garbage] = []
             for file, why in self._garbage(store):
                 report(file, why)
@@ -197,12 +199,6 @@ class _TableSweep:
                 if self._remove and uploads.abort(file.path):
                     self._out.removed += 1
                     self._out.removed_bytes += file.size
-
-    def _clock(self, store: FileStore) -> float:
-        """Return the time; a dry run writes nothing, so it uses our own clock."""
-        if not self._remove:
-            return self._session.now().timestamp()
-        return store.now(f"{attempt_id(self._table.ledger.uuid, self._session.new_id())}-m0.avro")
 
     def _garbage(self, store: FileStore) -> Iterator[Garbage]:
         commits: dict[UUID, list[tuple[StoredFile, bool]]] = {}
