@@ -78,7 +78,11 @@ Exit codes: 0 done, 1 refused or failed with a reason, 2 bad usage or spec, 3 ne
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:
-        _complete(parser)
+        # The library that answers a shell's completion request is optional.
+        with suppress(ImportError):
+            import argcomplete
+
+            argcomplete.autocomplete(parser)
     options = parser.parse_args(arguments)
     if (mistake := _mistake(options)) is not None:
         options.usage_error(mistake)
@@ -112,13 +116,6 @@ def _unforeseen(error: Exception, output: Output) -> int:
     output.log("".join(traceback.format_exception(error)))
     output.error(error)
     return Exit.REFUSED
-
-
-def _complete(parser: argparse.ArgumentParser) -> None:
-    with suppress(ImportError):
-        import argcomplete
-
-        argcomplete.autocomplete(parser)
 
 
 class _Parser(argparse.ArgumentParser):

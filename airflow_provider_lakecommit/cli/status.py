@@ -152,33 +152,22 @@ def status_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
     failed = {name: str(each) for name, each in ended.items() if isinstance(each, BaseException)}
     statuses = {name: each for name, each in ended.items() if not isinstance(each, BaseException)}
     statuses = dict(sorted(statuses.items(), key=lambda item: order.index(item[1][0])))
-    output.answer(
-        _set_to_dict(spec, expansion, statuses, failed, former), _set_text(expansion, statuses, failed, former)
-    )
-    if failed or expansion.troubles:
-        return Exit.REFUSED
-    worst = [verdict for verdict, _, _ in statuses.values()][:1]
-    worst += [StatusVerdict.BEHIND for each in former.found if each.is_open]
-    return CODES[min(worst, key=order.index, default=StatusVerdict.WELL)]
-
-
-def _set_to_dict(
-    spec: LandingSetSpec,
-    expansion: Expansion,
-    statuses: Mapping[str, Standing],
-    failed: Mapping[str, str],
-    former: Formers,
-) -> dict[str, object]:
-    return {
+    values = {
         "landing_set": spec.landing_set.name,
         "landings": [
             {**(to_dict(found) if found else {"landing": name}), "standing": verdict, "why": why}
             for name, (verdict, why, found) in statuses.items()
         ],
-        "failed": dict(failed),
+        "failed": failed,
         "former": [each.to_dict() for each in former.found],
         **expansion.left_out,
     }
+    output.answer(values, _set_text(expansion, statuses, failed, former))
+    if failed or expansion.troubles:
+        return Exit.REFUSED
+    worst = [verdict for verdict, _, _ in statuses.values()][:1]
+    worst += [StatusVerdict.BEHIND for each in former.found if each.is_open]
+    return CODES[min(worst, key=order.index, default=StatusVerdict.WELL)]
 
 
 def _set_text(

@@ -90,12 +90,7 @@ def text_of(opened: Opened, *, explain: bool, short: bool = False) -> Iterable[s
 def plan_set(spec: LandingSetSpec, options: Namespace, output: Output) -> int:
     with opened_set(spec) as (expansion, tables, connections):
         plans = plans_of(spec.landing_set, expansion, connections, spec.kafka, tables, preview, output.log)
-    output.answer(_as_dict(spec, expansion, plans), _lines(expansion, plans, explain=_explains(options)))
-    return Exit.REFUSED if plans.failed or expansion.troubles else Exit.DONE
-
-
-def _as_dict(spec: LandingSetSpec, expansion: Expansion, plans: SetPlans) -> dict[str, object]:
-    return {
+    values = {
         "landing_set": spec.landing_set.name,
         "plans": [to_dict(each) for each in plans.opened.values()],
         "nothing": dict(plans.nothing),
@@ -104,6 +99,8 @@ def _as_dict(spec: LandingSetSpec, expansion: Expansion, plans: SetPlans) -> dic
         "gone": {each.name: list(each.landing.topic_names) for each in plans.former.found if each.topics_missing},
         "former": [each.to_dict() for each in plans.former.found],
     }
+    output.answer(values, _lines(expansion, plans, explain=_explains(options)))
+    return Exit.REFUSED if plans.failed or expansion.troubles else Exit.DONE
 
 
 def _lines(expansion: Expansion, plans: SetPlans, *, explain: bool) -> Iterator[str]:

@@ -75,15 +75,14 @@ class Copier:
                     marks = (block.column(c).combine_chunks() for c in columns)
                     writing.add(block.filter(pa.array(live & ~self._ranges.of_rows(*marks))))
                 copied = writing.close(source.spec_id, source.sort_order_id)
-            except OSError as e:
+            except BaseException as e:
                 writing.give_up()
-                raise StorageError(
-                    "LC7209",
-                    f"file {source.file_path} cannot be copied to {path} ({trouble_of(table.io, e)}): "
-                    "check the storage",
-                ) from None
-            except BaseException:
-                writing.give_up()
+                if isinstance(e, OSError):
+                    raise StorageError(
+                        "LC7209",
+                        f"file {source.file_path} cannot be copied to {path} ({trouble_of(table.io, e)}): "
+                        "check the storage",
+                    ) from None
                 raise
         if copied is None or copied.record_count != found.live - found.rows:
             raise TableError(

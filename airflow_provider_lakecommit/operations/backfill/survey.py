@@ -103,19 +103,14 @@ class Survey:
         key = file.file_path, *sorted(f.file_path for f in applied)
         if key not in self._found:
             self._found[key] = self._counted(table, entry, key, applied)
-        if self._found[key].rows:
-            self._check_equality(table, entry, deletes)
-        return self._found[key]
-
-    def _check_equality(self, table: Table, entry: ManifestEntry, deletes: Deletes) -> None:
-        delete = deletes.equality_of(entry, table.metadata.specs())
-        if delete is not None:
+        found = self._found[key]
+        if found.rows and (delete := deletes.equality_of(entry, table.metadata.specs())) is not None:
             raise TableError(
                 "LC7234",
-                f"{self._name}: file {entry.data_file.file_path} has rows of the ranges, and equality deletes of "
-                f"another engine ({delete.file_path}) apply to it: rewrite the data files with that engine, "
-                "then try again",
+                f"{self._name}: file {file.file_path} has rows of the ranges, and equality deletes of another engine "
+                f"({delete.file_path}) apply to it: rewrite the data files with that engine, then try again",
             )
+        return found
 
     def _counted(
         self, table: Table, entry: ManifestEntry, key: tuple[str, ...], applied: Collection[DataFile]
@@ -130,18 +125,7 @@ class Survey:
 
     def _read(self, table: Table, entry: ManifestEntry, deleted: Numbers) -> tuple[int, int]:
         """Return how many rows of a file are of the ranges, and how many it has."""
-        file = entry.data_file
-        self._check_readable(file)
-        found = 0
-        with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
-            names = [name for column in self._ranges.columns if (name := rows.name(column)) is not None]
-            if len(names) == len(self._ranges.columns):
-                for block, live in rows.blocks(deleted, names):
-                    columns = (block.column(name).combine_chunks() for name in names)
-                    found += int((self._ranges.of_rows(*columns) & live).sum())
-        return found, file.record_count - len(deleted)
-
-    def _check_readable(self, file: DataFile) -> None:
+        file, found = entry.data_file, 0
         if file.file_format != FileFormat.PARQUET or file.key_metadata:
             what = "is encrypted" if file.key_metadata else f"is {file.file_format.value}"
             raise TableError(
@@ -149,3 +133,10 @@ class Survey:
                 f"{self._name}: file {file.file_path} may have rows of the ranges, and {what}: only plain Parquet "
                 "can be read, so rewrite the file as Parquet with another engine",
             )
+        with opened(table.io, file.file_path, table.metadata.name_mapping()) as rows:
+            names = [name for column in self._ranges.columns if (name := rows.name(column)) is not None]
+            if len(names) == len(self._ranges.columns):
+                for block, live in rows.blocks(deleted, names):
+                    columns = (block.column(name).combine_chunks() for name in names)
+                    found += int((self._ranges.of_rows(*columns) & live).sum())
+        return found, file.record_count - len(deleted)

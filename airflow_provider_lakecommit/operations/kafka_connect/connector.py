@@ -109,15 +109,14 @@ def rescue_of(session: LandingSession, connector: KnownConnector, by: str = "") 
     )
 
 
-def progress_of(session: LandingSession, connector: KnownConnector, log: Rescue, *, decided: bool) -> SinkProgress:
+def progress_of(session: LandingSession, connector: KnownConnector, log: Rescue) -> SinkProgress:
     """Return how far it has read. While it runs, its log is read before and after its offsets.
 
     :param log: read before
-    :param decided: no process works for it
     """
     least = log.log.ends
-    offsets = connector.offsets(decided=decided)
-    announced = least if decided else rescue_of(session, connector).log.ends
+    offsets = connector.offsets(decided=not connector.runs)
+    announced = rescue_of(session, connector).log.ends if connector.runs else least
     return SinkProgress(offsets=offsets, announced=announced, least=least)
 
 

@@ -244,7 +244,8 @@ def _disposition(
         return Disposition.UNFIT, "a delete file: only data files can be appended"
     if file.spec_id != history.spec_id:
         return Disposition.UNFIT, f"written under partition spec {file.spec_id}, the table is at spec {history.spec_id}"
-    return Disposition.WAITING, evidence.ground(announced)
+    since = "one made before it" if evidence.is_based(announced) else "the table was made"
+    return Disposition.WAITING, f"in no snapshot since {since}"
 
 
 class _Evidence:
@@ -271,7 +272,7 @@ class _Evidence:
             return "snapshots of format version 1 have no numbers that would show a gap: upgrade the table"
         if any(not self._before(ControlOffset(p, offset), announced) for p, offset in self._lost.items()):
             return "a snapshot that the connector made since it was announced has expired"
-        if self._is_based(announced):
+        if self.is_based(announced):
             return None
         if self._whole_from:
             return f"the snapshots before number {self._whole_from + 1} have expired, and no older one is known"
@@ -279,13 +280,8 @@ class _Evidence:
             return "neither the event (of a connector before 1.11) nor a snapshot shows that it is the same table"
         return None
 
-    def ground(self, announced: AnnouncedFiles) -> str:
-        """Return the evidence that the files were never committed."""
-        if self._is_based(announced):
-            return "in no snapshot since one made before it"
-        return "in no snapshot since the table was made"
-
-    def _is_based(self, announced: AnnouncedFiles) -> bool:
+    def is_based(self, announced: AnnouncedFiles) -> bool:
+        """Return True if a snapshot certainly precedes a commit of the files."""
         partition, offset = announced.position
         if self._floors.get(partition, offset + 1) <= offset:
             return True

@@ -46,6 +46,7 @@ class AdoptionPreview:
     table: str
     connector: KnownConnector
     source: SourceState
+    progress: SinkProgress
     next: Mapping[SourcePartition, int]
     read: frozenset[SourcePartition]
     report: RescueReport
@@ -117,20 +118,13 @@ def adoption_preview(
     :raises LakecommitError: a required part is unreachable
     """
     session.control.ensure()
-    log = rescue_of(session, connector)
-    progress = progress_of(session, connector, log, decided=not connector.runs)
-    return preview_of(session, connector, log, progress, doubled_stay=doubled_stay)
+    return preview_of(session, connector, rescue_of(session, connector), doubled_stay=doubled_stay)
 
 
 def preview_of(
-    session: LandingSession,
-    connector: KnownConnector,
-    log: Rescue,
-    progress: SinkProgress,
-    *,
-    doubled_stay: bool = False,
+    session: LandingSession, connector: KnownConnector, log: Rescue, *, doubled_stay: bool
 ) -> AdoptionPreview:
-    landing, config = session.landing, connector.config
+    landing, config, progress = session.landing, connector.config, progress_of(session, connector, log)
     source = session.source.watermarks()
     report = next(iter(log.check([landing.table])), RescueReport(table=landing.table, unread=log.log.unread))
     ours = sink_section(session, landing.table, connector.sink.group)
@@ -162,12 +156,13 @@ def preview_of(
         table=landing.table,
         connector=connector,
         source=source,
+        progress=progress,
         next=ends,
         read=read,
         report=report,
         turn=turn,
         against=tuple(against),
-        notes=notes_on(landing, config) if config else (),
+        notes=tuple(notes_on(landing, config)) if config else (),
         sink_snapshots=tuple(s.snapshot_id for s in ours.late),
         reads_again=reads_again,
     )

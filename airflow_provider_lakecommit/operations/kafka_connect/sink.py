@@ -54,17 +54,20 @@ class Sink:
 
 def reasons_against(
     landing: Landing, connector: str, config: Mapping[str, str], topics: Collection[str]
-) -> tuple[str, ...]:
-    """Return the objections to this landing continuing for this connector.
+) -> Iterator[str]:
+    """Yield the objections to this landing continuing for this connector.
 
     :param topics: those in which the connector has read
     """
-    return (
-        *_of_tables(landing, config),
-        *_of_branch(landing, config),
-        *_of_group(connector, config),
-        *_of_topics(landing, config, topics),
-    )
+    yield from _of_tables(landing, config)
+    default = config.get("iceberg.tables.default-commit-branch") or "main"
+    branch = config.get(f"iceberg.table.{landing.table}.commit-branch") or default
+    if branch != landing.branch:
+        yield f"it commits to branch {branch}, but landing {landing.name} to branch {landing.branch}"
+    own = config.get("consumer.override.group.id") or source_group(connector)
+    if own != source_group(connector):
+        yield f"its tasks read in consumer group {own}, not in the default one"
+    yield from _of_topics(landing, config, topics)
 
 
 def _of_tables(landing: Landing, config: Mapping[str, str]) -> Iterator[str]:
@@ -92,19 +95,6 @@ def _of_tables(landing: Landing, config: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def _of_branch(landing: Landing, config: Mapping[str, str]) -> Iterator[str]:
-    default = config.get("iceberg.tables.default-commit-branch") or "main"
-    branch = config.get(f"iceberg.table.{landing.table}.commit-branch") or default
-    if branch != landing.branch:
-        yield f"it commits to branch {branch}, but landing {landing.name} to branch {landing.branch}"
-
-
-def _of_group(connector: str, config: Mapping[str, str]) -> Iterator[str]:
-    own = config.get("consumer.override.group.id") or source_group(connector)
-    if own != source_group(connector):
-        yield f"its tasks read in consumer group {own}, not in the default one"
-
-
 def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[str]) -> Iterator[str]:
     # A pattern matches any topic: only those in which it has read count.
     its = {*_names(config.get("topics", "")), *topics}
@@ -115,21 +105,19 @@ def _of_topics(landing: Landing, config: Mapping[str, str], topics: Collection[s
         yield f"{'; '.join(left)}: landing {landing.name} must name the same topics"
 
 
-def notes_on(landing: Landing, config: Mapping[str, str]) -> tuple[str, ...]:
-    """Return notes on what made its rows different from the landing's."""
-    notes = []
+def notes_on(landing: Landing, config: Mapping[str, str]) -> Iterator[str]:
+    """Yield notes on what made its rows different from the landing's."""
     if transforms := _names(config.get("transforms", "")):
-        notes.append(f"its transforms ({', '.join(transforms)}) no longer apply: the landing lands values as sent")
+        yield f"its transforms ({', '.join(transforms)}) no longer apply: the landing lands values as sent"
     converter = config.get("value.converter", "")
     if "json" not in converter.lower() and landing.decoding.name.startswith("json"):
-        notes.append(f"it decodes values by {converter or 'the default converter of its worker'}, the landing as JSON")
+        yield f"it decodes values by {converter or 'the default converter of its worker'}, the landing as JSON"
     if _on(config.get("value.converter.schemas.enable")) and landing.decoding.name.startswith("json"):
-        notes.append("its values are envelopes with `schema` and `payload`; the landing takes the whole value as row")
+        yield "its values are envelopes with `schema` and `payload`; the landing takes the whole value as row"
     if config.get("errors.tolerance", "none").lower() == "all":
-        notes.append("records that it could not convert were skipped (errors.tolerance): no table has them")
+        yield "records that it could not convert were skipped (errors.tolerance): no table has them"
     if _on(config.get("iceberg.tables.evolve-schema-enabled")):
-        notes.append("it adds columns by itself; the landing ignores or rejects fields that the table lacks")
-    return tuple(notes)
+        yield "it adds columns by itself; the landing ignores or rejects fields that the table lacks"
 
 
 def reads_earliest(config: Mapping[str, str]) -> bool:

@@ -17,7 +17,7 @@ same command then continues after what it has landed, unless the landing has lan
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,6 @@ from airflow_provider_lakecommit.cycle import (
 from airflow_provider_lakecommit.exceptions import ConnectorError, LedgerError
 from airflow_provider_lakecommit.operations.kafka_connect.connector import (
     KnownConnector,
-    progress_of,
     rescue_of,
     settled,
     stop,
@@ -69,10 +68,10 @@ def adopt(
     session.log(f"connector {connector.name} is stopped")
     settled(session, connector)
     connector = replace(connector, state="stopped", runs=False)
-    log = rescue_of(session, connector, decision.by)
-    progress = progress_of(session, connector, log, decided=True)
     session.log(f"connector {connector.name} has no active member and no open transaction")
-    preview = preview_of(session, connector, log, progress, doubled_stay=doubled_stay)
+    log = rescue_of(session, connector, decision.by)
+    preview = preview_of(session, connector, log, doubled_stay=doubled_stay)
+    offsets = preview.progress.offsets
     if preview.against:
         raise ConnectorError(
             "LC7526",
@@ -86,7 +85,7 @@ def adopt(
     if preview.reads_again:
         put_back(session, connector, decision)
         log = rescue_of(session, connector, decision.by)
-        progress = progress_of(session, connector, log, decided=True)
+        offsets = connector.offsets(decided=True)
     rescued = 0
     for report in log.commit([preview.table]):
         rescued += sum(j.file.rows for j in report.committed)
@@ -95,7 +94,7 @@ def adopt(
     sequence = log.end_turn(preview.table)
     session.log(f"{preview.table}: holds all files that connector {connector.name} has announced")
     _set_ledgers(session, preview, sequence, decision, doubled_stay=doubled_stay)
-    _check_left_alone(session, connector, dict(progress.offsets))
+    _check_left_alone(session, connector, offsets)
     return {**preview.to_dict(), "rescued_rows": rescued, "wrong": list(off_things(session))}
 
 
@@ -196,7 +195,9 @@ def _set_ledger(
     )
 
 
-def _check_left_alone(session: LandingSession, connector: KnownConnector, before: dict[tuple[str, int], int]) -> None:
+def _check_left_alone(
+    session: LandingSession, connector: KnownConnector, before: Mapping[tuple[str, int], int]
+) -> None:
     """:raises ConnectorError: the connector was started again since its offsets were read"""
     now = connector.offsets()
     moved = [

@@ -160,7 +160,9 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
     writing = GroupedFile(table.io.new_output(path), layout.format, layout.metrics, layout.arrow, partition)
     positions: Numbers | None = None
     try:
-        blocks: Iterator[pa.Table] = (b for s in one for b in _blocks(table, layout, s, dead[s.path]))
+        blocks: Iterator[pa.Table] = (
+            b for s in one for b in live_blocks(table, s.file, dead[s.path], layout.file_schema, layout.arrow)
+        )
         if layout.sorting:
             blocks, positions = _sorted(layout, list(blocks))
         for block in blocks:
@@ -184,10 +186,6 @@ def write_bin(table: Table, layout: Layout, one: Bin, dead: Mapping[str, Numbers
             f"rows, their manifests say {expected}. Nothing was committed for them; run `lakecommit verify`",
         )
     return WrittenBin(bin=one, dead=dead, file=file, positions=positions)
-
-
-def _blocks(table: Table, layout: Layout, source: Source, dead: Numbers) -> Iterator[pa.Table]:
-    return live_blocks(table, source.file, dead, layout.file_schema, layout.arrow)
 
 
 def _sorted(layout: Layout, blocks: list[pa.Table]) -> tuple[Iterator[pa.Table], Numbers]:

@@ -14,7 +14,7 @@ An *unreported* file is garbage once the control log has its attempt as void, se
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from uuid import UUID
 
@@ -61,12 +61,6 @@ def commit_of(name: str, table: UUID) -> tuple[UUID, bool] | None:
     except ValueError:
         return None
     return (commit, listed is not None) if commit is not None and is_attempt_at(commit, table) else None
-
-
-def parent_of(listed: Mapping[str, str]) -> int | None:
-    """Return the snapshot that a commit attempt builds on, by the file of its manifest list."""
-    text = listed.get("parent-snapshot-id", "")
-    return int(text) if text.isdecimal() else None
 
 
 def reports_of(entries: Iterable[Entry], ledger: TableLedger, before: int | None = None) -> dict[UUID, Why | None]:

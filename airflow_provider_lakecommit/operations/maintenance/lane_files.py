@@ -79,7 +79,14 @@ class LaneFiles:
     """
 
     def __init__(self, session: LandingSession, table: PreparedTable, folded: FoldedLog) -> None:
-        _check_log(table, folded)
+        low = table.ledger.section.control.low
+        if low is not None and folded.begin.offset > low:
+            raise LedgerError(
+                "LC7711",
+                f"{table.name}: the control log begins at offset {folded.begin.offset} of partition "
+                f"{folded.partition}; records of pending slices since offset {low} were removed. Nothing is swept; run "
+                "the landing first",
+            )
         self._session, self._folded = session, folded
         self._ledger: TableLedger = table.ledger
         self._reports = reports_of(folded.entries, table.ledger)
@@ -181,15 +188,3 @@ def _ready(session: LandingSession, name: str) -> list[PreparedTable]:
             "first",
         )
     return [ready]
-
-
-def _check_log(table: PreparedTable, folded: FoldedLog) -> None:
-    """Check that the log still contains everything that is pending."""
-    low = table.ledger.section.control.low
-    if low is not None and folded.begin.offset > low:
-        raise LedgerError(
-            "LC7711",
-            f"{table.name}: the control log begins at offset {folded.begin.offset} of partition {folded.partition}; "
-            f"records of pending slices since offset {low} were removed. Nothing is swept; run the landing "
-            "first",
-        )

@@ -47,7 +47,7 @@ from airflow_provider_lakecommit.core import (
 from airflow_provider_lakecommit.cycle import LandingSession, PreparedTable
 from airflow_provider_lakecommit.exceptions import LakecommitError, SpecError
 from airflow_provider_lakecommit.landing import Landing
-from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of, parent_of
+from airflow_provider_lakecommit.operations.maintenance.garbage import Kept, Why, commit_of
 from airflow_provider_lakecommit.operations.maintenance.lane_files import TableLanes, lanes_by_table
 from airflow_provider_lakecommit.operations.maintenance.listing import FileStore, StoredFile, UnfinishedUploads
 from airflow_provider_lakecommit.operations.maintenance.referenced import ReferencedFiles
@@ -164,7 +164,9 @@ class _TableSweep:
         properties = self._session.tables.storage(self._table.name).properties
         for folder in _folders(self._table):
             store = FileStore(folder, properties)
-            self._now = self._clock(store)
+            # A dry run writes nothing, so it uses our own clock.
+            clock = f"{attempt_id(self._table.ledger.uuid, self._session.new_id())}-m0.avro"
+            self._now = store.now(clock) if self._remove else self._session.now().timestamp()
             batch: list[Garbage] = []
             for file, why in self._garbage(store):
                 report(file, why)
@@ -197,12 +199,6 @@ class _TableSweep:
                 if self._remove and uploads.abort(file.path):
                     self._out.removed += 1
                     self._out.removed_bytes += file.size
-
-    def _clock(self, store: FileStore) -> float:
-        """Return the time; a dry run writes nothing, so it uses our own clock."""
-        if not self._remove:
-            return self._session.now().timestamp()
-        return store.now(f"{attempt_id(self._table.ledger.uuid, self._session.new_id())}-m0.avro")
 
     def _garbage(self, store: FileStore) -> Iterator[Garbage]:
         commits: dict[UUID, list[tuple[StoredFile, bool]]] = {}
@@ -284,7 +280,8 @@ def _parent(store: FileStore, file: StoredFile) -> int | None:
         facts = fastavro.reader(streams.BytesIO(store.read(file.path))).metadata
     except (OSError, ValueError, EOFError):
         return -1
-    return parent_of({key: str(value) for key, value in facts.items()})
+    text = str(facts.get("parent-snapshot-id", ""))
+    return int(text) if text.isdecimal() else None
 
 
 def _folders(table: PreparedTable) -> Iterable[str]:

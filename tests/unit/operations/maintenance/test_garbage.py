@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import io
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
+import fastavro
 import pytest
 
 from airflow_provider_lakecommit.core.identity import attempt_id
 from airflow_provider_lakecommit.core.locations import attempt_of, file_mark, file_name, mark_of
 from airflow_provider_lakecommit.core.log import Entry
-from airflow_provider_lakecommit.operations.maintenance.garbage import Why, commit_of, parent_of, reports_of
+from airflow_provider_lakecommit.operations.maintenance.garbage import Why, commit_of, reports_of
+from airflow_provider_lakecommit.operations.maintenance.listing import StoredFile
+from airflow_provider_lakecommit.operations.maintenance.sweep import _parent
 from tests.support.story import ORDERS, P0, VOID_EPOCH, Story, ledger, table_uuid
 
 TABLE = table_uuid(ORDERS)
@@ -86,7 +92,19 @@ def test_names_of_manifests_report_the_table() -> None:
         assert commit_of(name, TABLE) is None
 
 
+def parent_in(content: bytes) -> int | None:
+    store: Any = SimpleNamespace(read=lambda path: content)
+    return _parent(store, StoredFile("snap-1-1-a.avro", len(content), 0.0))
+
+
+def manifest_list(**facts: str) -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(out, {"type": "record", "name": "manifest_file", "fields": []}, [], metadata=facts)
+    return out.getvalue()
+
+
 def test_a_manifest_list_reports_its_parent() -> None:
-    assert parent_of({"parent-snapshot-id": "17"}) == 17
-    assert parent_of({"parent-snapshot-id": "null"}) is None
-    assert parent_of({}) is None
+    assert parent_in(manifest_list(**{"parent-snapshot-id": "17"})) == 17
+    assert parent_in(manifest_list(**{"parent-snapshot-id": "null"})) is None
+    assert parent_in(manifest_list()) is None
+    assert parent_in(b"cut") == -1
