@@ -205,6 +205,7 @@ def record_of(snapshot: Snapshot) -> SnapshotRecord | None:
 
 def _record(snapshot: Snapshot, found: Mapping[str, str]) -> SnapshotRecord:
     known = {key.removeprefix(PREFIX) for key in _RESERVED}
+    _number(found.get("files", "0"))
     return SnapshotRecord(
         kind=SnapshotKind(found["kind"]),
         branch=found["branch"],
