@@ -18,9 +18,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_lakecommit.control.control_writer import ControlWriter
 from airflow_provider_lakecommit.exceptions import LakecommitError
+from airflow_provider_lakecommit.iceberg import catalog
 from airflow_provider_lakecommit.status.history import read_history
 from airflow_provider_lakecommit.status.table_history import Severity
 from airflow_provider_lakecommit.status.verify import check_landing
+from tests.support.waiting import PATIENCE
 from tests.support.world import World
 
 Act = Callable[[], None]
@@ -93,6 +95,9 @@ def hung(step: Step, act: Act) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, method, around)
+        # The act is part of the catalog's call, and on a busy machine may take longer than an answer should: the cycle
+        # would go on without the answer, and the act would be done after later steps.
+        patch.setattr(catalog, "ANSWER_SECONDS", PATIENCE)
         yield
 
 
