@@ -17,16 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_lakecommit.exceptions import SpecError
-from airflow_provider_lakecommit.hooks import (
-    CONNECT,
-    Settings,
-    catalog_properties,
-    connect_url,
-    connection,
-    kafka_settings,
-    master_url,
-    registry_connection,
-)
+from airflow_provider_lakecommit.hooks import Settings
 from airflow_provider_lakecommit.landing import Landing, LandingSet
 
 if TYPE_CHECKING:
@@ -81,20 +72,38 @@ def set_of(dag_id: str, *, group: str | None = None) -> Declared[LandingSet] | N
 
 
 def complete(landing: Landing) -> Landing:
+    """Return the landing with the deployment's settings as defaults."""
     return Settings.read().complete(landing)
 
 
-kafka_of, registry_of, catalog_of = kafka_settings, registry_connection, catalog_properties
+def kafka_of(conn_id: str) -> dict[str, Any]:
+    from airflow_provider_lakecommit.hooks import kafka_settings
+
+    return kafka_settings(conn_id)
+
+
+def registry_of(conn_id: str) -> dict[str, Any]:
+    from airflow_provider_lakecommit.hooks import registry_connection
+
+    return registry_connection(conn_id)
+
+
+def catalog_of(conn_id: str) -> dict[str, str]:
+    from airflow_provider_lakecommit.hooks import catalog_properties
+
+    return catalog_properties(conn_id)
 
 
 def rest_of(conn_id: str) -> dict[str, Any]:
-    from airflow_provider_lakecommit.hooks import rest_settings
+    from airflow_provider_lakecommit.hooks import connection, rest_settings
 
     return rest_settings(connection(conn_id, "http", "the address of a Kafka Connect worker"))
 
 
 def spark_of(conn_id: str, conf: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the section `spark` for a connection to Spark Connect, a local session or a standalone cluster."""
+    from airflow_provider_lakecommit.hooks import CONNECT, connect_url, connection, master_url
+
     found = connection(conn_id, "spark", "the master as host (local[2], …), or of type `spark_connect`")
     if found.conn_type == CONNECT:
         return {"remote": connect_url(conn_id)}
